@@ -368,7 +368,8 @@ events! {
         Use = 7 "use" Player { item: u8 = Item Required, },
         /// Time passes. `seq` is the tick's id; an id that is not above the last one is a no-op.
         Tick = 8 "tick" WorldCounted,
-        /// A hunt begins: `treasures` are laid by `seed` and lie for `duration_ms` of event time.
+        /// A hunt begins: `treasures` are laid by `seed` and lie for `duration_ms` of the zone's
+        /// clock.
         HuntStart = 9 "hunt_start" World {
             hunt: u32 = Hunt Required,
             seed: u64 = Seed Required,

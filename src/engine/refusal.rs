@@ -67,7 +67,7 @@ names! {
     HuntEndCause {
         /// Every treasure was opened.
         AllFound = 0 "all_found",
-        /// Its window of event time is over.
+        /// Its time is over by the zone's clock.
         TimeUp = 1 "time_up",
         /// A `hunt_end` event came.
         CalledOff = 2 "called_off",

@@ -152,9 +152,9 @@ impl Cursor {
     }
 
     /// The next Fetch asks for what follows the received batches.
-    pub(crate) fn run_ahead(&self, walk: &HeaderScan) {
-        self.fetch_offset.set(walk.next_offset);
-        if let Some(epoch) = walk.leader_epoch {
+    pub(crate) fn run_ahead(&self, scan: &HeaderScan) {
+        self.fetch_offset.set(scan.next_offset);
+        if let Some(epoch) = scan.leader_epoch {
             self.fetch_leader_epoch.set(epoch);
         }
     }

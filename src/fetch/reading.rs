@@ -104,9 +104,9 @@ impl FetchTask {
         let bytes_max = shared.options.batch_bytes_max;
         let offset = cursor.position.get();
         match record_batch::scan_headers(&bytes[part.records.clone()], offset, bytes_max) {
-            Ok(walk) if walk.batches > 0 => {
-                cursor.run_ahead(&walk);
-                progress.fetched.set(walk.next_offset);
+            Ok(scan) if scan.batches > 0 => {
+                cursor.run_ahead(&scan);
+                progress.fetched.set(scan.next_offset);
                 self.answers.push(PartitionAnswer { cursor, part });
             }
             // A part without one whole batch: the next one that begins with this partition has it.

@@ -308,7 +308,7 @@ impl Acquirer {
         table.slots.free(partition);
         table.actions.push_back(OwnershipAction::Forget { partition });
         let Purpose::Acquire(acquisition) = task.into_purpose() else {
-            unreachable!("a foreign span is checked on the hot thread only");
+            unreachable!("a foreign span is checked for open shards only");
         };
         match acquisition.into_outcome() {
             Ok(acquired) => self.load(table, acquired, why_unknown, now),

@@ -351,7 +351,7 @@ impl Acquisition {
         let start = match self.choose_start(mark) {
             Ok(start) => start,
             Err(_) if self.brief.remedy == Remedy::StartOver => return self.start_over(mark),
-            Err(refusal) => return self.end(Err(refusal)),
+            Err(error) => return self.end(Err(error)),
         };
         let candidate = self.kept().map(|_| self.candidate);
         let mut skips = self.fold.skips().clone();

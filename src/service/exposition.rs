@@ -110,8 +110,7 @@ pub const FAMILIES: [Family; 38] = [
     family(
         "huntd_partitions_unread",
         "gauge",
-        "Partitions of others, or of no instance, that have records and of which the group has \
-         committed nothing for ten seconds.",
+        "Partitions not owned here that have records but have had no group commit for ten seconds.",
     ),
     family(
         "huntd_lag_seconds",

@@ -72,7 +72,7 @@ counters! {
     ConnectionsOpened, "connections_opened", "hot thread",
         "Connections to brokers opened, the first ones included.";
     FollowersUnknown, "unknown_followers", "hot thread",
-        "Answers of a leader that name a follower to fetch from which no broker knows.";
+        "Answers of a leader that send a fetch to a broker that nobody lists.";
     HotAllocations, "hot_allocations", "hot thread",
         "Allocations of the hot thread since it began to fetch.";
 }

@@ -75,7 +75,7 @@ impl Control {
                 self.ends.progress.shard(partition).goal.set(offset);
             }
             OwnershipAction::PassSpan { partition, ownership_id, mark } => {
-                around.chance.see(Sight::GapPassed);
+                around.chance.see(Sight::ForeignSpanPassed);
                 self.tell_publisher(ToPublisher::SpanChecked { partition, ownership_id, mark });
             }
             OwnershipAction::KeepPanicCounts(counts) => self.keep_panics(around, counts),
@@ -226,21 +226,21 @@ impl Control {
                 }
                 around.seen_panics.retain(|(of, _), _| of != partition);
             }
-            Note::Fenced { .. } => around.chance.see(Sight::GapFenced),
+            Note::Fenced { .. } => around.chance.see(Sight::ForeignSpanFenced),
             Note::Released { partition } => {
                 self.closing.remove(partition);
             }
             Note::CannotStart { partition, error } => {
-                around.chance.see(Sight::Refused);
+                around.chance.see(Sight::CannotStart);
                 if *error == StartError::InputRecreated {
-                    around.chance.see(Sight::InputRecreatedAtStart);
+                    around.chance.see(Sight::NewInputAtStart);
                 }
                 self.acquired.push((*partition, Err(*error)));
             }
             Note::Halted { partition, start_error, sentence } => {
                 around.chance.see(match start_error {
-                    Some(StartError::OutputRecreated) => Sight::OutputRecreated,
-                    None if sentence.contains("not authorised") => Sight::OutputForbidden,
+                    Some(StartError::OutputRecreated) => Sight::HaltedByNewOutput,
+                    None if sentence.contains("not authorised") => Sight::HaltedByRights,
                     _ => Sight::Halted,
                 });
                 around.seen_panics.retain(|(of, _), _| of != partition);

@@ -36,9 +36,12 @@ impl Sim {
             let followed = follower.follow(output, &mut self.chance);
             let viewed = followed.and_then(|()| self.viewers[partition].follow(output, follower));
             viewed.map_err(|what| format!("partition {partition}: {what}"))?;
-            let is_asked = |offset: &i64| self.asked_skips.contains(&(partition as i32, *offset));
-            if follower.era.skips.iter().any(is_asked) {
-                self.chance.see(Sight::SkippedAsAsked);
+            for offset in &follower.era.skips {
+                if let Some(is_seen) = self.asked_skips.get_mut(&(partition as i32, *offset))
+                    && !std::mem::replace(is_seen, true)
+                {
+                    self.chance.see(Sight::SkippedAsAsked);
+                }
             }
         }
         Ok(())
@@ -74,7 +77,7 @@ impl Sim {
         let input = &self.broker.inputs[partition as usize];
         let output = &self.broker.outputs[partition as usize];
         let has_lost_records = input.truncated_to.is_some() || self.broker.was_input_deleted();
-        match self.refusals.get(&partition) {
+        match self.start_errors.get(&partition) {
             // Without them, it is not known where to start over either.
             Some(StartError::StartGone | StartError::Truncated) => output.start > 0,
             _ if self.starts_over => false,
@@ -127,7 +130,7 @@ impl Sim {
                 );
             }
         }
-        words + &format!("; refusals {:?}", self.refusals)
+        words + &format!("; start errors {:?}", self.start_errors)
     }
 
     pub(crate) fn check_end(&mut self) -> Result<(), String> {
@@ -188,7 +191,7 @@ impl Sim {
             is_lost || record.is_some_and(|value| is_poison(partition, value))
         };
         let is_right = |offset: &&i64| {
-            self.asked_skips.contains(&(partition, **offset))
+            self.asked_skips.contains_key(&(partition, **offset))
                 || self.broker.logs(partition).any(|log| is_poisoned(log, offset))
         };
         match era.skips.iter().find(|offset| !is_right(offset)) {

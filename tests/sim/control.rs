@@ -322,7 +322,7 @@ impl Control {
                 around.chance.see(Sight::CheckpointFailed);
             }
             ShardNotice::Halted { sentence, .. } if sentence.contains("created again") => {
-                around.chance.see(Sight::InputRecreated);
+                around.chance.see(Sight::HaltedByNewInput);
             }
             ShardNotice::Halted { .. } => {}
             ShardNotice::Diverged { partition, error, .. } => {

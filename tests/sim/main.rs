@@ -51,16 +51,16 @@ use std::time::Instant;
 const SEEDS: u64 = 10_000;
 
 /// What all simulations share.
-struct Stage {
+struct Fixture {
     rulebook: Rulebook,
     bell: Arc<Bell>,
     nothing: Rc<File>,
     is_traced: bool,
 }
 
-impl Stage {
-    fn new() -> Stage {
-        Stage {
+impl Fixture {
+    fn new() -> Fixture {
+        Fixture {
             rulebook: game::rulebook(),
             bell: Arc::new(Bell::new().expect("a descriptor is left")),
             nothing: Rc::new(File::open("/dev/null").expect("every Linux has it")),
@@ -71,7 +71,7 @@ impl Stage {
     /// Runs one seed: what has happened, and what was wrong.
     fn run(&self, seed: u64, mutation: Mutation) -> (Counts, Result<(), String>) {
         let base = Instant::now();
-        let Stage { rulebook, bell, nothing, is_traced } = self;
+        let Fixture { rulebook, bell, nothing, is_traced } = self;
         let common = Common {
             rulebook: rulebook.clone(),
             bell: bell.clone(),
@@ -88,15 +88,15 @@ impl Stage {
 
 fn main() -> ExitCode {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect(name));
-    let stage = Stage::new();
-    if !stage.is_traced {
+    let fixture = Fixture::new();
+    if !fixture.is_traced {
         quiet_expected_panics();
     }
     match number("HUNTD_SEED") {
-        Some(seed) => run_one(&stage, seed),
+        Some(seed) => run_one(&fixture, seed),
         None => {
             let right = run_many(number("HUNTD_SEEDS").unwrap_or(SEEDS));
-            let passed = repeats(&stage) & catch_mutations() & right;
+            let passed = repeats(&fixture) & catch_mutations() & right;
             if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
     }
@@ -112,8 +112,8 @@ fn quiet_expected_panics() {
     }));
 }
 
-fn run_one(stage: &Stage, seed: u64) -> ExitCode {
-    match stage.run(seed, Mutation::None).1 {
+fn run_one(fixture: &Fixture, seed: u64) -> ExitCode {
+    match fixture.run(seed, Mutation::None).1 {
         Ok(()) => {
             println!("seed {seed}: nothing is wrong");
             ExitCode::SUCCESS
@@ -131,13 +131,13 @@ fn run_many(seeds: u64) -> bool {
     let start = Instant::now();
     let (next, wrong) = (AtomicU64::new(0), AtomicU64::new(0));
     let work = || {
-        let (stage, mut counts) = (Stage::new(), Counts::new());
+        let (fixture, mut counts) = (Fixture::new(), Counts::new());
         while wrong.load(Ordering::Relaxed) < WRONG_MAX {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= seeds {
                 break;
             }
-            let (counted, result) = stage.run(seed, Mutation::None);
+            let (counted, result) = fixture.run(seed, Mutation::None);
             counts.add(&counted);
             if let Err(what) = result {
                 println!(
@@ -166,9 +166,9 @@ fn run_many(seeds: u64) -> bool {
 }
 
 /// A seed is all that a simulation depends on.
-fn repeats(stage: &Stage) -> bool {
+fn repeats(fixture: &Fixture) -> bool {
     let differs = (0..20).find(|seed| {
-        let [first, second] = [(); 2].map(|()| stage.run(*seed, Mutation::None).0);
+        let [first, second] = [(); 2].map(|()| fixture.run(*seed, Mutation::None).0);
         first != second
     });
     if let Some(seed) = differs {
@@ -182,11 +182,11 @@ fn repeats(stage: &Stage) -> bool {
 fn catch_mutations() -> bool {
     let (next, missed) = (AtomicU64::new(0), AtomicU64::new(0));
     let work = || {
-        let stage = Stage::new();
+        let fixture = Fixture::new();
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed) as usize;
             let Some(mutation) = Mutation::ALL.iter().nth_back(number) else { break };
-            if !is_caught(&stage, *mutation) {
+            if !is_caught(&fixture, *mutation) {
                 missed.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -195,10 +195,10 @@ fn catch_mutations() -> bool {
     missed.into_inner() == 0
 }
 
-fn is_caught(stage: &Stage, mutation: Mutation) -> bool {
+fn is_caught(fixture: &Fixture, mutation: Mutation) -> bool {
     let start = Instant::now();
     let caught = (0..SEEDS).find_map(|seed| {
-        let what = stage.run(seed, mutation).1.err()?;
+        let what = fixture.run(seed, mutation).1.err()?;
         // Without the gate, the checks must notice that the snapshot is early.
         let is_its_own = mutation != Mutation::Ungated || what.contains("a snapshot ");
         is_its_own.then_some((seed, what))

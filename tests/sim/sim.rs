@@ -18,7 +18,7 @@ use huntd::ownership::acquisition::Remedy;
 use huntd::ownership::start_error::StartError;
 use huntd::shards::STALL_RETRY_MS;
 use huntd::snapshot::format::Header;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Hosts, and daemons at once.
 const HOSTS: usize = 2;
@@ -52,8 +52,8 @@ pub(crate) struct Sim {
     common: Common,
     pub(crate) now: u64,
     pub(crate) is_traced: bool,
-    /// Refusals that shards have met, by partition: the last one.
-    pub(crate) refusals: BTreeMap<i32, StartError>,
+    /// Why shards could not start, by partition: the last reason.
+    pub(crate) start_errors: BTreeMap<i32, StartError>,
     /// When the group, the players and the operator have their next turn.
     next_group: u64,
     next_input: u64,
@@ -64,8 +64,9 @@ pub(crate) struct Sim {
     /// Snapshots, each with how many dead letters there were when it was stored.
     pub(crate) snapshots: Vec<(Header, usize)>,
     pub(crate) mutation: Mutation,
-    /// Records that operators have asked to pass over, by partition and offset.
-    pub(crate) asked_skips: BTreeSet<(i32, i64)>,
+    /// Records that operators have asked to pass over, by partition and offset; and whether an
+    /// output was seen that does.
+    pub(crate) asked_skips: BTreeMap<(i32, i64), bool>,
     /// The operator lets shards that cannot be started start over, and has asked for that.
     pub(crate) starts_over: bool,
     pub(crate) is_genesis_asked: bool,
@@ -122,14 +123,14 @@ impl Sim {
             common,
             mutation,
             now: 0,
-            refusals: BTreeMap::new(),
+            start_errors: BTreeMap::new(),
             next_group: 0,
             next_input: 0,
             next_operator: 1_000_000,
             chaos_until: chaos_us,
             turns: 0,
             snapshots: Vec::new(),
-            asked_skips: BTreeSet::new(),
+            asked_skips: BTreeMap::new(),
             starts_over: chance.is_on(Fault::GenesisAsked),
             is_genesis_asked: false,
             chance,
@@ -245,8 +246,8 @@ impl Sim {
         let stored = std::mem::take(&mut node.keeping.stored);
         for (partition, came) in acquired {
             match came {
-                Ok(_) => self.refusals.remove(&partition),
-                Err(refusal) => self.refusals.insert(partition, refusal),
+                Ok(_) => self.start_errors.remove(&partition),
+                Err(error) => self.start_errors.insert(partition, error),
             };
         }
         stored.into_iter().try_for_each(|header| self.check_snapshot(header))
@@ -311,13 +312,13 @@ impl Sim {
             let partition = self.chance.below(self.broker.inputs.len() as u64) as i32;
             let end = self.broker.inputs[partition as usize].end;
             let offset = (end - self.chance.below(6) as i64 + 2).max(0);
-            self.asked_skips.insert((partition, offset));
+            self.asked_skips.entry((partition, offset)).or_insert(false);
             skips.push((partition, offset));
         }
         let remedy = std::mem::replace(&mut self.hosts[host].remedy, Remedy::Refuse);
         if remedy == Remedy::StartOver {
             // Shards that could not be started can start over.
-            self.refusals.clear();
+            self.start_errors.clear();
         }
         OwnershipOptions {
             partitions: self.broker.inputs.len() as i32,

@@ -12,8 +12,9 @@ pub(super) const LAYING_TRIES: u64 = 32;
 /// Updates of one event for what hunts still have to publish: treasures laid, finishers.
 pub(super) const HUNT_UPDATES_PER_EVENT: usize = 12;
 
-/// Milliseconds of event time between two pieces of the search for paths. On a map of 65,536 tiles
-/// the ways to two thousand treasures are found in some 4 s, those to a single one in up to 40 s.
+/// Milliseconds of the zone's clock between two pieces of the search for paths. On a map of 65,536
+/// tiles the ways to two thousand treasures are found in some 4 s, those to a single one in up to
+/// 40 s.
 pub(super) const PATH_PIECE_MS: u64 = 4;
 
 /// Pieces that one event works on at most, if much time has passed since the previous event. A tick

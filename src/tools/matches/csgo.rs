@@ -4,7 +4,7 @@
 //! A server's log has a position only when a player fires, throws, hits or dies, so that players
 //! are seen seldom, and stand still in between.
 
-use super::stage::Stage;
+use super::scene::Scene;
 use super::{heading_between, player_number, shot};
 use crate::engine::event::Action;
 use serde::Deserialize;
@@ -42,21 +42,21 @@ pub(crate) struct CsgoAdapter {
 
 impl CsgoAdapter {
     /// Reads one record of the recording.
-    pub(crate) fn read(&mut self, line: &str, stage: &mut Stage) -> Result<(), serde_json::Error> {
+    pub(crate) fn read(&mut self, line: &str, scene: &mut Scene) -> Result<(), serde_json::Error> {
         let line: Line<'_> = serde_json::from_str(line)?;
-        stage.set_time(line.ts_ms);
+        scene.set_time(line.ts_ms);
         if line.event.as_deref() == Some("Round_Start") {
             self.seen_this_round.clear();
         }
         let player = line.player.as_deref().and_then(player_number);
         let target = line.target.as_deref().and_then(player_number);
         if let (Some(player), Some(position)) = (player, line.pos) {
-            self.see(player, position, stage);
+            self.see(player, position, scene);
         }
         if let (Some(target), Some(position)) = (target, line.target_pos)
             && player != Some(target)
         {
-            self.see(target, position, stage);
+            self.see(target, position, scene);
         }
         let Some(player) = player else {
             return Ok(());
@@ -70,22 +70,22 @@ impl CsgoAdapter {
                     }
                     _ => None,
                 };
-                stage.act(player, shot(weapon, heading));
+                scene.act(player, shot(weapon, heading));
             }
-            "throw" => stage.act(player, shot(weapon, None)),
-            "purchase" => stage.act(player, Action::Loot { hunt: None }),
+            "throw" => scene.act(player, shot(weapon, None)),
+            "purchase" => scene.act(player, Action::Loot { hunt: None }),
             _ => {}
         }
         Ok(())
     }
 
     /// The first position in a round is where the player was put, not where it walked.
-    fn see(&mut self, player: u64, [x, y, _]: [f64; 3], stage: &mut Stage) {
+    fn see(&mut self, player: u64, [x, y, _]: [f64; 3], scene: &mut Scene) {
         let (x, y) = ((x * UNIT_CM).round() as i64, (y * UNIT_CM).round() as i64);
         if self.seen_this_round.insert(player) {
-            stage.respawn(player, x, y);
+            scene.respawn(player, x, y);
         } else {
-            stage.see(player, x, y);
+            scene.see(player, x, y);
         }
     }
 }

@@ -10,7 +10,7 @@ pub(crate) mod prbf2;
 pub(crate) mod pubg;
 pub(crate) mod records;
 pub(crate) mod rocket_league;
-pub(crate) mod stage;
+pub(crate) mod scene;
 
 use super::source::{SourceError, SourceRecord};
 use crate::engine::event::Action;
@@ -18,8 +18,8 @@ use crate::service::cli::MatchFormat;
 use clap::ValueEnum;
 use grid::Grid;
 use records::MatchRecords;
+use scene::{REPETITION_MS, Scene};
 use serde::Deserialize;
-use stage::{REPETITION_MS, Stage};
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -101,7 +101,7 @@ impl MatchOptions {
 pub struct MatchEvents {
     options: MatchOptions,
     adapter: Adapter,
-    stage: Stage,
+    scene: Scene,
     records: MatchRecords,
     record: Vec<u8>,
     record_number: u64,
@@ -127,7 +127,7 @@ impl MatchEvents {
         let grid = Grid::new(half_cm, options.zones);
         Ok(MatchEvents {
             adapter: Adapter::new(options.format),
-            stage: Stage::new(grid, options.base_ms),
+            scene: Scene::new(grid, options.base_ms),
             records: MatchRecords::open(&options.file)?,
             record: Vec::new(),
             record_number: 0,
@@ -138,11 +138,11 @@ impl MatchEvents {
 
     /// The next event, or nothing after the last.
     pub fn next_record(&mut self) -> Result<Option<SourceRecord<'_>>, SourceError> {
-        while !self.stage.has_waiting() && self.repetitions_left > 0 {
-            self.stage.forget_taken();
+        while !self.scene.has_waiting() && self.repetitions_left > 0 {
+            self.scene.forget_taken();
             self.read_record()?;
         }
-        Ok(self.stage.take())
+        Ok(self.scene.take())
     }
 
     fn read_record(&mut self) -> Result<(), SourceError> {
@@ -156,7 +156,7 @@ impl MatchEvents {
         let text = std::str::from_utf8(&self.record).map_err(|source| {
             SourceError::read(&self.options.file, Error::new(ErrorKind::InvalidData, source))
         })?;
-        self.adapter.read(text, &mut self.stage).map_err(|source| SourceError::Record {
+        self.adapter.read(text, &mut self.scene).map_err(|source| SourceError::Record {
             file: self.options.file.clone(),
             record: self.record_number,
             source,
@@ -164,7 +164,7 @@ impl MatchEvents {
     }
 
     fn end_repetition(&mut self) -> Result<(), SourceError> {
-        self.stage.end_match();
+        self.scene.end_match();
         self.repetitions_left -= 1;
         if self.repetitions_left > 0 {
             self.adapter = Adapter::new(self.options.format);
@@ -187,12 +187,12 @@ impl Adapter {
         }
     }
 
-    fn read(&mut self, record: &str, stage: &mut Stage) -> Result<(), serde_json::Error> {
+    fn read(&mut self, record: &str, scene: &mut Scene) -> Result<(), serde_json::Error> {
         match self {
-            Adapter::Prbf2(adapter) => adapter.read(record, stage),
-            Adapter::Csgo(adapter) => adapter.read(record, stage),
-            Adapter::RocketLeague(adapter) => adapter.read(record, stage),
-            Adapter::Pubg(adapter) => adapter.read(record, stage),
+            Adapter::Prbf2(adapter) => adapter.read(record, scene),
+            Adapter::Csgo(adapter) => adapter.read(record, scene),
+            Adapter::RocketLeague(adapter) => adapter.read(record, scene),
+            Adapter::Pubg(adapter) => adapter.read(record, scene),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! `player_update` is a difference: a field that did not change since the player's last record is
 //! absent. Whether a player is alive is therefore remembered here.
 
-use super::stage::Stage;
+use super::scene::Scene;
 use super::{heading, heading_between, player_number, shot};
 use crate::engine::event::Action;
 use serde::Deserialize;
@@ -55,31 +55,31 @@ struct Known {
 
 impl Prbf2Adapter {
     /// Reads one record of the recording.
-    pub(crate) fn read(&mut self, line: &str, stage: &mut Stage) -> Result<(), serde_json::Error> {
+    pub(crate) fn read(&mut self, line: &str, scene: &mut Scene) -> Result<(), serde_json::Error> {
         let line: Line<'_> = serde_json::from_str(line)?;
-        stage.set_time(line.ts_ms);
+        scene.set_time(line.ts_ms);
         let Some(player) = line.player.as_deref().and_then(player_number) else {
             return Ok(());
         };
         match &*line.kind {
-            "player_update" => self.update(player, &line, stage),
+            "player_update" => self.update(player, &line, scene),
             "player_remove" => {
                 self.players.remove(&player);
-                stage.leave(player);
+                scene.leave(player);
             }
             "proj_add" => {
                 let weapon = line.item.as_deref().unwrap_or_default();
-                stage.act(player, shot(weapon, line.yaw.map(heading)));
+                scene.act(player, shot(weapon, line.yaw.map(heading)));
             }
             "kill" => {
                 let weapon = line.weapon.as_deref().unwrap_or_default();
                 let victim = line.victim.as_deref().and_then(player_number);
                 let direction = victim.and_then(|victim| self.direction(player, victim));
-                stage.act(player, shot(weapon, direction));
+                scene.act(player, shot(weapon, direction));
             }
             "kit_allocated" => {
                 self.players.entry(player).or_default().kit_announced = true;
-                stage.act(player, Action::Loot { hunt: None });
+                scene.act(player, Action::Loot { hunt: None });
             }
             _ => {}
         }
@@ -93,7 +93,7 @@ impl Prbf2Adapter {
         heading_between(from, to)
     }
 
-    fn update(&mut self, player: u64, line: &Line<'_>, stage: &mut Stage) {
+    fn update(&mut self, player: u64, line: &Line<'_>, scene: &mut Scene) {
         let known = self.players.entry(player).or_default();
         let was_alive = known.alive;
         known.alive = line.alive.unwrap_or(was_alive);
@@ -102,15 +102,15 @@ impl Prbf2Adapter {
             known.position = spawned.then(|| (centimetres(x), centimetres(z)));
         }
         match (known.alive, known.position) {
-            (true, Some((x, y))) if !was_alive => stage.respawn(player, x, y),
-            (true, Some((x, y))) if line.pos.is_some() => stage.see(player, x, y),
+            (true, Some((x, y))) if !was_alive => scene.respawn(player, x, y),
+            (true, Some((x, y))) if line.pos.is_some() => scene.see(player, x, y),
             (true, Some(_)) => {}
-            _ => stage.leave(player),
+            _ => scene.leave(player),
         }
         if let Some(yaw) = line.yaw
-            && stage.is_present(player)
+            && scene.is_present(player)
         {
-            stage.act(player, Action::Rotate { heading: heading(yaw) });
+            scene.act(player, Action::Rotate { heading: heading(yaw) });
         }
         if let Some(kit) = line.kit.as_deref()
             && known.kit != kit
@@ -118,7 +118,7 @@ impl Prbf2Adapter {
             known.kit = kit.to_owned();
             let announced = std::mem::take(&mut known.kit_announced);
             if was_alive && known.alive && !announced {
-                stage.act(player, Action::Loot { hunt: None });
+                scene.act(player, Action::Loot { hunt: None });
             }
         }
     }

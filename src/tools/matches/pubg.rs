@@ -3,7 +3,7 @@
 //! Telemetry names the player who did something, or had it done, with a position. Only a hit says
 //! where a player looks.
 
-use super::stage::{REPETITION_MS, Stage};
+use super::scene::{REPETITION_MS, Scene};
 use super::{heading_between, shot};
 use crate::engine::event::Action;
 use jiff::Timestamp;
@@ -81,7 +81,7 @@ impl PubgAdapter {
     pub(crate) fn read(
         &mut self,
         record: &str,
-        stage: &mut Stage,
+        scene: &mut Scene,
     ) -> Result<(), serde_json::Error> {
         let line: Line<'_> = serde_json::from_str(record)?;
         let began = *self.began.get_or_insert(line.time);
@@ -90,23 +90,23 @@ impl PubgAdapter {
             // It is of another match.
             return Ok(());
         }
-        stage.set_time(ts_ms);
+        scene.set_time(ts_ms);
         if line.kind == "LogPlayerLogout"
             && let Some(account) = &line.account
         {
             let player = self.player(account);
-            stage.leave(player);
+            scene.leave(player);
         }
         // Before that they wait on an island.
         if line.common.as_ref().is_some_and(|common| common.stage > 0.0) {
             let all = [&line.character, &line.attacker, &line.killer, &line.reviver, &line.victim];
-            all.into_iter().flatten().for_each(|who| self.see(who, &line.kind, stage));
-            self.act(&line, stage);
+            all.into_iter().flatten().for_each(|who| self.see(who, &line.kind, scene));
+            self.act(&line, scene);
         }
         Ok(())
     }
 
-    fn see(&mut self, character: &Character<'_>, kind: &str, stage: &mut Stage) {
+    fn see(&mut self, character: &Character<'_>, kind: &str, scene: &mut Scene) {
         let Location { x, y, z } = character.location;
         let is_known = (x, y) != (0.0, 0.0) && z < PLANE_CM;
         if is_known && !character.account.is_empty() {
@@ -119,18 +119,18 @@ impl PubgAdapter {
                 return;
             }
             let from_middle = |at: f64| (at.round() as i64).saturating_sub(PUBG_MAP_HALF_CM);
-            stage.see(player, from_middle(x), from_middle(y));
+            scene.see(player, from_middle(x), from_middle(y));
         }
     }
 
-    fn act(&mut self, line: &Line<'_>, stage: &mut Stage) {
+    fn act(&mut self, line: &Line<'_>, scene: &mut Scene) {
         let player = |character: &Option<Character<'_>>| {
             self.players.get(&*character.as_ref()?.account).copied()
         };
         match &*line.kind {
             "LogPlayerAttack" => {
                 if let (Some(player), Some(weapon)) = (player(&line.attacker), &line.weapon) {
-                    stage.act(player, shot(&weapon.id, None));
+                    scene.act(player, shot(&weapon.id, None));
                 }
             }
             // A hit says where the attacker aims.
@@ -141,13 +141,13 @@ impl PubgAdapter {
                 let aim = place(&line.attacker).zip(place(&line.victim));
                 let heading = aim.and_then(|(from, to)| heading_between(from, to));
                 if let (Some(player), Some(heading)) = (player(&line.attacker), heading) {
-                    stage.act(player, Action::Rotate { heading });
+                    scene.act(player, Action::Rotate { heading });
                 }
             }
             "LogPlayerKill" | "LogPlayerKillV2" => {
                 if let Some(player) = player(&line.victim) {
                     self.killed.insert(player);
-                    stage.leave(player);
+                    scene.leave(player);
                 }
             }
             // What comes from a loot box or a care package is recorded twice: as an item, and with
@@ -156,7 +156,7 @@ impl PubgAdapter {
                 if let Some(player) = player(&line.character)
                     && self.picked_up.replace((player, line.time)) != Some((player, line.time))
                 {
-                    stage.act(player, Action::Loot { hunt: None });
+                    scene.act(player, Action::Loot { hunt: None });
                 }
             }
             _ => {}

@@ -1,7 +1,7 @@
 //! Rocket League. Positions are `[x, y, height]` in units of 1 cm, `rot` is `[yaw, pitch, roll]` in
 //! degrees, both at 30 Hz.
 
-use super::stage::Stage;
+use super::scene::Scene;
 use super::{heading, heading_between, player_number, shot};
 use crate::engine::event::Action;
 use serde::Deserialize;
@@ -32,27 +32,27 @@ pub(crate) struct RocketLeagueAdapter {
 
 impl RocketLeagueAdapter {
     /// Reads one record of the recording.
-    pub(crate) fn read(&mut self, line: &str, stage: &mut Stage) -> Result<(), serde_json::Error> {
+    pub(crate) fn read(&mut self, line: &str, scene: &mut Scene) -> Result<(), serde_json::Error> {
         let line: Line<'_> = serde_json::from_str(line)?;
-        stage.set_time(line.ts_ms);
+        scene.set_time(line.ts_ms);
         let Some(player) = line.player.as_deref().and_then(player_number) else {
             return Ok(());
         };
         match &*line.kind {
-            "car_state" => self.drive(player, &line, stage),
+            "car_state" => self.drive(player, &line, scene),
             "car_gone" => {
                 self.cars.remove(&player);
-                stage.leave(player);
+                scene.leave(player);
             }
-            "boost_pickup" => stage.act(player, Action::Loot { hunt: None }),
+            "boost_pickup" => scene.act(player, Action::Loot { hunt: None }),
             "demolish" => {
                 let victim = line.victim.as_deref().and_then(player_number);
                 let from = self.cars.get(&player);
                 let to = victim.and_then(|victim| self.cars.get(&victim));
                 let direction = from.zip(to).and_then(|(from, to)| heading_between(*from, *to));
-                stage.act(player, shot("bumper", direction));
+                scene.act(player, shot("bumper", direction));
                 if let Some(victim) = victim {
-                    stage.leave(victim);
+                    scene.leave(victim);
                 }
             }
             _ => {}
@@ -60,13 +60,13 @@ impl RocketLeagueAdapter {
         Ok(())
     }
 
-    fn drive(&mut self, player: u64, line: &Line<'_>, stage: &mut Stage) {
+    fn drive(&mut self, player: u64, line: &Line<'_>, scene: &mut Scene) {
         if let Some([x, y, _]) = line.pos {
             self.cars.insert(player, (x, y));
-            stage.see(player, x.round() as i64, y.round() as i64);
+            scene.see(player, x.round() as i64, y.round() as i64);
         }
         if let Some([yaw, _, _]) = line.rot {
-            stage.act(player, Action::Rotate { heading: heading(yaw) });
+            scene.act(player, Action::Rotate { heading: heading(yaw) });
         }
     }
 }

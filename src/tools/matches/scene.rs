@@ -1,7 +1,7 @@
 //! Who stands where during a recorded match, and the events that follow from it.
 //!
 //! The adapters of the games only say what a recording says: this player is here, turns,
-//! fires, is gone. The stage turns that into events: joins and leaves, zones, each player's `seq`,
+//! fires, is gone. The scene turns that into events: joins and leaves, zones, each player's `seq`,
 //! the partition's offsets and timestamps, and the world's own events. `docs/MATCHES.md` has the
 //! decisions and their reasons.
 
@@ -47,7 +47,7 @@ const WALK_BURST_MS: i64 = 1_800;
 const WALK_ALLOWANCE_MAX: i64 = WALK_CM_PER_S * WALK_BURST_MS;
 
 /// The events of a match, made from what its adapter sees.
-pub(crate) struct Stage {
+pub(crate) struct Scene {
     grid: Grid,
     base_ms: i64,
     repetition: u32,
@@ -100,11 +100,11 @@ struct Waiting {
     text: Range<usize>,
 }
 
-impl Stage {
-    /// An empty stage. Records begin at `base_ms`, milliseconds since the Unix epoch.
-    pub(crate) fn new(grid: Grid, base_ms: i64) -> Stage {
+impl Scene {
+    /// An empty scene. Records begin at `base_ms`, milliseconds since the Unix epoch.
+    pub(crate) fn new(grid: Grid, base_ms: i64) -> Scene {
         let zones = usize::from(grid.zones());
-        Stage {
+        Scene {
             grid,
             base_ms,
             repetition: 0,
@@ -272,7 +272,7 @@ impl Stage {
         self.taken = 0;
     }
 
-    /// Whether [`Stage::take`] would give an event.
+    /// Whether [`Scene::take`] would give an event.
     pub(crate) fn has_waiting(&self) -> bool {
         self.taken < self.waiting.len()
     }
