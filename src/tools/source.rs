@@ -181,11 +181,17 @@ impl EventLines {
         if self.line.last() == Some(&b'\n') {
             self.line.pop();
         }
-        let (partition, time_ms, value) = if self.line.first() == Some(&b'{') {
-            (0, time_of(&self.line).unwrap_or(self.time_ms), &self.line[..])
-        } else {
-            let tabs = || SourceError::Tabs { file: self.file.clone(), line: self.line_number };
-            split_tabs(&self.line).ok_or_else(tabs)?
+        let (partition, time_ms, value) = match split_tabs(&self.line) {
+            _ if self.line.first() == Some(&b'{') => {
+                (0, time_of(&self.line).unwrap_or(self.time_ms), &self.line[..])
+            }
+            Some(parts) => parts,
+            // No event, wherever it came from: a reject, as in a topic.
+            None if std::str::from_utf8(&self.line).is_err() => (0, self.time_ms, &self.line[..]),
+            None => {
+                let (file, line) = (self.file.clone(), self.line_number);
+                return Err(SourceError::Tabs { file, line });
+            }
         };
         self.time_ms = time_ms;
         let offset_next = &mut self.offset_next[usize::from(partition)];
