@@ -160,7 +160,9 @@ fn a_file_that_holds_no_match_is_a_sentence_that_says_what_to_do() {
 fn a_replay_of_a_file_rejects_a_first_line_that_is_not_utf8_as_any_other() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("events.txt");
-    for first in [&b"{\"type\":\"\xff\"}"[..], b"0\t1\t{\"type\":\"\xff\"}", b"0\t1\t\xfe\xff", b"\xff"] {
+    for first in
+        [&b"{\"type\":\"\xff\"}"[..], b"0\t1\t{\"type\":\"\xff\"}", b"0\t1\t\xfe\xff", b"\xff"]
+    {
         let lines = [first, b"{\"type\":\"tick\",\"seq\":1,\"ts_us\":1000}", first, b""];
         std::fs::write(&file, lines.join(&b'\n')).expect("the file can be written");
         let replay = Command::new(env!("CARGO_BIN_EXE_huntd"))

@@ -16,6 +16,9 @@ use support::{kafka, needs};
 /// what was built there.
 const CARGO: &str = "#!/bin/sh -e
 [ \"$*\" = 'build --release --locked' ] && [ -f Cargo.lock ] && [ -f src/main.rs ]
+for member in $(sed -n 's/^members = .\\(.*\\).$/\\1/p' Cargo.toml | tr -d '\",'); do
+    [ -f \"$member/Cargo.toml\" ]
+done
 [ ! -e target ] && [ \"$HUNTD_REVISION\" = container ]
 install -D /program target/release/huntd
 ";
