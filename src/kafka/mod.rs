@@ -40,6 +40,8 @@ pub mod topic_error;
 
 pub(crate) mod topic_requests;
 
+pub(crate) mod throttle;
+
 pub mod security;
 
 pub mod sasl;

@@ -103,26 +103,26 @@ pub(crate) fn request<'b>(
     writer.end_frame(start);
 }
 
-/// Reads an answer: what became of each partition's batch.
+/// Reads an answer: what became of each partition's batch, and for how many milliseconds the broker
+/// reads no further request.
 pub(crate) fn parse_answer(
     bytes: &[u8],
     version: i16,
     correlation_id: i32,
     topic: &str,
-) -> Result<Vec<Produced>, MessageError> {
+) -> Result<(Vec<Produced>, u32), MessageError> {
     let flexible = version >= VERSION_FLEXIBLE;
-    let topics = parse(&PRODUCE, flexible, bytes, correlation_id, |reader| {
+    let answer = parse(&PRODUCE, flexible, bytes, correlation_id, |reader| {
         let topics = read_array(reader, flexible, |reader| {
             let is_asked = reader.string(flexible)? == topic;
             let partitions = read_array(reader, flexible, |reader| read_one(reader, version))?;
             Ok(is_asked.then_some(partitions))
         })?;
-        // A broker that throttles delays its next answers by itself.
-        let _throttle_ms = reader.i32()?;
-        Ok(topics)
-    })?;
+        Ok((topics, u32::try_from(reader.i32()?).unwrap_or(0)))
+    });
+    let (topics, throttle_ms) = answer?;
     let asked = topics.into_iter().flatten().next();
-    asked.ok_or(MessageError::TopicMissing { api: PRODUCE.name })
+    Ok((asked.ok_or(MessageError::TopicMissing { api: PRODUCE.name })?, throttle_ms))
 }
 
 fn read_one(reader: &mut WireReader<'_>, version: i16) -> Result<Produced, WireError> {
@@ -222,7 +222,7 @@ mod tests {
             writer.no_tagged_fields(flexible);
         }
         writer.no_tagged_fields(flexible);
-        writer.i32(0);
+        writer.i32(250);
         writer.no_tagged_fields(flexible);
         bytes
     }
@@ -236,7 +236,7 @@ mod tests {
                 Produced { partition: 7, error: ErrorCode(87), base_offset: -1 },
             ];
             let read = |bytes: &[u8]| parse_answer(bytes, version, 77, "updates");
-            assert_eq!(read(&bytes), Ok(expected), "version {version}");
+            assert_eq!(read(&bytes), Ok((expected, 250)), "version {version}");
             let header_bytes = if version >= VERSION_FLEXIBLE { 5 } else { 4 };
             let mut rest = Bytes::copy_from_slice(&bytes[header_bytes..]);
             let theirs = ProduceResponse::decode(&mut rest, version).expect("they read it too");

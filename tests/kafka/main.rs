@@ -25,6 +25,7 @@ mod operators;
 mod outages;
 mod page;
 mod players;
+mod quotas;
 mod racks;
 mod recreated;
 mod reloads;

@@ -219,10 +219,7 @@ impl Broker {
         if chance.strikes(Fault::BrokerMoves) {
             self.moves[chance.below(BROKERS as u64) as usize] += 1;
         }
-        let throttle_ms = match chance.strikes(Fault::Throttled) {
-            true => chance.between(1, 300) as i32,
-            false => 0,
-        };
+        let throttle_ms = throttle_ms(chance);
         let mut parts = Vec::new();
         let (mut records, mut has_news) = (0, false);
         for asked in &partitions {
@@ -474,6 +471,14 @@ fn read_metadata<'r>(request: &mut Request<'r>) -> Result<&'r str, WireError> {
         let _unknown_id = reader.u128()?;
     }
     reader.string(flexible)
+}
+
+/// For how long the broker asks to be left alone, if it does.
+pub(crate) fn throttle_ms(chance: &mut Chance) -> i32 {
+    match chance.strikes(Fault::Throttled) {
+        true => chance.between(1, 300) as i32,
+        false => 0,
+    }
 }
 
 pub(crate) fn frame(write: impl FnOnce(&mut WireWriter<'_>)) -> Vec<u8> {

@@ -3,7 +3,7 @@
 //!
 //! Source: Kafka's ProducerAppendInfo and ProducerStateEntry; KIP-98, KIP-360.
 
-use crate::answers::{OUTPUT_TOPIC, Request, frame};
+use crate::answers::{OUTPUT_TOPIC, Request, frame, throttle_ms};
 use crate::broker::Broker;
 use crate::chance::{Chance, Fault, Sight};
 use huntd::kafka::wire::{WireError, WireReader, WireWriter};
@@ -81,6 +81,7 @@ impl Broker {
                 (partition, error, offset)
             })
             .collect();
+        let throttle_ms = throttle_ms(chance);
         frame(|writer| {
             writer.i32(correlation_id);
             writer.no_tagged_fields(flexible);
@@ -91,7 +92,7 @@ impl Broker {
                 write_part(writer, version, part);
             }
             writer.no_tagged_fields(flexible);
-            writer.i32(0);
+            writer.i32(throttle_ms);
             writer.no_tagged_fields(flexible);
         })
     }

@@ -309,13 +309,14 @@ impl<T> Lanes<T> {
         Some(self.asked.get(&node_id)?.front()?.at)
     }
 
-    /// Reads a broker's answer to its oldest request. With an error, the connection is of no use.
+    /// Reads a broker's answer to its oldest request, and gives the milliseconds that it throttles
+    /// for. With an error, the connection is of no use.
     pub(super) fn answered(
         &mut self,
         node_id: i32,
         bytes: &[u8],
         now: Instant,
-    ) -> Result<(), MessageError> {
+    ) -> Result<u32, MessageError> {
         let asked = self.asked.get_mut(&node_id).and_then(VecDeque::pop_front);
         let asked = asked.expect("an answer is waited for after a request");
         match &asked.what {
@@ -323,13 +324,13 @@ impl<T> Lanes<T> {
                 let answer = producer_id::parse_answer(bytes, asked.correlation_id);
                 self.is_naming = false;
                 self.named(answer?, now);
+                Ok(0)
             }
             Question::Batches(numbers) => {
-                let topic = &self.options.topic;
-                let id = asked.correlation_id;
+                let (topic, id) = (&self.options.topic, asked.correlation_id);
                 let answer = produce::parse_answer(bytes, asked.version, id, topic);
                 for (partition, number) in numbers {
-                    let produced = answer.as_ref().ok().and_then(|all| {
+                    let produced = answer.as_ref().ok().and_then(|(all, _)| {
                         all.iter().find(|produced| produced.partition == *partition)
                     });
                     match produced {
@@ -337,12 +338,12 @@ impl<T> Lanes<T> {
                         None => self.came_back(*partition, *number),
                     }
                 }
-                if answer?.len() < numbers.len() {
-                    return Err(MessageError::TopicMissing { api: "Produce" });
+                match answer? {
+                    (all, throttle_ms) if all.len() >= numbers.len() => Ok(throttle_ms),
+                    _ => Err(MessageError::TopicMissing { api: "Produce" }),
                 }
             }
         }
-        Ok(())
     }
 
     /// The connection to a broker is gone, or there was none: the batches that were sent there come

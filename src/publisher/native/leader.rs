@@ -6,8 +6,10 @@ use super::lanes::REPLICAS_MS_MAX;
 use crate::fetch::connection::{Connection, ConnectionError};
 use crate::fetch::dialling::{DialError, Dialled, Endpoint};
 use crate::kafka::message::Versions;
+use crate::kafka::throttle::Throttle;
 use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
 use futures_lite::future;
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -32,6 +34,14 @@ struct Link {
     versions: Versions,
     /// When it must have been replaced by another one.
     replace_at: Option<Instant>,
+    throttle: Cell<Throttle>,
+}
+
+impl Link {
+    /// When the answer to a request that was sent at this time is overdue.
+    fn overdue_at(&self, sent_at: Instant) -> Instant {
+        self.throttle.get().reads_at(sent_at) + answer_max()
+    }
 }
 
 impl<T> Leader<T> {
@@ -74,7 +84,8 @@ impl<T> Leader<T> {
     async fn serve(&self, dialled: Dialled) -> Result<(), ConnectionError> {
         let Dialled { versions, replace_at, .. } = dialled;
         let connection = Connection::new(&self.shared.turns, dialled, ANSWER_BYTES_MAX);
-        let link = Link { connection, versions, replace_at };
+        let throttle = Cell::new(Throttle::none(self.shared.turns.now()));
+        let link = Link { connection, versions, replace_at, throttle };
         // Answers first: they make room for requests.
         future::or(self.receive(&link), self.send(&link)).await
     }
@@ -91,6 +102,11 @@ impl<T> Leader<T> {
                     {
                         return Some(true);
                     }
+                    let quiet_until = link.throttle.get().quiet_until();
+                    if quiet_until > turns.now() {
+                        turns.turn_at(quiet_until);
+                        return None;
+                    }
                     let now = (turns.now(), now_ms.get());
                     let mut lanes = lanes.borrow_mut();
                     lanes
@@ -103,7 +119,7 @@ impl<T> Leader<T> {
                 turns.until(|| is_idle().then_some(())).await;
                 return Ok(());
             }
-            let deadline = turns.now() + answer_max();
+            let deadline = link.overdue_at(turns.now());
             request = link.connection.send(request, deadline).await?;
         }
     }
@@ -112,10 +128,18 @@ impl<T> Leader<T> {
         let Shared { turns, lanes, .. } = &*self.shared;
         loop {
             let asked_at = turns.until(|| lanes.borrow().asked_at(self.node_id)).await;
-            let mut answer = link.connection.receive_next(asked_at + answer_max()).await?;
+            let mut answer = link.connection.receive_next(link.overdue_at(asked_at)).await?;
             let read = lanes.borrow_mut().answered(self.node_id, answer.bytes(), turns.now());
             link.connection.give_back(answer);
-            read.map_err(|error| link.connection.protocol(error))?;
+            let throttle_ms = read.map_err(|error| link.connection.protocol(error))?;
+            if throttle_ms > 0 {
+                link.throttle.set(Throttle::asked(throttle_ms, turns.now()));
+                let address = link.connection.address();
+                self.shared.note_trouble(&format!(
+                    "broker {address} wants to be left alone for {throttle_ms} ms: raise this \
+                     client's quotas, such as producer_byte_rate"
+                ));
+            }
             if lanes.borrow().has_waiting() {
                 // Batches that have come back may belong to another broker, or their leader must be
                 // asked for.

@@ -142,7 +142,7 @@ impl Bench {
         }
         writer.i32(0);
         let read = self.lanes.answered(node_id, &answer, self.now);
-        read.map_err(|error| error.to_string())
+        read.map(|throttle_ms| assert_eq!(throttle_ms, 0)).map_err(|error| error.to_string())
     }
 
     /// What the lanes report, by receipt: an offset, or a failure.

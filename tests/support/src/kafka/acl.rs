@@ -1,7 +1,6 @@
 //! Grants and denies rights: rdkafka's admin client does not have these requests.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use super::request::{begin, send, text};
 use std::time::{Duration, Instant};
 
 /// What rights are about, by the numbers of Kafka's `ResourceType`.
@@ -110,11 +109,7 @@ fn ask(
 ) -> Vec<u8> {
     const VERSION: i16 = 1;
     const LITERAL: u8 = 3;
-    let mut request = Vec::new();
-    request.extend(api.to_be_bytes());
-    request.extend(VERSION.to_be_bytes());
-    request.extend(1i32.to_be_bytes());
-    text(&mut request, "test");
+    let mut request = begin(api, VERSION);
     if api != DESCRIBE_ACLS {
         request.extend(1i32.to_be_bytes());
     }
@@ -124,17 +119,5 @@ fn ask(
     text(&mut request, principal);
     text(&mut request, "*");
     request.extend([operation as u8, permission]);
-    let mut connection = TcpStream::connect(address).expect("a broker listens");
-    connection.write_all(&(request.len() as u32).to_be_bytes()).expect("it is sent");
-    connection.write_all(&request).expect("it is sent");
-    let mut size = [0; 4];
-    connection.read_exact(&mut size).expect("an answer");
-    let mut answer = vec![0; u32::from_be_bytes(size) as usize];
-    connection.read_exact(&mut answer).expect("an answer");
-    answer
-}
-
-fn text(out: &mut Vec<u8>, text: &str) {
-    out.extend((text.len() as i16).to_be_bytes());
-    out.extend(text.as_bytes());
+    send(address, &request)
 }

@@ -8,6 +8,8 @@ mod archive;
 
 mod jars;
 
+mod request;
+
 mod storage;
 
 mod tls_records;
@@ -19,6 +21,8 @@ pub mod broker;
 pub mod client;
 
 pub mod proxy;
+
+pub mod quota;
 
 pub mod reassign;
 

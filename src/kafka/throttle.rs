@@ -1,0 +1,67 @@
+//! A broker that throttles a client (KIP-219): it answers at once and says for how long it then
+//! reads no further request of the connection.
+
+use std::time::{Duration, Instant};
+
+/// Milliseconds for which a broker is sent nothing because it asks for that, at most. A wrong
+/// number must not stop a shard for days.
+const QUIET_MS_MAX: u32 = 10_000;
+
+/// Milliseconds of a throttle for which an answer is not overdue, at most: ten of a broker's quota
+/// windows, each of 11 s by default. A wrong number must not hide for days that nobody answers.
+const MUTED_MS_MAX: u32 = 110_000;
+
+/// What a connection's broker asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Throttle {
+    quiet_until: Instant,
+    muted_until: Instant,
+}
+
+impl Throttle {
+    /// A broker that has asked for nothing yet.
+    pub(crate) fn none(now: Instant) -> Throttle {
+        Throttle { quiet_until: now, muted_until: now }
+    }
+
+    /// The broker asks to be left alone for so long.
+    pub(crate) fn asked(throttle_ms: u32, now: Instant) -> Throttle {
+        let after = |ms_max| now + Duration::from_millis(throttle_ms.min(ms_max).into());
+        Throttle { quiet_until: after(QUIET_MS_MAX), muted_until: after(MUTED_MS_MAX) }
+    }
+
+    /// When the next request may be sent.
+    pub(crate) fn quiet_until(self) -> Instant {
+        self.quiet_until
+    }
+
+    /// When the broker reads a request that was sent at this time.
+    pub(crate) fn reads_at(self, sent_at: Instant) -> Instant {
+        sent_at.max(self.muted_until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Throttle;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_throttled_request_is_read_when_the_broker_reads_again() {
+        let now = Instant::now();
+        let second = |number| now + Duration::from_secs(number);
+        assert_eq!(Throttle::none(now).reads_at(second(1)), second(1));
+        let throttle = Throttle::asked(40_000, now);
+        assert_eq!(throttle.quiet_until(), second(10));
+        assert_eq!(throttle.reads_at(second(10)), second(40));
+        assert_eq!(throttle.reads_at(second(41)), second(41));
+    }
+
+    #[test]
+    fn a_throttle_of_days_holds_up_a_connection_for_minutes_at_most() {
+        let now = Instant::now();
+        let throttle = Throttle::asked(u32::MAX, now);
+        assert_eq!(throttle.quiet_until(), now + Duration::from_secs(10));
+        assert_eq!(throttle.reads_at(now), now + Duration::from_secs(110));
+    }
+}
