@@ -1,5 +1,5 @@
-//! What the hot thread runs on: turns, the ring, its core, the allocator. Also the sockets of the
-//! serving thread, on a separate ring.
+//! What a thread with a ring runs on: turns, operations, the ring, its core, its confinement, the
+//! allocator. Also the sockets of the serving thread, on a ring of another kind.
 
 pub mod turns;
 pub mod operations;

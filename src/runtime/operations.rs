@@ -17,10 +17,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// A socket or eventfd that operations are done on. The number stays open while one is under way.
+/// A socket or eventfd that operations are done on. It stays open while one is under way.
 pub type Handle = Arc<OwnedFd>;
 
-/// The hot thread's operations.
+/// All operations of one thread.
 pub struct Operations {
     inner: RefCell<Inner>,
 }
@@ -198,8 +198,8 @@ impl Completed {
 
 /// One operation under way. Dropped early, it is cancelled.
 ///
-/// No waker is kept: the hot loop polls the root future after each completion, and that
-/// polls its stages.
+/// No waker is kept: the ring's loop polls the root future after each completion, and that polls
+/// its stages.
 pub struct Operation {
     operations: Rc<Operations>,
     user_data: UserData,

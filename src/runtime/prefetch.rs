@@ -1,8 +1,7 @@
-//! What will be read soon is asked for early, so that many reads wait for memory together and
-//! nothing waits for them. Nor does anything wait for a branch that no processor can predict, where
-//! the place of what is asked for is looked up.
+//! Memory is asked for before it is read, so that many reads wait for it together. The place to
+//! read is looked up without a branch, because no processor could predict it.
 
-// A processor's instructions of its own; std offers them as unsafe only.
+// Special instructions of the processor: std offers them as unsafe only.
 #![allow(unsafe_code)]
 
 /// Bytes that come into the cache at once.
@@ -15,8 +14,8 @@ pub(crate) fn prefetch<T>(value: &T) {
     ask_for(value);
 }
 
-/// Asks for a value of a list by its number. Nobody checks that there is one: where there is none,
-/// it asks for what nobody needs, or for nothing.
+/// Prefetches a value of a list by its number. The number is not checked: beyond the list, the hint
+/// is wasted.
 #[inline(always)]
 pub(crate) fn prefetch_at<T>(values: &[T], at: usize) {
     ask_for(values.as_ptr().wrapping_add(at));
@@ -35,10 +34,10 @@ fn ask_for<T>(value: *const T) {
     let _unused = value;
 }
 
-/// Words that are looked through together.
+/// Words that are compared at once.
 pub(crate) const WORDS: usize = 16;
 
-/// Where the wanted word is, as far as the mask goes: a bit for each place.
+/// Which words are `wanted` in the bits of `mask`: bit n stands for word n.
 #[inline(always)]
 pub(crate) fn places_of(wanted: u32, mask: u32, words: &[u32; WORDS]) -> u32 {
     #[cfg(target_arch = "x86_64")]

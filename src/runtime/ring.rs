@@ -1,10 +1,10 @@
 //! io_uring: submits operations, collects completions, and owns whatever the kernel may touch.
 //!
-//! Least kernel: Linux 6.1 (SINGLE_ISSUER and DEFER_TASKRUN, so that completions are taken only
-//! when the hot thread asks for them). The ring takes each operation's buffer and handle along and
-//! keeps them until the kernel lets go: nobody else can reach a buffer while the kernel writes to
-//! it, and dropping a future cannot free it. It does no registered buffers, no multishot, no
-//! polling thread: bulk TCP is bound by the copy.
+//! The oldest kernel for it is Linux 6.1: SINGLE_ISSUER and DEFER_TASKRUN, with which completions
+//! come only when the thread asks for them. The ring takes each operation's buffer and handle
+//! along and keeps them until the kernel lets go: nobody else can reach a buffer while the kernel
+//! writes to it, and dropping a future cannot free it. It uses no registered buffers, no multishot
+//! operations and no polling thread: the copy is what bulk TCP waits for.
 
 #![allow(unsafe_code)]
 
@@ -215,7 +215,7 @@ pub(super) fn build(entries: u32, completions: u32) -> Result<IoUring, RingError
     Ok(uring)
 }
 
-/// Enables a ring, for these operations and what else is given alone.
+/// Enables a ring that takes these operations, what the other restrictions allow, and nothing else.
 pub(super) fn enable(
     uring: &IoUring,
     opcodes: &[u8],

@@ -1,6 +1,6 @@
-//! The hot thread's time and turns, as its stages see them: no I/O, no clock.
+//! A thread's time and turns, as its stages see them: no I/O, no clock.
 //!
-//! The root future joins all stages of the hot path in a fixed order. Each turn polls every stage
+//! The root future joins all stages of the thread in a fixed order. Each turn polls every stage
 //! once, so a stage that waits needs no waker of its own; it needs a turn. A turn follows a
 //! finished operation, a call from another thread, a deadline that was registered with
 //! [`Turns::turn_at`], or [`Turns::turn_again`], which a stage must use after it has changed what
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-/// What the stages of the hot thread know of it.
+/// What the stages of a thread know of it.
 pub struct Turns {
     operations: Rc<Operations>,
     bell: Arc<Bell>,
@@ -31,7 +31,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Before the first turn. Others call the hot thread with this bell.
+    /// Before the first turn. Other threads call this one with this bell.
     pub fn new(now: Instant, bell: Arc<Bell>) -> Rc<Turns> {
         Rc::new(Turns {
             operations: Operations::new(),
@@ -108,7 +108,7 @@ impl Turns {
         poll_fn(|_| condition().map_or(Poll::Pending, Poll::Ready)).await
     }
 
-    /// Called by the hot loop: a turn begins now.
+    /// Called by the loop: a turn begins now.
     pub fn begin_turn(&self, now: Instant) {
         self.now.set(now);
         self.is_unfinished.set(false);
@@ -116,17 +116,17 @@ impl Turns {
         self.turns.set(self.turns.get() + 1);
     }
 
-    /// Called by the hot loop after it has polled every stage: the earliest deadline of this turn.
+    /// Called by the loop after it has polled every stage: the earliest deadline of this turn.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline.get()
     }
 
-    /// Called by the hot loop after the turn: whether it may sleep. See [`Bell::try_rest`].
+    /// Called by the loop after the turn: whether it may sleep. See [`Bell::try_rest`].
     pub fn try_rest(&self) -> bool {
         !self.is_unfinished.get() && self.bell.try_rest()
     }
 
-    /// Called by the hot loop: what others call it with.
+    /// Called by the loop: what other threads call it with.
     pub fn bell(&self) -> &Arc<Bell> {
         &self.bell
     }

@@ -1,6 +1,6 @@
-//! The hot thread's loop and its ring, without Kafka.
+//! The loop of a thread with a ring, without Kafka.
 //!
-//! The driver sleeps so long here that a lost wake is a test which never ends.
+//! The loop sleeps so long here that a test with a lost wake never ends.
 
 use futures_lite::future::zip;
 use huntd::queue::bell::Bell;
@@ -52,7 +52,7 @@ fn pair() -> (Handle, UnixStream) {
 
 #[test]
 fn a_wake_from_another_thread_ends_the_sleep_every_time() {
-    // One item at a time and an answer to each: every item meets a driver that is about to sleep,
+    // One item at a time and an answer to each: every item meets a loop that is about to sleep,
     // asleep, or has just woken.
     let rounds = 100_000;
     let ring_loop = ring_loop();
@@ -64,7 +64,7 @@ fn a_wake_from_another_thread_ends_the_sleep_every_time() {
         loop {
             match asked.receive() {
                 Received::Item(question) => {
-                    // Now at once, now after a while.
+                    // Sometimes at once, sometimes after a while.
                     (0..question % 64).for_each(|_| std::hint::spin_loop());
                     assert_eq!(answers.try_send(question), Ok(()));
                 }
@@ -84,7 +84,7 @@ fn a_wake_from_another_thread_ends_the_sleep_every_time() {
 }
 
 #[test]
-fn many_threads_wake_one_driver_and_nothing_is_lost() {
+fn many_threads_wake_one_loop_and_nothing_is_lost() {
     let ring_loop = ring_loop();
     let (sender, mut receiver) = queue::bounded_with_bell::<u64>(4, ring_loop.turns().bell());
     let spawn = |number: u64| {
@@ -189,7 +189,7 @@ fn an_operation_that_is_dropped_early_is_cancelled_and_holds_its_socket_until_th
         for round in 0..100 {
             let mut early = driver.operations().receive(&socket, vec![0; 64], 0);
             if round % 2 == 0 {
-                // Under way in the kernel, not just written down.
+                // The kernel has it, not only the queue.
                 poll_fn(|context| {
                     let Poll::Pending = Pin::new(&mut early).poll(context) else {
                         panic!("nothing was sent");

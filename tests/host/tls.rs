@@ -114,7 +114,7 @@ fn what_one_side_seals_the_other_opens_in_every_suite_and_through_new_keys() {
     }
 }
 
-/// Each of them costs a key, and none brings an answer nearer.
+/// Each such record makes us derive a key, and none brings an answer nearer.
 #[test]
 fn a_broker_that_sends_one_record_without_data_after_the_other_is_given_up() {
     let (mut server, mut session, mut received) = connect(cipher_suite::TLS13_AES_128_GCM_SHA256);

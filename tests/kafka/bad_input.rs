@@ -128,7 +128,7 @@ fn records_that_decompress_to_more_than_a_batch_may_have_become_letters_and_the_
             .expect("the configuration is valid");
         let long = if codec == "snappy" { &long[..9_000_000] } else { &long[..] };
         send(&producer, &topics, Some(b"long"), Some(long));
-        // An event is an event, whatever its batch or its key is.
+        // A record is an event whatever its batch and its key are.
         send(&producer, &topics, Some(&key), Some(event));
         send(&producer, &topics, None, Some(b"short"));
         producer.flush(Duration::from_secs(60)).expect("acknowledged");
@@ -165,7 +165,7 @@ fn records_that_decompress_to_more_than_a_batch_may_have_become_letters_and_the_
 }
 
 #[test]
-fn what_an_operator_has_had_passed_over_gets_a_letter_that_its_topic_takes() {
+fn a_large_record_that_an_operator_skips_gets_a_letter_that_its_topic_takes() {
     let mut topics = Topics::create(kafka::shared(), "skipped-large", 1);
     topics.dead_letters.push_str("-small");
     let small = [("max.message.bytes", "100000")];
@@ -184,7 +184,7 @@ fn what_an_operator_has_had_passed_over_gets_a_letter_that_its_topic_takes() {
     assert_eq!(header(&letters[0], "huntd.reason"), Some(&b"poison"[..]));
     assert_eq!(header(&letters[0], "huntd.value_bytes"), Some(&b"900000"[..]));
 
-    // The start of a record is not the record.
+    // The letter has only the start of the record, so it is not sent.
     let bootstrap = bootstrap();
     let tap = ["tap", "--brokers", &bootstrap, "--dead-letters", "--topic", &topics.dead_letters];
     let sent = huntd(&[&tap[..], &["--resend"]].concat());

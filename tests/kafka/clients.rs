@@ -63,7 +63,7 @@ impl Client {
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
-    /// A wrong name or number is no topic without updates, and takes no events.
+    /// To read a topic or write to a partition that does not exist is an error.
     fn assert_says_what_is_not_there(&self, brokers: &str, topics: &Topics) {
         let nowhere = format!("{}-nowhere", topics.output);
         for arguments in [&["read", brokers, &nowhere][..], &["write", brokers, &topics.input, "2"]]
@@ -125,8 +125,8 @@ impl Client {
         (0..).zip(updates).map(line).collect()
     }
 
-    /// The updates that it prints when it is stopped at its first position, and started again from
-    /// what it has printed: this many, and all of them if it ends.
+    /// The updates that it prints in two runs: the first is killed at its first position, and the
+    /// second begins from what the first has printed. `count` is the number of all updates.
     fn read_in_parts(&self, brokers: &str, topic: &str, count: usize) -> Vec<String> {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         let arguments = ["read", brokers, topic, file.path().to_str().expect("the path is text")];
@@ -144,7 +144,7 @@ impl Client {
         updates.into_iter().map(|line| self.in_order(line)).collect()
     }
 
-    /// The lines that it prints up to the first that is the last one. There it is killed.
+    /// The lines that it prints until `is_last` is true of one. There it is killed.
     fn read_until(&self, arguments: &[&str], mut is_last: impl FnMut(&str) -> bool) -> Vec<String> {
         let mut command = self.command(arguments);
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the client can be started");

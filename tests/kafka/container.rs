@@ -12,8 +12,8 @@ use std::process::{Command, Stdio};
 use support::daemon::Topics;
 use support::{kafka, needs};
 
-/// What `RUN cargo build` finds in place of a compiler: the context has to be a checkout without
-/// what was built there.
+/// Stands in for cargo in `RUN cargo build`, and checks that the context is a checkout without its
+/// `target` folder.
 const CARGO: &str = "#!/bin/sh -e
 [ \"$*\" = 'build --release --locked' ] && [ -f Cargo.lock ] && [ -f src/main.rs ]
 for member in $(sed -n 's/^members = .\\(.*\\).$/\\1/p' Cargo.toml | tr -d '\",'); do
@@ -23,8 +23,9 @@ done
 install -D /program target/release/huntd
 ";
 
-/// Runs a program without what other tests have open: mmdebstrap gives dash, which knows no
-/// descriptor above 9, the next free ones. librdkafka's pipes stay open in what a test starts.
+/// Runs a program without the descriptors that other tests have open, such as librdkafka's pipes,
+/// which a test's children inherit. mmdebstrap gives dash the next free numbers, and dash knows
+/// none above 9.
 const WITH_NOTHING_OPEN: &str = "for fd in /proc/$BASHPID/fd/*; do
     fd=${fd##*/}
     [ $fd -le 2 ] || eval \"exec $fd>&-\"

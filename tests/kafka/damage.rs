@@ -58,7 +58,7 @@ pub(crate) fn assert_damage_halts_until_it_is_passed_over(cluster: &mut Cluster)
     let (_, remedy) = line.split_once("`huntd run --skip 0:50`").expect("the remedy");
     assert!(remedy.contains("passes over the offsets 50 to 59"), "{line}");
 
-    // The operator has it passed over. Later starts need no option for that.
+    // The operator skips it. Later starts need no option for that.
     let mut huntd = Huntd::start_as(cluster, &topics, &[], &["--skip", "0:50"]);
     accounts::wait_until_covered(cluster, &topics, &mut follower, &mut huntd);
     let rejected = "huntd_records_rejected_total";
@@ -73,7 +73,7 @@ pub(crate) fn assert_damage_halts_until_it_is_passed_over(cluster: &mut Cluster)
     assert_eq!(logged_digest(&stop(huntd), 0), digest);
     assert_eq!(read(cluster, &topics, 0), follower.into_stories().remove(0));
 
-    // What follows a gap would be another game.
+    // A replay of what follows would be another game.
     let bootstrap = cluster.bootstrap();
     let replay = ["replay", "--brokers", &bootstrap, "--topic", &topics.input];
     for skip in [vec![], vec!["--skip", "0:50"]] {

@@ -109,7 +109,7 @@ fn a_kernel_that_refuses_io_uring_ends_the_daemon_with_code_7() {
         return;
     }
     let topics = Topics::create(kafka::shared(), "refused", 1);
-    // Its configuration serves a second one, to which the kernel answers as a filter would.
+    // A second daemon gets the configuration of this one, and the kernel's answers as if filtered.
     let huntd = Huntd::start(kafka::shared(), &topics, &[]);
     let ended = Command::new("strace")
         .args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=io_uring_setup"])

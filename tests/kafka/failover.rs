@@ -105,7 +105,7 @@ fn consumer_at_end(cluster: &Cluster, topic: &str) -> BaseConsumer {
 fn longest_waits(consumer: &BaseConsumer, stop: &AtomicBool) -> Vec<i64> {
     let (mut last, mut longest) = ([None; 3], vec![0; 3]);
     while !stop.load(Ordering::Relaxed) {
-        // What is said while a leader moves passes.
+        // Errors while a leader moves go away.
         let Some(Ok(record)) = consumer.poll(Duration::from_millis(50)) else { continue };
         let (partition, now) = (record.partition() as usize, Instant::now());
         let since: Instant = last[partition].replace(now).unwrap_or(now);

@@ -9,7 +9,7 @@ use support::daemon::{Huntd, Topics};
 use support::kafka::proxy::Way;
 use support::wire::Connection;
 
-/// How a line ends about what is asked again.
+/// The end of a log line about a claim that is asked about again.
 const ASKED_AGAIN: &str = "another connection is asked before that counts";
 
 /// A daemon that some connections lie to.
@@ -41,7 +41,7 @@ impl Victim<'_> {
         self.follower.next_offset(0)
     }
 
-    /// The lie is told, doubted with these words, and costs nothing.
+    /// The lie is told, the log doubts it with these words, and it costs nothing.
     fn outlives(&mut self, api: i16, truth: Vec<u8>, lie: Vec<u8>, words: &str) {
         let proxy = &self.proxied.proxy;
         proxy.lie(api, truth, lie);
@@ -50,7 +50,7 @@ impl Victim<'_> {
         self.goes_on();
     }
 
-    /// A line says that what these words tell is asked again.
+    /// A log line with these words says that the claim is asked about again.
     fn asks_again(&mut self, words: &str) {
         self.huntd.wait_until(&format!("a line about {words}"), |huntd| {
             let log = huntd.log();
@@ -234,7 +234,7 @@ fn what_one_connection_says_of_the_input_at_a_start_is_asked_again() {
 /// A broker that the cluster does not have.
 const NO_BROKER: i32 = 77;
 
-/// Answers of a leader that wants to be asked less often than twenty times a second.
+/// How often huntd asks a leader that names an unknown broker, although each answer comes at once.
 const ANSWERS_PER_S_MAX: f64 = 4.0;
 
 #[test]

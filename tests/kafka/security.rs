@@ -208,7 +208,7 @@ fn keys_that_the_broker_renews_all_the_time_lose_nothing() {
     accounts::assert_is_the_replay(&secure.cluster, &topics, follower);
 }
 
-/// A listener without TLS does that to every handshake, and a broker that ends to one.
+/// A listener without TLS breaks off every handshake, a broker that is stopping only one.
 #[test]
 fn a_start_whose_first_handshake_is_broken_off_shakes_hands_again() {
     let secure = shared();

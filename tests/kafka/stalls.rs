@@ -70,7 +70,7 @@ fn a_partition_whose_new_leader_cannot_be_reached_stands_still_until_it_can() {
         .map(|listener| Options { listeners: vec![listener], ..Options::for_tests() });
     let cluster = Cluster::start_each(&[&here, &there]);
     let client = cluster.client();
-    // The second broker is to have one thing that huntd needs, and that later.
+    // The second broker has nothing that huntd needs until a partition moves to it.
     let compacted = [("cleanup.policy", "compact")];
     client.create_topic_on("__consumer_offsets", &[1], &compacted);
     let topics = Topics::named("unreachable", 2);

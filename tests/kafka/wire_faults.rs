@@ -291,8 +291,8 @@ fn tls_records_that_arrive_in_two_parts_are_opened_wherever_they_are_split() {
     proxied.finish(&topics, huntd, follower);
 }
 
-/// A listener with SASL does that to all clients that do not authenticate, and a broker that ends
-/// to one.
+/// A listener with SASL answers no client that does not authenticate; a broker that is stopping
+/// leaves only one question without an answer.
 #[test]
 fn a_start_whose_first_question_is_not_answered_asks_again() {
     let proxied = Proxied::start();
@@ -302,10 +302,10 @@ fn a_start_whose_first_question_is_not_answered_asks_again() {
     proxied.finish(&topics, huntd, follower);
 }
 
-/// librdkafka 2.12.1 reads what is not there, and its process ends with it: see decision 031.
-/// Nothing is lost by that.
+/// librdkafka 2.12.1 reads beyond such answers, and the process crashes: see decision 031. Nothing
+/// is lost by that.
 #[test]
-fn a_daemon_that_answers_without_sense_have_ended_goes_on_with_its_next_start() {
+fn a_daemon_that_malformed_answers_have_ended_goes_on_with_its_next_start() {
     let proxied = Proxied::start();
     let zeros = |_: &Topics| proxied.proxy.zero_answers(Some(METADATA));
     proxied.assert_outlived_by_the_next_start("zeros", zeros, || proxied.proxy.zero_answers(None));
@@ -329,7 +329,7 @@ fn questions(topic: &str) -> (Vec<u8>, Vec<u8>) {
 }
 
 impl Proxied {
-    /// What is done to answers ends the daemon. The next one, without that, goes on.
+    /// The harm to answers ends the daemon. Its next start, without the harm, goes on.
     fn assert_outlived_by_the_next_start(
         &self,
         what: &str,
@@ -356,7 +356,7 @@ impl Proxied {
 /// Until then only huntd's own clients have asked, and they do not read beyond the end of an
 /// answer.
 #[test]
-fn a_start_waits_for_answers_that_make_sense() {
+fn a_start_waits_for_answers_that_are_well_formed() {
     let proxied = Proxied::start();
     let topics = Topics::create(&proxied.cluster, "zeros-at-start", 1);
     produce(&proxied.cluster, &topics, &events(1, 200, 1..=5));
@@ -367,7 +367,7 @@ fn a_start_waits_for_answers_that_make_sense() {
         let log = huntd.log();
         log.contains("waiting for the brokers") && log.contains("Metadata answer is malformed")
     });
-    // The threads that ask again and again do so a few times more.
+    // Meanwhile the threads that ask repeatedly ask a few times more.
     std::thread::sleep(Duration::from_secs(3));
     assert!(huntd.get("/readyz").contains("huntd waits for a broker that answers"));
     proxied.proxy.zero_answers(None);

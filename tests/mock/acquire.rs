@@ -41,8 +41,8 @@ fn brief(partition: i32) -> Brief {
     }
 }
 
-/// Acquires shards at once. A test that does something when the group would be asked for the
-/// n-th time does it in `meanwhile`, and says whether the group still counts us in.
+/// Acquires shards at once. Each time that the group would be asked whether we are a member,
+/// `meanwhile` answers. It gets the number of such questions before, and may act as others do.
 fn acquire_all(
     tail: &mut OutputLog,
     briefs: Vec<Brief>,

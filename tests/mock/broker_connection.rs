@@ -1,4 +1,4 @@
-//! A blocking connection to a broker that speaks with the consumer's own protocol code.
+//! A blocking connection to a broker that speaks with huntd's own protocol code.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! The same topic read by the consumer's own code and by librdkafka: the same records.
+//! The same topic read by huntd's own code and by librdkafka: the same records.
 //!
 //! The broker is librdkafka's mock cluster; the batches are librdkafka's own, in every codec.
 

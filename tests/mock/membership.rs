@@ -142,18 +142,18 @@ fn the_group_answers_whether_it_counts_a_member_in() {
     assert_eq!(member.answers[1], (2, false));
 }
 
-/// Lets a member turn for so long; what it hears of trouble.
-fn trouble_within(member: &mut Member, time: Duration) -> Vec<MembershipError> {
+/// The errors that a member reports while it turns for so long.
+fn errors_within(member: &mut Member, time: Duration) -> Vec<MembershipError> {
     let end = Instant::now() + time;
-    let mut heard = Vec::new();
+    let mut errors = Vec::new();
     while Instant::now() < end {
         match member.membership.poll(POLL) {
-            Some(MembershipEvent::Error(error)) => heard.push(error),
+            Some(MembershipEvent::Error(error)) => errors.push(error),
             Some(event) => member.take(event),
             None => {}
         }
     }
-    heard
+    errors
 }
 
 /// A member whose request is answered with an error once has all partitions, then and later.
@@ -165,8 +165,8 @@ fn survives(request: RDKafkaApiKey, error: RDKafkaRespErr) {
     let mut member = Member::join(&options);
     settle(&mut [&mut member], &[4]);
     // Heartbeats come once a second.
-    let heard = trouble_within(&mut member, Duration::from_millis(1_500));
-    assert!(heard.iter().all(|error| !error.is_final()), "{request:?} {error:?}: {heard:?}");
+    let errors = errors_within(&mut member, Duration::from_millis(1_500));
+    assert!(errors.iter().all(|error| !error.is_final()), "{request:?} {error:?}: {errors:?}");
     settle(&mut [&mut member], &[4]);
 }
 
@@ -206,12 +206,12 @@ fn errors_of_the_group_that_only_the_operator_can_cure_are_final() {
     ] {
         cluster.request_errors(request, &[error; 8]);
         let mut member = Member::join(&options);
-        let mut heard = Vec::new();
+        let mut errors = Vec::new();
         wait_for("a final error", || {
-            heard.extend(trouble_within(&mut member, POLL));
-            heard.iter().any(MembershipError::is_final)
+            errors.extend(errors_within(&mut member, POLL));
+            errors.iter().any(MembershipError::is_final)
         });
-        assert!(heard.contains(&said), "{error:?}: {heard:?}");
+        assert!(errors.contains(&said), "{error:?}: {errors:?}");
         cluster.clear_request_errors(request);
     }
 }

@@ -32,13 +32,13 @@ fn config(cluster: &Cluster, directory: &Path) -> Config {
     config::parse("huntd.toml", &text, std::iter::empty()).expect("the configuration is valid")
 }
 
-/// Counters that know of fewer refusals than there are, so that the engine's stage fails at a
-/// player that leaves for the zone where it is.
+/// Counters without the refusal `same_zone`, so that the shard panics when a player leaves for its
+/// own zone.
 fn narrow_metrics() -> Metrics {
     Metrics::with_names(&[], &Refusal::NAMES[..Refusal::SameZone as usize], &[])
 }
 
-/// Players that join and turn, from this offset on; at [`POISON`] one leaves for where it is.
+/// Players that join and turn, from this offset on; at [`POISON`] one leaves for its own zone.
 fn append_events(cluster: &Cluster, offsets: std::ops::Range<i64>) {
     let event = |offset: i64| {
         let (player, seq) = (1 + offset % 3, 1 + offset / 3);

@@ -206,7 +206,7 @@ fn replicas_in_the_topic_are_the_snapshots_and_a_new_one_takes_the_place_of_the_
         );
         let shard = replicas.load(&replica, &rulebook(), go_on).expect("a whole replica");
         assert_eq!(shard.digest(), replica.header.digest);
-        // Whatever was copied before is let go.
+        // Earlier replicas are deleted.
         let records = read_partition(&cluster, "replicas", partition);
         let mut last = std::collections::BTreeMap::new();
         for record in &records {
@@ -222,7 +222,7 @@ fn replicas_in_the_topic_are_the_snapshots_and_a_new_one_takes_the_place_of_the_
 fn a_topic_that_is_missing_costs_the_replicas_and_nothing_else() {
     let (cluster, directory) = (cluster(), tempfile::tempdir().expect("a folder"));
     let mut config = config(&cluster, directory.path());
-    // librdkafka's mock cluster makes every topic, but not with a name that is none.
+    // librdkafka's mock cluster creates every topic that is asked for, unless its name is invalid.
     config.snapshot.topic = Some("no topic".to_owned());
     let daemon = Daemon::start(config, rulebook()).expect("the daemon starts");
     let metrics = daemon.observed.metrics.clone();

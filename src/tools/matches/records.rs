@@ -18,7 +18,7 @@ impl MatchRecords {
         MatchRecords::of(open(path)?).map_err(|source| SourceError::read(path, source))
     }
 
-    /// As [`Records::open`], but the recording ends after this many bytes.
+    /// As [`MatchRecords::open`], but the recording ends after this many bytes.
     pub(crate) fn open_start(
         path: &Path,
         bytes: u64,

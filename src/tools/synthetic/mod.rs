@@ -1,9 +1,9 @@
 //! A made-up load that looks like a real one, the same for the same seed.
 //!
-//! First every player joins its zone, then 60 % of the events are moves, 20 % rotations, 10 %
-//! shots and 10 % loots, while a hunt begins in every zone every ten seconds and time ticks every
-//! second. Players walk: they keep a direction for a while, turn, stay on the map and within the
-//! speed that the rules allow.
+//! First every player joins its zone. Then 60 % of the players' events are moves, 20 % rotations,
+//! 10 % shots and 10 % loots. Every zone has a tick every second and a new hunt every ten seconds.
+//! Players walk: they keep a direction for a while, turn, and stay on the map and within the speed
+//! that the rules allow.
 
 use super::WEAPONS;
 use super::source::SourceRecord;
@@ -13,7 +13,7 @@ use crate::output::event_json::write_event;
 /// What decides the load: the same options give the same events, byte for byte.
 #[derive(Clone, Copy, Debug)]
 pub struct SyntheticOptions {
-    /// Starts the generator's chance.
+    /// Seed of the random numbers.
     pub seed: u64,
     /// Players over all zones, at least one a zone.
     pub players: u32,
@@ -35,8 +35,8 @@ const WALK_SIDE: i64 = 65_536 * CM;
 /// A centimetre.
 const CM: i64 = 1000;
 
-/// Half the speed that the rules allow, so that a clock which lags some records behind never turns
-/// a step into a refusal.
+/// About an eighth of the speed that the rules allow, so that no step is refused although a zone's
+/// clock lags some records behind.
 const SPEED_PER_S: i64 = 300 * CM;
 
 /// Longest single step, however long the player stood.

@@ -18,7 +18,7 @@ use support::process::OwnedChild;
 /// Set in the child only.
 const ROLE: &str = "HUNTD_TEST_SERVICE_CHILD";
 
-/// A daemon with everything but the daemon: its turns and phases are commanded on standard input.
+/// A service thread without a daemon behind it: standard input sets the turns and phases it shows.
 struct Daemon {
     process: OwnedChild,
     commands: Option<ChildStdin>,

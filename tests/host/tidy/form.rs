@@ -11,8 +11,8 @@ const LINE_COLUMNS_MAX: usize = 100;
 /// Of a document, which is read in a terminal too.
 const DOCUMENT_COLUMNS_MAX: usize = 120;
 
-/// The document that is the method and the figures, and no record of all that was ever measured.
-/// Its tables are to fit as well: a wide one holds too much for a reader.
+/// This document has the method and the present figures, and is no record of all that was ever
+/// measured. Its tables have to fit, too: a wide one holds too much for a reader.
 const BENCHMARKS: &str = "docs/BENCHMARKS.md";
 
 const BENCHMARKS_LINES_MAX: usize = 150;

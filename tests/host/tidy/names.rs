@@ -85,7 +85,7 @@ fn shown(source: &Source) -> BTreeSet<(&str, bool)> {
             }
         }
     }
-    // What a trait's implementation names its types, who sees the trait sees.
+    // Who sees a trait also sees the types that its implementations name.
     for range in implementations(tokens) {
         for at in range.clone().filter(|&at| tokens[at].text == "type") {
             let end = (at..range.end).find(|&at| tokens[at].text == ";").unwrap_or(range.end);
@@ -95,7 +95,7 @@ fn shown(source: &Source) -> BTreeSet<(&str, bool)> {
     shown
 }
 
-/// Where that part of an item ends that shows types. A struct's fields have a visibility each.
+/// Where the part of an item that shows types ends. A struct's fields have a visibility each.
 fn item_interface_end(tokens: &[Token], keyword: &str, from: usize) -> usize {
     let ends: &[&str] = match keyword {
         "fn" => &["{", ";"],
@@ -146,9 +146,8 @@ fn implementations(tokens: &[Token]) -> Vec<Range<usize>> {
     starts.filter_map(|at| block(at).map(|open| open..close(tokens, open))).collect()
 }
 
-/// What is visible is so for others: a function or a constant for another file that names it, a
-/// type also for a visible item of its own file that shows it. It is `pub` only if one of these is
-/// outside the library, or is `pub` itself.
+/// Every visible item has a user: another file that names it or, for a type, a visible item of its
+/// own file that shows it. It is `pub` only if a user is outside the library, or is `pub` itself.
 pub(super) fn visibility(tree: &Tree) -> Vec<Finding> {
     let mut named: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let mut named_outside: BTreeSet<&str> = BTreeSet::new();
@@ -192,8 +191,8 @@ pub(super) fn visibility(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// A type or a constant that other files can see, if only those of its folder, has a name of its
-/// own. (A constant of a type is named with the type.)
+/// A type or a constant that any other file can see has a name that no other has.
+/// (A constant of a type is named with the type.)
 pub(super) fn one_meaning(tree: &Tree) -> Vec<Finding> {
     let mut first: BTreeMap<&str, &str> = BTreeMap::new();
     let mut findings = Vec::new();

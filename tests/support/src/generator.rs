@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 const IN_FLIGHT_MAX_PACED: usize = 4096;
 const IN_FLIGHT_MAX_UNPACED: usize = 5;
 
-/// A pause shorter than this is not slept but taken as over: a request may be so early.
+/// A pause shorter than this is skipped: a request may leave that early.
 const EARLY: Duration = Duration::from_micros(20);
 
 /// When requests leave.

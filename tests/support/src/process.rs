@@ -48,9 +48,9 @@ pub fn cpu(pid: u32) -> Duration {
     Duration::from_millis(1_000 / TICKS_PER_S * ticks.expect("the kernel counts"))
 }
 
-/// What starts a program that goes before others of its core, by these options of `chrt`. It ends
-/// with the thread that starts it: nothing else would be left to stop it. Without the right to
-/// that, the program runs as all do.
+/// A command that runs a program with the priority that these options of `chrt` give. The program
+/// ends with the thread that starts it, because nothing else would be left to stop it. Without the
+/// right to such a priority, it runs like any other.
 pub fn before_others(options: &[&str]) -> Command {
     let dies_with_us = ["setpriv", "--pdeathsig", "KILL"];
     let mut command = Command::new("chrt");
@@ -63,8 +63,8 @@ pub fn before_others(options: &[&str]) -> Command {
     }
 }
 
-/// Waits for the line of a program's output that says something, and gives that. What comes later
-/// is of no matter, but the program must not wait for a reader.
+/// What `says` finds in a program's output, at the first line in which it finds something. Later
+/// lines are read and dropped, so that the program never waits for a reader.
 pub fn wait_for_line<T>(
     output: impl Read + Send + 'static,
     says: impl Fn(&str) -> Option<T>,

@@ -10,8 +10,8 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The real-time priority of servers: one more than that of the clients beside them, which would be
-/// on machines of their own and take no server its core.
+/// The real-time priority of servers: one above that of the clients beside them, which would
+/// otherwise run on other machines and take no core from a server.
 pub const SERVER_PRIORITY: &str = "2";
 
 /// A serving process. Dropped, it is killed.

@@ -164,7 +164,7 @@ impl Connection {
     }
 }
 
-/// Sends bytes that others follow at once.
+/// Sends bytes that more bytes will follow at once.
 pub fn send_more(to: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let sent = send(to, bytes, SendFlags::MORE | SendFlags::NOSIGNAL)?;

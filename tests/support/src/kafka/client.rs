@@ -194,7 +194,8 @@ impl Client {
         assert_eq!(producer.in_flight_count(), 0);
     }
 
-    /// All records of a partition now, from its start to its end, transactions' aborts included.
+    /// All records of a partition now, from its start to its end, also those of aborted
+    /// transactions.
     pub fn consume(&self, topic: &str, partition: i32) -> Vec<OwnedMessage> {
         let mut records = Vec::new();
         let from = Offset::Beginning;
