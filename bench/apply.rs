@@ -3,9 +3,9 @@
 //!
 //! Goal: what one event costs on one core, the worst single one included. Not a goal: decoding, or
 //! what publishing the updates costs. The digest at the end shows that no change made the engine
-//! faster by making it do something else. `--smoke` runs everything once with few events. A number
-//! of players plays the blocks of that many only, for tools that count instructions: those of
-//! `block`, over the events that are printed.
+//! faster by making it do something else. `--smoke` runs everything once with few events. With a
+//! number of players as argument, it plays only the blocks of that many, for tools that count
+//! instructions: divide those of `block` by the number of events that is printed.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its numbers")]
 
@@ -116,7 +116,7 @@ impl Load {
     }
 }
 
-/// Processes that each event is timed in: what is long in only one of them was the machine.
+/// Processes that each event is timed in: if it is long in only one of them, the machine was.
 const PROCESSES: usize = 5;
 
 /// Prints how many nanoseconds each event takes of a game that begins with nobody, for

@@ -3,7 +3,7 @@
 //!
 //! Goal: the time from the start of the process until every shard has restored its snapshot,
 //! replayed what follows, and is live. Not a goal: the time until a group gives the partitions to
-//! another host, which is the session's (see `tests/campaign`). The digests after the restart are
+//! another host, which is the session's (see `handover`). The digests after the restart are
 //! those of before, or the bench fails. `--smoke` takes a few players and events.
 
 use std::io::Write;

@@ -107,7 +107,7 @@ impl Inside {
     }
 
     /// Milliseconds within which this part of the frames left, from the first byte of a batch to
-    /// librdkafka: the upper bound of a bucket.
+    /// the producer: the upper bound of a bucket.
     pub(crate) fn inside_ms(&self, percentile: f64) -> f64 {
         let all = self.frames.last().map_or(0, |bucket| bucket.1);
         let wanted = all as f64 * percentile / 100.0;

@@ -1,5 +1,5 @@
-//! Programs take turns, in several rounds that each begin with another one: a broker whose compiler
-//! learns and a machine that others use are then at nobody's expense.
+//! Programs take turns, in several rounds that each begin with another one. So no program alone
+//! pays for a broker whose compiler still learns, or for what else runs on the machine.
 
 /// What one program showed in all rounds.
 pub(crate) struct Rounds<T> {

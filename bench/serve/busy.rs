@@ -1,5 +1,5 @@
-//! Processes that take the cores as servers and generators do, and ask nobody for anything: what
-//! the daemon does otherwise beside them, it does for want of a core.
+//! Processes that take as much of the cores as servers and generators do, and send no requests. If
+//! the daemon needs more beside them, it is for want of a core.
 
 use crate::open_loop::SEND_EVERY;
 use crate::ticks::Ticks;

@@ -87,7 +87,7 @@ impl Servers<'_> {
     ) -> Vec<String> {
         let (mut said, before) = (Vec::new(), self.resident());
         let mut generators = Generators::connect(&self.addresses, size.sessions);
-        // Those that wait to be accepted are, meanwhile.
+        // The sessions that still wait are accepted meanwhile.
         std::thread::sleep(size.time / 4);
         let idle = self.resident();
         for ask in asks.iter().copied() {

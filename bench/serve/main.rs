@@ -9,11 +9,10 @@
 //! same of the peers), `search`, `streams`, `hunt`, `million`, `page`. `--events N` sets the events
 //! per second that are played beside polls; beside the others there are fewer.
 //!
-//! The servers go before everything else, where the bench may arrange that, as huntd's unit has it:
-//! of huntd the serving thread, of the peers and of Redis all threads. The generators come next:
-//! they wait for a server that runs, and for nothing else, as clients on machines of their own
-//! would, and take no server its core. How late a request was sent nevertheless stands in a column
-//! of its own.
+//! Where the bench may set real-time priorities, servers have the highest, as huntd's unit can give
+//! it: huntd's serving thread, and all threads of the peers and of Redis. The generators come next:
+//! like clients on machines of their own, they wait for nothing but a running server, and take no
+//! core from it. How late requests were sent nevertheless stands in a column of its own.
 //!
 //! The peers do less: theirs is no durable log and no game, and nothing changes their cards and
 //! boards but the commands. A process has too few descriptors for all sessions, so there are two of

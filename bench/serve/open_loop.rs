@@ -20,7 +20,7 @@ const STREAMS_WARM: Duration = Duration::from_secs(2);
 /// the servers do; by how much requests are late counts, and is told.
 pub(crate) const SEND_EVERY: Duration = Duration::from_micros(250);
 
-/// What the epoll says of a tick; sessions have their numbers.
+/// What the epoll gives for a tick; for a session it gives its number.
 const TICKS: u64 = u64::MAX;
 
 /// What every event of a stream begins with.

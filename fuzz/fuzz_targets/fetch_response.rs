@@ -1,4 +1,4 @@
-//! Fetch responses of every version: refused, or walked to their end.
+//! Fetch responses of every version: refused, or read to their end.
 
 #![no_main]
 
