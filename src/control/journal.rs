@@ -22,7 +22,7 @@ const RESTORING_EVERY: Duration = Duration::from_secs(1);
 /// be written at once are forgotten: brokers may come under new numbers for ever.
 const KINDS_MAX: usize = 4 * SHARDS_MAX;
 
-/// What the log has heard so far, as far as it matters for what it hears next.
+/// What was reported so far, as far as it matters for what comes next.
 pub(super) struct Journal {
     repeated: BTreeMap<Kind, Repeated>,
     restoring_at: Instant,

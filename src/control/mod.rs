@@ -127,7 +127,7 @@ struct Control {
     panic_file: Option<PanicFile>,
     ownership: Ownership,
     /// Events of the group that came while states were searched.
-    heard: VecDeque<MembershipEvent>,
+    group_events: VecDeque<MembershipEvent>,
     /// States that were loaded for shards that are not open yet.
     loaded: BTreeMap<i32, Box<Shard>>,
     journal: Journal,
@@ -176,7 +176,7 @@ impl Control {
             states,
             panic_file: None,
             ownership: Ownership::new(ownership, Instant::now()),
-            heard: VecDeque::new(),
+            group_events: VecDeque::new(),
             loaded: BTreeMap::new(),
             journal: Journal::new(),
             group_lag,
@@ -189,12 +189,12 @@ impl Control {
     /// Runs until every shard is released, because the daemon has to end.
     fn run(mut self) -> Result<(), ControlError> {
         loop {
-            self.hear_stop();
-            self.hear_group();
-            self.hear_threads();
-            self.hear_service();
-            self.hear_topics();
-            self.hear_output();
+            self.poll_stop();
+            self.poll_group();
+            self.poll_threads();
+            self.poll_service();
+            self.poll_topics();
+            self.poll_output();
             let facts = self.facts();
             self.ownership.on(OwnershipEvent::Tick(&facts), Instant::now());
             while let Some(action) = self.ownership.next_action() {
@@ -211,7 +211,7 @@ impl Control {
         self.ownership.on(event, Instant::now());
     }
 
-    fn hear_stop(&mut self) {
+    fn poll_stop(&mut self) {
         if !self.is_stopping && self.ends.stop.load(Ordering::Acquire) {
             self.is_stopping = true;
             self.ends.status.enter(Phase::Draining);
@@ -220,21 +220,21 @@ impl Control {
     }
 
     /// Polls the group; waits a little for it, unless there is something else to wait for.
-    fn hear_group(&mut self) {
+    fn poll_group(&mut self) {
         let wait = match self.ownership.is_busy() {
             true => Duration::ZERO,
             false => Duration::from_millis(CONTROL_POLL_MS),
         };
-        if self.heard.is_empty() {
-            self.heard.extend(self.membership.poll(wait));
+        if self.group_events.is_empty() {
+            self.group_events.extend(self.membership.poll(wait));
         }
-        while let Some(event) = self.heard.pop_front() {
+        while let Some(event) = self.group_events.pop_front() {
             let event = self.certificates.judge(event);
             self.on(OwnershipEvent::Group(event));
         }
     }
 
-    fn hear_threads(&mut self) {
+    fn poll_threads(&mut self) {
         while let Some(message) = self.ends.messages.try_receive() {
             match message {
                 ToControl::Shard(notice) => self.on(OwnershipEvent::Shard(notice)),
@@ -261,7 +261,7 @@ impl Control {
 
     /// Takes rules that were read again. From now on all shards know them, whatever state they are
     /// in.
-    fn hear_service(&mut self) {
+    fn poll_service(&mut self) {
         while let Some(rulebook) = self.ends.rulebooks.try_receive() {
             self.on(OwnershipEvent::RulesLoaded(rulebook.rulesets().collect()));
             self.loaded.values_mut().for_each(|shard| shard.know(&rulebook));
@@ -270,7 +270,7 @@ impl Control {
         }
     }
 
-    fn hear_topics(&mut self) {
+    fn poll_topics(&mut self) {
         if self.topic_watch.is_output_recreated() {
             self.on(OwnershipEvent::OutputRecreated);
         }
@@ -279,7 +279,7 @@ impl Control {
         }
     }
 
-    fn hear_output(&mut self) {
+    fn poll_output(&mut self) {
         if self.ownership.is_busy() {
             let Control { output, ownership, .. } = self;
             let wait = Duration::from_millis(CONTROL_POLL_MS);
@@ -373,8 +373,9 @@ impl Control {
     }
 
     fn find_states(&mut self, partition: i32) {
-        let Control { states, ends, heard, membership, .. } = self;
-        let found = states.everywhere(partition, &mut || keep_watch(ends, membership, heard));
+        let Control { states, ends, group_events, membership, .. } = self;
+        let found =
+            states.everywhere(partition, &mut || keep_watch(ends, membership, group_events));
         let event = match found {
             Some((candidates, why_unknown)) => {
                 OwnershipEvent::Found { partition, candidates, why_unknown }
@@ -392,9 +393,9 @@ impl Control {
     }
 
     fn load(&mut self, partition: i32, candidate: Option<usize>, begun_by: u32) {
-        let Control { states, ends, heard, membership, .. } = self;
+        let Control { states, ends, group_events, membership, .. } = self;
         let rulebook = &ends.rulebook;
-        let mut watch = || keep_watch(ends, membership, heard);
+        let mut watch = || keep_watch(ends, membership, group_events);
         match states.load(partition, candidate, begun_by, rulebook, &mut watch) {
             Some(engine) => {
                 let ruleset = engine.ruleset();
@@ -423,7 +424,7 @@ impl Control {
     fn rejoin(&mut self) {
         let joined = Membership::join(&self.options.group);
         let joined = joined.map(|membership| {
-            self.heard.clear();
+            self.group_events.clear();
             leave(std::mem::replace(&mut self.membership, membership));
         });
         self.on(OwnershipEvent::Rejoined(joined));
@@ -466,11 +467,11 @@ impl Control {
 fn keep_watch(
     ends: &ControlEnds,
     membership: &mut Membership,
-    heard: &mut VecDeque<MembershipEvent>,
+    group_events: &mut VecDeque<MembershipEvent>,
 ) -> ControlFlow<()> {
-    heard.extend(membership.poll(Duration::ZERO));
+    group_events.extend(membership.poll(Duration::ZERO));
     let is_answer = |event: &MembershipEvent| matches!(event, MembershipEvent::Answered { .. });
-    match ends.stop.load(Ordering::Acquire) || !heard.iter().all(is_answer) {
+    match ends.stop.load(Ordering::Acquire) || !group_events.iter().all(is_answer) {
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),
     }

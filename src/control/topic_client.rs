@@ -76,7 +76,7 @@ impl TopicClient {
     /// The settings of a topic that is there. A broker that does not tell any has none.
     pub(crate) fn settings(&mut self, topic: &str) -> Result<TopicSettings, ControlError> {
         let told = self.link.ask_settings(&self.options, topic);
-        told.map_err(|error| match refusal(&error) {
+        told.map_err(|error| match refused_with(&error) {
             Some(ErrorCode::TOPIC_AUTHORIZATION_FAILED) => may_not(topic, "DESCRIBE_CONFIGS"),
             Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION) => {
                 TopicError::Missing(topic.to_owned()).into()
@@ -153,7 +153,7 @@ fn may_not(topic: &str, right: &'static str) -> ControlError {
 }
 
 /// The code by which a broker has refused a request.
-fn refusal(error: &DialError) -> Option<ErrorCode> {
+fn refused_with(error: &DialError) -> Option<ErrorCode> {
     match error {
         DialError::Answer { error: MessageError::Refused { error, .. }, .. } => Some(*error),
         _ => None,

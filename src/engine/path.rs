@@ -140,7 +140,7 @@ impl Front {
 
 /// What a search does next.
 #[derive(Clone, Copy, Debug)]
-enum Stage {
+enum SearchPhase {
     /// Forgets what the map holds of this strip and those after it.
     Clear(u32),
     /// Begins at this treasure and those after it.
@@ -166,7 +166,7 @@ pub(crate) struct Path {
     /// there is no such map or search.
     finished: Option<Search>,
     running: Option<Search>,
-    stage: Stage,
+    phase: SearchPhase,
     finished_map: Map,
     running_map: Map,
     /// The tiles at the current distance, and at the next one.
@@ -181,7 +181,7 @@ impl Path {
         Path {
             finished: None,
             running: None,
-            stage: Stage::Clear(0),
+            phase: SearchPhase::Clear(0),
             finished_map: Map(vec![Strip::default(); strips as usize]),
             running_map: Map(vec![Strip::default(); strips as usize]),
             front: Front::new(strips),
@@ -208,7 +208,7 @@ impl Path {
 
     fn begin(&mut self, sought: TreasureSet) {
         self.running = Some(Search { sought, hash: sought.hash(), pieces: 0 });
-        self.stage = Stage::Clear(0);
+        self.phase = SearchPhase::Clear(0);
     }
 
     /// Gives a search one piece of work, if one is under way. `tile_of` says where a treasure
@@ -219,16 +219,16 @@ impl Path {
         let mut left = PATH_STRIPS_PER_PIECE;
         while left > 0 && self.running.is_some() {
             left -= 1;
-            match self.stage {
-                Stage::Clear(strip) => self.clear(strip),
-                Stage::Seed(number) => {
+            match self.phase {
+                SearchPhase::Clear(strip) => self.clear(strip),
+                SearchPhase::Seed(number) => {
                     let sought = self.running.as_ref().expect("it runs").sought.next(number);
                     self.seed(tiles, sought, &tile_of);
                 }
-                Stage::Spread { distance, word, left: 0 } => {
+                SearchPhase::Spread { distance, word, left: 0 } => {
                     self.next_word(tiles, distance, word + 1);
                 }
-                Stage::Spread { distance, word, left: strips } => {
+                SearchPhase::Spread { distance, word, left: strips } => {
                     let count = strips.count_ones().min(left + 1);
                     self.spread(tiles, distance, word, strips, count);
                     left -= count - 1;
@@ -240,7 +240,7 @@ impl Path {
     fn clear(&mut self, strip: u32) {
         self.running_map.0[strip as usize] = Strip::default();
         let is_last = strip as usize + 1 == self.running_map.0.len();
-        self.stage = if is_last { Stage::Seed(0) } else { Stage::Clear(strip + 1) };
+        self.phase = if is_last { SearchPhase::Seed(0) } else { SearchPhase::Clear(strip + 1) };
         if strip == 0 {
             self.front.clear();
             self.next_front.clear();
@@ -254,7 +254,7 @@ impl Path {
                 let (strip, bit) = (tile / STRIP_TILES, 1 << (tile % STRIP_TILES));
                 self.running_map.reach(strip, bit, 0);
                 self.next_front.add(strip, bit);
-                self.stage = Stage::Seed(number + 1);
+                self.phase = SearchPhase::Seed(number + 1);
             }
             None => self.turn(tiles, 1),
         }
@@ -264,17 +264,17 @@ impl Path {
     fn turn(&mut self, tiles: &Tiles, distance: u16) {
         std::mem::swap(&mut self.front, &mut self.next_front);
         self.next_front.clear();
-        self.stage = self.spread_from(tiles, distance, 0);
+        self.phase = self.spread_from(tiles, distance, 0);
     }
 
-    fn spread_from(&self, tiles: &Tiles, distance: u16, word: u32) -> Stage {
-        Stage::Spread { distance, word, left: tiles.strips_beside(&self.front.used, word) }
+    fn spread_from(&self, tiles: &Tiles, distance: u16, word: u32) -> SearchPhase {
+        SearchPhase::Spread { distance, word, left: tiles.strips_beside(&self.front.used, word) }
     }
 
     /// Goes on with a word of strips or, behind the last, with the next distance, if there is one.
     fn next_word(&mut self, tiles: &Tiles, distance: u16, word: u32) {
         if (word as usize) < self.front.used.len() {
-            self.stage = self.spread_from(tiles, distance, word);
+            self.phase = self.spread_from(tiles, distance, word);
         } else if self.next_front.is_empty() || u32::from(distance) == PATH_DISTANCE_MAX {
             std::mem::swap(&mut self.finished_map, &mut self.running_map);
             self.finished = self.running.take();
@@ -295,7 +295,7 @@ impl Path {
                 self.next_front.add(strip, new);
             }
         }
-        self.stage = Stage::Spread { distance, word, left };
+        self.phase = SearchPhase::Spread { distance, word, left };
     }
 
     /// The next step from a tile and the number of steps; stale with 0 steps while that is not
@@ -367,7 +367,7 @@ impl Path {
         let Path {
             finished,
             running,
-            stage: _,
+            phase: _,
             finished_map: _,
             running_map: _,
             front: _,

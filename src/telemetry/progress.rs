@@ -1,8 +1,8 @@
 //! Per shard, how far each stage is.
 //!
-//! Each number has one writer at a time: the stage it is named after, and the control thread before
-//! it opens the shard. So readers on other threads need no lock. Offsets are exclusive: the next
-//! one that the stage has not seen.
+//! Each number has one writer at a time, the thread that its comment names; the control thread sets
+//! some of them again before it opens the shard. So readers on other threads need no lock. Offsets
+//! are exclusive: the next one that is not fetched, decoded, applied and so on.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

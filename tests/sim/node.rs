@@ -7,12 +7,12 @@ use crate::control::{self, Control};
 use crate::dialler::Dialler;
 use crate::disk::HostDisk;
 use crate::game::EPOCH_MS;
-use crate::keeping::Keeping;
 use crate::line::{Landing, Late, Line};
 use crate::mutation::Mutation;
 use crate::network::Network;
 use crate::producer::SimProducer;
 use crate::publishing::Publishing;
+use crate::snapshot_thread::SnapshotThread;
 use crate::surroundings::Surroundings;
 use huntd::daemon::hot::{HotEnds, Stages};
 use huntd::engine::refusal::Refusal;
@@ -66,7 +66,7 @@ pub(crate) struct Node {
     publishing: Publishing,
     pub(crate) line: Rc<RefCell<Line>>,
     pub(crate) control: Control,
-    pub(crate) keeping: Keeping,
+    pub(crate) snapshots: SnapshotThread,
     pub(crate) progress: Arc<Progress>,
     metrics: Arc<Metrics>,
     outbox: Sender<ToPublisher>,
@@ -130,8 +130,8 @@ impl Node {
         let driver = common.turns(now);
         let (to_hot, hot_messages) = bounded_with_bell(64, driver.bell());
         let limits = Limits::new(chance);
-        let (bell, kept) = (common.bell.clone(), progress.clone());
-        let (keeping, checkpoints, to_writer) = Keeping::new(disk, chance, bell, kept, mutation);
+        let seen = (common.bell.clone(), progress.clone());
+        let (snapshots, checkpoints, to_writer) = SnapshotThread::new(disk, chance, seen, mutation);
         let shard_ends = ShardEnds {
             control: to_control.clone(),
             publisher: to_publisher.clone(),
@@ -174,7 +174,7 @@ impl Node {
             publishing,
             line,
             control,
-            keeping,
+            snapshots,
             progress,
             metrics,
             outbox: to_publisher,
@@ -205,7 +205,7 @@ impl Node {
             Thread::Control => {
                 self.control.turn(around);
                 let acquired = self.control.acquired.iter();
-                self.keeping.begins.extend(
+                self.snapshots.begins.extend(
                     acquired.filter_map(|(partition, came)| Some((*partition, came.ok()?))),
                 );
                 let soon = around.now + around.chance.between(1, 500);
@@ -217,8 +217,8 @@ impl Node {
                 .max(self.control.blocked_until);
             }
             Thread::SnapshotWriter => {
-                self.keeping.turn(around);
-                self.next[Thread::SnapshotWriter as usize] = match self.keeping.has_work() {
+                self.snapshots.turn(around);
+                self.next[Thread::SnapshotWriter as usize] = match self.snapshots.has_work() {
                     true => around.now + around.chance.delay_us(),
                     false => around.now + 500_000,
                 };
@@ -263,7 +263,7 @@ impl Node {
     }
 
     fn wake_snapshot_writer(&mut self, around: &mut Surroundings<'_>) {
-        if self.keeping.has_work() {
+        if self.snapshots.has_work() {
             let at = around.now + around.chance.delay_us();
             self.wake(Thread::SnapshotWriter, at);
         }
@@ -348,7 +348,7 @@ impl Node {
     pub(crate) fn is_disturbed(&self) -> bool {
         self.publisher.outstanding() > 0
             || self.line.borrow().on_the_way() > 0
-            || self.keeping.has_work()
+            || self.snapshots.has_work()
             || !self.outbox.is_empty()
     }
 

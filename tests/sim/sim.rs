@@ -243,7 +243,7 @@ impl Sim {
             node.check_bounds(partitions)?;
         }
         let acquired = std::mem::take(&mut node.control.acquired);
-        let stored = std::mem::take(&mut node.keeping.stored);
+        let stored = std::mem::take(&mut node.snapshots.stored);
         for (partition, came) in acquired {
             match came {
                 Ok(_) => self.start_errors.remove(&partition),
@@ -416,7 +416,7 @@ impl Sim {
             return;
         }
         if self.chance.strikes(Fault::Kill) {
-            if self.hosts[host].node.as_ref().is_some_and(|node| node.keeping.is_writing) {
+            if self.hosts[host].node.as_ref().is_some_and(|node| node.snapshots.is_writing) {
                 self.chance.counts.faults[Fault::KillWhileWriting as usize] += 1;
             }
             self.end(host);

@@ -124,7 +124,7 @@ fn with_log_append_time_all_records_have_the_batch_time() {
 }
 
 #[test]
-fn a_walk_ends_before_a_batch_that_is_cut_off() {
+fn a_scan_ends_before_a_batch_that_is_cut_off() {
     let first = BatchPlan::new(&records(5, 3)).build();
     let mut both = first.clone();
     both.extend(BatchPlan::new(&records(8, 4)).build());
@@ -142,8 +142,8 @@ fn a_walk_ends_before_a_batch_that_is_cut_off() {
         assert_eq!(scan_headers(&both[..cut], 6, BATCH_BYTES_MAX).unwrap(), expected);
     }
     for cut in 0..first.len() {
-        let walked = scan_headers(&first[..cut], 6, BATCH_BYTES_MAX).unwrap();
-        assert_eq!((walked.next_offset, walked.batches), (6, 0));
+        let scanned = scan_headers(&first[..cut], 6, BATCH_BYTES_MAX).unwrap();
+        assert_eq!((scanned.next_offset, scanned.batches), (6, 0));
     }
 }
 

@@ -77,10 +77,10 @@ proptest! {
         }
         bytes[16] = 2;
         seal(&mut bytes);
-        let walked = scan_headers(&bytes, 0, BATCH_BYTES_MAX);
+        let scanned = scan_headers(&bytes, 0, BATCH_BYTES_MAX);
         if let Ok(read) = read_batch(&mut bytes, 0) {
             prop_assert!(read.windows(2).all(|pair| pair[0].offset < pair[1].offset));
-            let next_offset = walked.unwrap().next_offset;
+            let next_offset = scanned.unwrap().next_offset;
             prop_assert!(read.iter().all(|record| (500..next_offset).contains(&record.offset)));
         }
     }

@@ -25,7 +25,7 @@ use std::time::Duration;
 const BUFFERS: usize = 2;
 
 /// The writer with its ends.
-pub(crate) struct Keeping {
+pub(crate) struct SnapshotThread {
     writer: SnapshotWriter<HostDisk>,
     messages: Receiver<ToSnapshots>,
     free_buffers: Sender<Buffer>,
@@ -41,22 +41,21 @@ pub(crate) struct Keeping {
     pub(crate) is_writing: bool,
 }
 
-impl Keeping {
+impl SnapshotThread {
     /// A writer, with the ends of the hot thread and the publisher.
     pub(crate) fn new(
         disk: &HostDisk,
         chance: &mut Chance,
-        bell: Arc<Bell>,
-        progress: Arc<Progress>,
+        (bell, progress): (Arc<Bell>, Arc<Progress>),
         mutation: Mutation,
-    ) -> (Keeping, CheckpointEnds, Sender<ToSnapshots>) {
+    ) -> (SnapshotThread, CheckpointEnds, Sender<ToSnapshots>) {
         let (to_writer, messages) = bounded(64);
         let (free_buffers, hot_free_buffers) = bounded(BUFFERS);
         for _ in 0..BUFFERS {
             let given = free_buffers.try_send(Buffer::new());
             assert!(given.is_ok(), "there is room for every buffer");
         }
-        let keeping = Keeping {
+        let thread = SnapshotThread {
             writer: SnapshotWriter::new(store(disk, &progress.input_topic_id)),
             messages,
             free_buffers,
@@ -74,7 +73,7 @@ impl Keeping {
             bell,
             every,
         };
-        (keeping, hot, to_writer)
+        (thread, hot, to_writer)
     }
 
     /// Whether there is something to do.
