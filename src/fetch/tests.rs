@@ -184,10 +184,28 @@ impl Daemon {
 
     /// The first Fetch of a task that is under way alone is answered with no partition.
     fn answer_with_nothing(&mut self) {
+        self.answer(1, &[1]);
+    }
+
+    /// The nth Fetch of a task, under way alone: partition 0 is to be fetched from another broker.
+    fn answer_with_follower(&mut self, nth: u32, follower: i32) {
+        let mut topics = vec![2];
+        topics.extend(TOPIC_ID.to_be_bytes());
+        // One partition: its number and error; high watermark, last stable offset and log start;
+        // no aborted transactions.
+        topics.extend([&[2][..], &[0; 6], &[0; 24], &[0]].concat());
+        topics.extend(follower.to_be_bytes());
+        // No records; no tagged fields of the partition and of the topic.
+        topics.extend([1, 0, 0]);
+        self.answer(nth, &topics);
+    }
+
+    /// Answers the nth Fetch of a task, which is under way alone.
+    fn answer(&mut self, nth: u32, topics: &[u8]) {
         let (user_data, mut buffer) = self.receiving.pop().expect("a Fetch is under way");
         assert!(self.receiving.is_empty());
-        // Its correlation id; no tagged fields, throttle, error, session, topics, tagged fields.
-        let answer = [&[0, 0, 0, 1][..], &[0; 11], &[1, 0]].concat();
+        // Its correlation id; no tagged fields, throttle, error, session; no tagged fields.
+        let answer = [&nth.to_be_bytes()[..], &[0; 11], topics, &[0]].concat();
         let whole = [&(answer.len() as u32).to_be_bytes()[..], &answer].concat();
         buffer[..whole.len()].copy_from_slice(&whole);
         self.turns.operations().finish(user_data, Completed::new(Ok(whole.len()), buffer));
@@ -203,6 +221,15 @@ impl Daemon {
             }
         }
         panic!("broker {node_id} is not asked: {:?}", self.sentences());
+    }
+
+    /// Turns until a Fetch is under way; no time passes.
+    fn turn_until_asked(&mut self) {
+        let turns = (0..10).take_while(|_| {
+            self.turn(0);
+            self.receiving.is_empty()
+        });
+        assert!(turns.count() < 10, "no broker is asked");
     }
 
     fn sentences(&mut self) -> Vec<(TroubleSource, String)> {
@@ -244,8 +271,7 @@ fn a_broker_that_leads_nothing_keeps_its_connection_for_a_minute() {
     // And the first one again.
     daemon.metadata = metadata(&[1, 2], 1);
     daemon.cursor.is_new.set(true);
-    daemon.turn(0);
-    daemon.turn(0);
+    daemon.turn_until_asked();
     daemon.answer_with_nothing();
     daemon.turn_until_connected(1);
     for _ in 0..59 {
@@ -288,4 +314,33 @@ fn the_second_connection_is_asked_at_once() {
     }
     assert_eq!(daemon.links, [MetadataLink::Kept, MetadataLink::New]);
     assert_eq!(daemon.connections.len(), 1, "no time has passed");
+}
+
+/// The follower is lost, the leader does not know that yet, and a Metadata answer does.
+#[test]
+fn a_follower_that_the_cluster_does_not_list_any_more_is_not_waited_for() {
+    let mut daemon = Daemon::start(metadata(&[1, 2], 1));
+    daemon.turn_until_connected(1);
+    daemon.answer_with_follower(1, 2);
+    daemon.turn_until_connected(2);
+    daemon.break_connections();
+    daemon.turn_until_asked();
+    daemon.answer_with_follower(2, 2);
+    daemon.metadata = metadata(&[1], 1);
+    daemon.cursor.is_new.set(true);
+    for _ in 0..20 {
+        daemon.turn(100);
+    }
+    assert!(!daemon.receiving.is_empty(), "the leader is asked");
+}
+
+#[test]
+fn a_leader_that_no_answer_has_listed_is_asked_for_until_one_does() {
+    let mut daemon = Daemon::start(metadata(&[1], 2));
+    for _ in 0..20 {
+        daemon.turn(100);
+    }
+    assert!(daemon.connections.is_empty(), "nobody knows where the leader listens");
+    daemon.metadata = metadata(&[1, 2], 2);
+    daemon.turn_until_connected(2);
 }

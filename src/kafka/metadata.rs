@@ -83,8 +83,8 @@ impl LeaderTable {
     }
 
     /// Takes a Metadata answer over. An entry of a lower leader epoch than the known one comes from
-    /// a broker that lags and is passed over, unless it comes again and again; such a partition
-    /// stays stale.
+    /// a broker that lags and is passed over, unless it comes again and again. A leader that is not
+    /// among the brokers must be asked for again: nobody knows where it listens.
     pub fn fold(&mut self, metadata: &Metadata) -> Result<(), MetadataError> {
         if !metadata.error.is_none() {
             return Err(MetadataError::Topic(metadata.error));
@@ -114,6 +114,12 @@ impl LeaderTable {
         for entry in &metadata.partitions {
             self.fold_partition(entry);
         }
+        let LeaderTable { brokers, rows, .. } = self;
+        let is_listed = |node_id| brokers.iter().any(|broker| broker.node_id == node_id);
+        for row in rows {
+            row.preferred.take_if(|(preferred, _)| !is_listed(*preferred));
+            row.stale |= !row.leader.is_some_and(is_listed);
+        }
         self.edition += 1;
         Ok(())
     }
@@ -132,7 +138,7 @@ impl LeaderTable {
         let leads = entry.error.is_none() || entry.error == ErrorCode(9);
         row.leader = entry.leader.filter(|_| leads);
         row.leader_epoch = entry.leader_epoch;
-        row.stale = row.leader.is_none();
+        row.stale = false;
     }
 
     /// Learns the address of a broker that a Fetch response names. If too many brokers are known,

@@ -6,7 +6,7 @@ use crate::kafka::message::{Broker, Metadata, PartitionLeader};
 use crate::kafka::metadata::{BROKERS_MAX, LeaderTable, MetadataError};
 use std::time::{Duration, Instant};
 
-/// Partition `n` has the `n`th leader and leader epoch.
+/// Brokers 1 to 3. Partition `n` has the `n`th leader and leader epoch.
 fn metadata(leaders: &[(i32, i32)]) -> Metadata {
     let partitions = (0..).zip(leaders).map(|(partition, &(leader, leader_epoch))| {
         let (leader, error) = match leader {
@@ -164,4 +164,23 @@ fn a_partition_is_fetched_from_the_follower_that_its_leader_prefers_for_a_while(
     table.prefer(0, 3, until);
     table.mark_broker_stale(3);
     assert_eq!((table.source(0, now), stale(&table)), (Some(1), vec![]));
+}
+
+#[test]
+fn brokers_that_an_answer_does_not_list_are_not_fetched_from() {
+    let mut table = LeaderTable::new();
+    table.fold(&metadata(&[(1, 5), (2, 5), (2, 5)])).unwrap();
+    let now = Instant::now();
+    let until = now + Duration::from_secs(1);
+    assert!(table.prefer(0, 2, until) && table.prefer(1, 3, until));
+    // The third entry lags, and what is known of its partition is of no use either.
+    let mut answer = metadata(&[(1, 5), (2, 5), (1, 4)]);
+    answer.brokers.retain(|broker| broker.node_id == 1);
+    table.fold(&answer).unwrap();
+    assert_eq!(table.source(0, now), Some(1), "its follower is gone");
+    assert_eq!(stale(&table), [1, 2], "their leader is gone");
+    // An answer without brokers comes from one that has only just started.
+    let answer = Metadata { brokers: Vec::new(), ..metadata(&[(1, 5), (1, 6), (1, 6)]) };
+    table.fold(&answer).unwrap();
+    assert_eq!((table.source(1, now), stale(&table)), (Some(1), vec![]));
 }
