@@ -23,6 +23,10 @@ const GROUP_LAG_EVERY_MS: u64 = 2_000;
 /// commits every second. One of our own shards stands still after as long.
 const UNREAD_MS: u64 = 10_000;
 
+/// Milliseconds between two samples of a partition that count, at most. While no broker answers, no
+/// owner can commit.
+const SAMPLES_APART_MS_MAX: u64 = 2 * GROUP_LAG_EVERY_MS;
+
 /// A thread that asks the brokers. Dropped, it ends.
 pub struct GroupLag {
     /// Dropping it ends the thread.
@@ -45,7 +49,8 @@ impl GroupLag {
                 drop(consumer.poll(Duration::ZERO));
                 let lags = lags(&consumer, &topic).unwrap_or_default();
                 for (partition, lag) in (0..).zip(&lags) {
-                    progress.shard(partition).group_lag.set(lag.records);
+                    let records = lag.map_or(-1, |lag| lag.records);
+                    progress.shard(partition).group_lag.set(records);
                 }
                 progress.group_lag_partitions.set(lags.len() as u64);
                 let is_ours = |partition| progress.shard(partition).ownership_id.get() != 0;
@@ -92,7 +97,7 @@ struct PartitionLag {
     records: i64,
 }
 
-/// Since when the group's offsets have not moved, by partition.
+/// For how long the group's offsets have not moved, by partition.
 #[derive(Debug, Default)]
 struct Commits {
     seen: BTreeMap<i32, SeenCommit>,
@@ -101,7 +106,10 @@ struct Commits {
 #[derive(Clone, Copy, Debug)]
 struct SeenCommit {
     offset: i64,
-    since: Instant,
+    /// When the last sample of it was.
+    sampled_at: Instant,
+    /// For how long it has not moved.
+    waited: Duration,
     /// Long enough to count as unread.
     is_unread: bool,
 }
@@ -113,35 +121,38 @@ impl Commits {
     }
 
     /// Partitions of other instances that count as unread from now on. Each is reported once until
-    /// its offset moves again.
+    /// its offset moves again. What a sample does not know of a partition changes nothing.
     fn unread(
         &mut self,
-        lags: &[PartitionLag],
+        lags: &[Option<PartitionLag>],
         is_ours: impl Fn(i32) -> bool,
         now: Instant,
     ) -> Vec<i32> {
-        let before = std::mem::take(&mut self.seen);
         let mut unread = Vec::new();
-        for (partition, PartitionLag { offset, records }) in (0..).zip(lags) {
-            let known = before.get(&partition).filter(|seen| seen.offset == *offset);
-            let mut seen =
-                *known.unwrap_or(&SeenCommit { offset: *offset, since: now, is_unread: false });
-            if *records == 0 || is_ours(partition) {
-                (seen.since, seen.is_unread) = (now, false);
+        for (partition, lag) in (0..).zip(lags) {
+            let Some(PartitionLag { offset, records }) = *lag else { continue };
+            let (sampled_at, waited) = (now, Duration::ZERO);
+            let moved = SeenCommit { offset, sampled_at, waited, is_unread: false };
+            let seen = self.seen.entry(partition).or_insert(moved);
+            if seen.offset != offset || records == 0 || is_ours(partition) {
+                *seen = moved;
+                continue;
             }
-            let waited = now.saturating_duration_since(seen.since);
-            if waited >= Duration::from_millis(UNREAD_MS) && !seen.is_unread {
+            let elapsed = now.saturating_duration_since(seen.sampled_at);
+            seen.sampled_at = now;
+            seen.waited += elapsed.min(Duration::from_millis(SAMPLES_APART_MS_MAX));
+            if seen.waited >= Duration::from_millis(UNREAD_MS) && !seen.is_unread {
                 seen.is_unread = true;
                 unread.push(partition);
             }
-            self.seen.insert(partition, seen);
         }
         unread
     }
 }
 
-/// The lag of each partition in order. `None`: not all brokers answer.
-fn lags(consumer: &KafkaReader, topic: &str) -> Option<Vec<PartitionLag>> {
+/// The lag of each partition in order; `None` of one that has no leader now. `None` of all: not all
+/// brokers answer.
+fn lags(consumer: &KafkaReader, topic: &str) -> Option<Vec<Option<PartitionLag>>> {
     let wait = Duration::from_millis(METADATA_MS_MAX);
     let count = partitions(consumer, topic, wait).ok()?.min(SHARDS_MAX as i32);
     let mut list = TopicPartitionList::with_capacity(count as usize);
@@ -157,41 +168,92 @@ fn lags(consumer: &KafkaReader, topic: &str) -> Option<Vec<PartitionLag>> {
         let offset = committed.or(*start)?;
         Some(PartitionLag { offset, records: (end.as_ref()? - offset).max(0) })
     };
-    committed.iter().zip(&starts).zip(&ends).map(lag).collect()
+    Some(committed.iter().zip(&starts).zip(&ends).map(lag).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const NOBODY_OURS: fn(i32) -> bool = |_| false;
+
     /// Lags of partitions by their offsets and ends.
-    fn lags(partitions: &[(i64, i64)]) -> Vec<PartitionLag> {
-        let lag = |(offset, end)| PartitionLag { offset, records: end - offset };
+    fn lags(partitions: &[(i64, i64)]) -> Vec<Option<PartitionLag>> {
+        let lag = |(offset, end)| Some(PartitionLag { offset, records: end - offset });
         partitions.iter().copied().map(lag).collect()
+    }
+
+    /// Samples, one each [`GROUP_LAG_EVERY_MS`].
+    struct Samples {
+        commits: Commits,
+        now: Instant,
+    }
+
+    impl Samples {
+        fn new() -> Samples {
+            Samples { commits: Commits::default(), now: Instant::now() }
+        }
+
+        /// The same sample so often: what counts as unread from then on, and how much does.
+        fn take(
+            &mut self,
+            times: usize,
+            sample: &[Option<PartitionLag>],
+            is_ours: impl Fn(i32) -> bool,
+        ) -> (Vec<i32>, u64) {
+            let mut news = Vec::new();
+            for _ in 0..times {
+                self.now += Duration::from_millis(GROUP_LAG_EVERY_MS);
+                news.extend(self.commits.unread(sample, &is_ours, self.now));
+            }
+            (news, self.commits.unread_count())
+        }
     }
 
     #[test]
     fn a_partition_that_has_records_and_no_commits_is_told_once_until_it_moves() {
-        let (mut commits, start) = (Commits::default(), Instant::now());
-        let at = |ms| start + Duration::from_millis(ms);
-        let is_ours = |partition| partition == 1;
-        let mut unread = |ends: &[(i64, i64)], ms| {
-            let news = commits.unread(&lags(ends), is_ours, at(ms));
-            (news, commits.unread_count())
+        let mut samples = Samples::new();
+        let mut take = |times, ends: &[(i64, i64)]| {
+            samples.take(times, &lags(ends), |partition| partition == 1)
         };
         // The second one is ours, and the third has nothing to read.
         let waiting = [(10, 20), (10, 20), (20, 20)];
-        assert_eq!(unread(&waiting, 0), (vec![], 0));
-        assert_eq!(unread(&waiting, UNREAD_MS - 1), (vec![], 0));
-        assert_eq!(unread(&waiting, UNREAD_MS), (vec![0], 1));
+        assert_eq!(take(5, &waiting), (vec![], 0), "not for long enough");
+        assert_eq!(take(1, &waiting), (vec![0], 1));
         let more = [(10, 90), (10, 90), (20, 20)];
-        assert_eq!(unread(&more, 2 * UNREAD_MS), (vec![], 1), "it is told");
+        assert_eq!(take(5, &more), (vec![], 1), "it is told");
         // It has moved, and the third one has records now.
         let moved = [(20, 90), (10, 90), (20, 30)];
-        assert_eq!(unread(&moved, 2 * UNREAD_MS + 1), (vec![], 0));
-        assert_eq!(unread(&moved, 3 * UNREAD_MS + 1), (vec![0, 2], 2));
-        // While the brokers do not answer, nobody can read.
-        assert_eq!(unread(&[], 5 * UNREAD_MS), (vec![], 0));
-        assert_eq!(unread(&moved, 6 * UNREAD_MS), (vec![], 0));
+        assert_eq!(take(4, &moved), (vec![], 0));
+        assert_eq!(take(1, &moved), (vec![2], 1));
+        assert_eq!(take(1, &moved), (vec![0], 2));
+    }
+
+    #[test]
+    fn a_sample_that_fails_hides_no_partition_that_nobody_reads() {
+        let (mut samples, both) = (Samples::new(), lags(&[(10, 20), (10, 20)]));
+        assert_eq!(samples.take(6, &both, NOBODY_OURS), (vec![0, 1], 2));
+        assert_eq!(samples.take(3, &[], NOBODY_OURS), (vec![], 2), "no broker answers");
+        let leaderless = [None, lags(&[(20, 30)])[0]];
+        assert_eq!(samples.take(3, &leaderless, NOBODY_OURS), (vec![], 1));
+        let moved = lags(&[(11, 20), (20, 30)]);
+        assert_eq!(samples.take(1, &moved, NOBODY_OURS), (vec![], 0));
+    }
+
+    /// Nobody can commit while no broker answers. But one sample of two is enough.
+    #[test]
+    fn time_without_samples_counts_little() {
+        let (mut samples, waiting) = (Samples::new(), lags(&[(10, 20)]));
+        assert_eq!(samples.take(1, &waiting, NOBODY_OURS), (vec![], 0));
+        samples.take(100, &[], NOBODY_OURS);
+        assert_eq!(samples.take(3, &waiting, NOBODY_OURS), (vec![], 0));
+        assert_eq!(samples.take(1, &waiting, NOBODY_OURS), (vec![0], 1));
+
+        let mut samples = Samples::new();
+        let told = (0..4).map(|_| {
+            samples.take(1, &[None], NOBODY_OURS);
+            samples.take(1, &waiting, NOBODY_OURS).1
+        });
+        assert_eq!(told.collect::<Vec<_>>(), [0, 0, 0, 1]);
     }
 }

@@ -105,7 +105,8 @@ pub const FAMILIES: [Family; 38] = [
     family(
         "huntd_group_lag_records",
         "gauge",
-        "Records that the group has not committed, by partition, of every partition.",
+        "Records that the group has not committed, by partition, of every partition; absent while \
+         unknown.",
     ),
     family(
         "huntd_partitions_unread",
@@ -170,8 +171,9 @@ pub fn render(observed: &Observed) -> String {
 
 fn group_lags(page: &mut String, name: &str, progress: &Progress) {
     for partition in 0..progress.group_lag_partitions.get() as i32 {
-        let lag = progress.shard(partition).group_lag.get().max(0).cast_unsigned();
-        line(page, name, &format!("{{partition=\"{partition}\"}}"), lag);
+        if let Ok(lag) = u64::try_from(progress.shard(partition).group_lag.get()) {
+            line(page, name, &format!("{{partition=\"{partition}\"}}"), lag);
+        }
     }
 }
 

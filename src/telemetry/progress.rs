@@ -25,7 +25,7 @@ pub struct Progress {
     rulesets: [Count; RULESETS_SHOWN],
     /// Which topic the input offsets are about. Hot thread, before any shard is acquired.
     pub input_topic_id: TopicId,
-    /// Partitions, from 0 on, of which `group_lag` is known now.
+    /// Partitions, from 0 on, that `group_lag` is about now.
     pub group_lag_partitions: Count,
     /// Partitions of other instances, or of none, that have records and that nobody reads.
     pub unread_partitions: Count,
@@ -120,8 +120,8 @@ pub struct ShardProgress {
     pub checkpoints_settled: Count,
     /// When that was, in milliseconds since the Unix epoch; 0 before the first. Snapshot writer.
     pub snapshot_at_ms: Offset,
-    /// Records of the input that the group has not committed, no matter who owns the shard. Group
-    /// lag thread.
+    /// Records of the input that the group has not committed, no matter who owns the shard; -1
+    /// while unknown. Group lag thread.
     pub group_lag: Offset,
     /// 1 while the shard stands still although its log has grown, or may have. Service thread.
     pub still: Count,

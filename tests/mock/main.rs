@@ -2,6 +2,7 @@
 
 mod acquire;
 mod broker_connection;
+mod group_lag;
 mod librdkafka_batches;
 mod load;
 mod membership;
