@@ -13,14 +13,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Milliseconds between two polls.
 const POLL_EVERY_MS: u64 = 2_500;
 
-/// Polls in a row without a topic after which it counts as missing: a broker that has only just
-/// started does not know all topics yet.
-const POLLS_WITHOUT: u32 = 2;
+/// Milliseconds for which all polls, at least two, have to be without a topic before it counts as
+/// missing: a broker that has only just started does not know all topics yet.
+const MISSING_MS_MIN: u64 = 2_000;
 
 /// A thread that asks the brokers. Dropped, it ends with its next poll; nobody waits for it.
 pub(super) struct TopicWatch {
@@ -47,16 +47,19 @@ impl TopicWatch {
         let watch = move || {
             let (mut client, mut sightings) = (None, Sightings::default());
             loop {
+                let mut pause_ms = POLL_EVERY_MS;
                 // A poll without an answer changes nothing.
                 if let Ok(found) = poll(&mut client, &dial, &names) {
-                    if sightings.take(&found) {
+                    if sightings.take(&found, Instant::now()) {
                         status.set_missing_topics(sightings.missing());
                     }
                     by_thread.take(&sightings, &names);
+                    if sightings.doubts_any_of(&found) {
+                        pause_ms = RECONNECT_MS_MIN;
+                    }
                 }
-                let mut pause_ms = POLL_EVERY_MS;
                 if sightings.are_doubted() {
-                    (client, pause_ms) = (None, RECONNECT_MS_MIN);
+                    client = None;
                 }
                 let pause = Duration::from_millis(pause_ms);
                 if ended.recv_timeout(pause) != Err(mpsc::RecvTimeoutError::Timeout) {
@@ -116,8 +119,10 @@ struct Sightings {
 /// What the polls have found of one topic.
 #[derive(Default)]
 struct Sighting {
-    /// How many polls in a row have not found it.
-    polls_without: u32,
+    /// Since when no poll has found it.
+    gone_since: Option<Instant>,
+    /// Long enough to count as missing.
+    is_missing: bool,
     /// As two connections have reported.
     shape: Option<Shape>,
     /// Another one, which a second connection has to report before it counts.
@@ -150,14 +155,19 @@ impl Shape {
 impl Sightings {
     /// Takes the result of one poll, and logs the changes. Returns whether other topics are missing
     /// than before.
-    fn take(&mut self, found: &[(&str, Option<Shape>)]) -> bool {
+    fn take(&mut self, found: &[(&str, Option<Shape>)], now: Instant) -> bool {
         let mut is_news = false;
         for (name, shape) in found {
             let sighting = self.topics.entry((*name).to_owned()).or_default();
-            let was_missing = sighting.is_missing();
-            sighting.polls_without =
-                if shape.is_some() { 0 } else { sighting.polls_without.saturating_add(1) };
-            match (was_missing, sighting.is_missing()) {
+            let was_missing = sighting.is_missing;
+            sighting.gone_since = match shape {
+                Some(_) => None,
+                None => sighting.gone_since.or(Some(now)),
+            };
+            let gone = sighting.gone_since.map(|since| now.saturating_duration_since(since));
+            sighting.is_missing =
+                gone.is_some_and(|gone| gone.as_millis() >= MISSING_MS_MIN.into());
+            match (was_missing, sighting.is_missing) {
                 (false, true) => tracing::error!(
                     "the topic `{name}` does not exist any more: nothing that has to be written \
                      to it, and nothing behind that, goes on; create it with `huntd topics`"
@@ -165,7 +175,7 @@ impl Sightings {
                 (true, false) => tracing::warn!("the topic `{name}` exists again"),
                 _ => {}
             }
-            is_news |= was_missing != sighting.is_missing();
+            is_news |= was_missing != sighting.is_missing;
             if let Some(shape) = shape {
                 sighting.meet(name, *shape);
             }
@@ -174,13 +184,19 @@ impl Sightings {
     }
 
     fn missing(&self) -> Vec<String> {
-        let missing = self.topics.iter().filter(|(_, sighting)| sighting.is_missing());
+        let missing = self.topics.iter().filter(|(_, sighting)| sighting.is_missing);
         missing.map(|(name, _)| format!("`{name}`")).collect()
     }
 
     /// Whether another connection has to be asked.
     fn are_doubted(&self) -> bool {
         self.topics.values().any(|sighting| sighting.doubted.is_some())
+    }
+
+    /// Whether another connection has to be asked at once: a topic that is not there has no answer.
+    fn doubts_any_of(&self, found: &[(&str, Option<Shape>)]) -> bool {
+        let is_doubted = |name| self.topics.get(name).is_some_and(|topic| topic.doubted.is_some());
+        found.iter().any(|(name, shape)| shape.is_some() && is_doubted(*name))
     }
 
     fn partitions(&self, name: &str) -> usize {
@@ -194,10 +210,6 @@ impl Sightings {
 }
 
 impl Sighting {
-    fn is_missing(&self) -> bool {
-        self.polls_without >= POLLS_WITHOUT
-    }
-
     /// Takes the report of a connection, and logs it if it differs from before.
     fn meet(&mut self, name: &str, shape: Shape) {
         let (doubted, known) = (self.doubted.take(), self.shape.unwrap_or(shape));
@@ -238,27 +250,45 @@ mod tests {
     const SEEN: Option<Shape> = with_id(7);
 
     #[test]
-    fn a_topic_is_missing_once_two_polls_in_a_row_have_not_found_it() {
-        let mut sightings = Sightings::default();
-        let mut take = |letters| {
-            let is_news = sightings.take(&[("letters", letters), ("updates", SEEN)]);
+    fn a_topic_is_missing_once_no_poll_has_found_it_for_a_while() {
+        let (mut sightings, start) = (Sightings::default(), Instant::now());
+        let mut take = |letters, ms| {
+            let found = [("letters", letters), ("updates", SEEN)];
+            let is_news = sightings.take(&found, start + Duration::from_millis(ms));
             (is_news, sightings.missing())
         };
         let missing = vec!["`letters`".to_owned()];
-        assert_eq!(take(SEEN), (false, vec![]));
-        assert_eq!(take(None), (false, vec![]));
-        assert_eq!(take(SEEN), (false, vec![]), "a broker had only just started");
-        assert_eq!(take(None), (false, vec![]));
-        assert_eq!(take(None), (true, missing.clone()));
-        assert_eq!(take(None), (false, missing));
-        assert_eq!(take(SEEN), (true, vec![]));
+        assert_eq!(take(SEEN, 0), (false, vec![]));
+        assert_eq!(take(None, 1), (false, vec![]));
+        assert_eq!(take(None, 51), (false, vec![]), "two polls right after each other");
+        assert_eq!(take(SEEN, 1_900), (false, vec![]), "a broker had only just started");
+        assert_eq!(take(None, 2_001), (false, vec![]));
+        assert_eq!(take(None, 2_000 + MISSING_MS_MIN), (false, vec![]));
+        assert_eq!(take(None, 2_001 + MISSING_MS_MIN), (true, missing.clone()));
+        assert_eq!(take(None, 9_000), (false, missing));
+        assert_eq!(take(SEEN, 9_001), (true, vec![]));
+    }
+
+    #[test]
+    fn a_doubt_is_settled_at_once_only_while_brokers_tell_of_the_topic() {
+        let (mut sightings, now) = (Sightings::default(), Instant::now());
+        let mut take = |updates| {
+            let found = [("updates", updates), ("letters", SEEN)];
+            sightings.take(&found, now);
+            (sightings.doubts_any_of(&found), sightings.are_doubted())
+        };
+        assert_eq!(take(SEEN), (true, true));
+        assert_eq!(take(SEEN), (false, false));
+        assert_eq!(take(with_id(8)), (true, true));
+        assert_eq!(take(None), (false, true), "it is gone, and may come back as either");
+        assert_eq!(take(with_id(8)), (false, false));
     }
 
     #[test]
     fn a_topic_that_comes_back_with_another_id_was_created_again_once_two_connections_say_so() {
         let mut sightings = Sightings::default();
         let mut take = |shape| {
-            sightings.take(&[("updates", shape)]);
+            sightings.take(&[("updates", shape)], Instant::now());
             (sightings.are_doubted(), sightings.is_recreated("updates"))
         };
         assert_eq!(take(with_id(0)), (true, false));
@@ -282,7 +312,7 @@ mod tests {
     fn partitions_count_once_two_connections_have_told_of_them() {
         let mut sightings = Sightings::default();
         let mut take = |partitions| {
-            sightings.take(&[("events", Some(Shape { id: 7, partitions }))]);
+            sightings.take(&[("events", Some(Shape { id: 7, partitions }))], Instant::now());
             (sightings.are_doubted(), sightings.partitions("events"))
         };
         assert_eq!(take(2), (true, 0));
