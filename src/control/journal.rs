@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 const RESTORING_EVERY: Duration = Duration::from_secs(1);
 
 /// Kinds of lines of which it is known when the last one was written. Beyond that, those that would
-/// be written at once are forgotten: brokers may come under new numbers for ever.
+/// be written at once are forgotten: brokers may come under new numbers for ever. Without such,
+/// other kinds have to wait.
 const KINDS_MAX: usize = 4 * SHARDS_MAX;
 
 /// What was reported so far, as far as it matters for what comes next.
@@ -37,12 +38,12 @@ enum Kind {
     Brokers,
     /// The fetch path.
     Fetch(TroubleSource),
-    /// A broker's error in answer to a Fetch.
-    FetchRefused(ErrorCode),
+    /// A broker's error in answer to a Fetch of a partition.
+    FetchRefused(i32, ErrorCode),
     /// A partition whose leader names a follower that is not known.
     FollowerUnknown(i32),
-    /// What one connection claims, and another one is asked about.
-    Doubted(Claim),
+    /// What one connection claims of a partition, and another one is asked about.
+    Doubted(i32, Claim),
     /// Events that changed nothing.
     NoOps,
     /// What shards wait for.
@@ -113,13 +114,14 @@ impl Journal {
         self.warn(Kind::Fetch(source), sentence);
     }
 
-    /// An input partition has trouble, and goes on. Each error of a broker has lines of its own.
+    /// An input partition has trouble, and goes on. Each has lines of its own for each
+    /// error of a broker.
     pub(super) fn input_trouble(&mut self, partition: i32, trouble: &InputTrouble) {
         match trouble {
             InputTrouble::FetchRefused(error) => {
                 let sentence =
                     format!("input partition {partition} cannot be fetched now: {error}");
-                self.warn(Kind::FetchRefused(*error), &sentence);
+                self.warn(Kind::FetchRefused(partition, *error), &sentence);
             }
             InputTrouble::FollowerUnknown(node_id) => {
                 let sentence = format!(
@@ -129,7 +131,9 @@ impl Journal {
                 );
                 self.warn(Kind::FollowerUnknown(partition), &sentence);
             }
-            InputTrouble::Doubted(claim, sentence) => self.warn(Kind::Doubted(*claim), sentence),
+            InputTrouble::Doubted(claim, sentence) => {
+                self.warn(Kind::Doubted(partition, *claim), sentence);
+            }
             InputTrouble::BatchPassedOver(sentence) => tracing::error!(partition, "{sentence}"),
         }
     }
@@ -153,8 +157,11 @@ impl Journal {
 
     /// Whether a line of this kind is due: how many were withheld since the last one, if any were.
     fn notice(&mut self, kind: Kind, now: Instant) -> Option<Option<NonZeroU64>> {
-        if self.repeated.len() >= KINDS_MAX {
+        if self.repeated.len() >= KINDS_MAX && !self.repeated.contains_key(&kind) {
             self.repeated.retain(|_, repeated| repeated.withholds(now));
+            if self.repeated.len() >= KINDS_MAX {
+                return None;
+            }
         }
         self.repeated.entry(kind).or_default().notice(now)
     }
@@ -266,13 +273,15 @@ mod tests {
             Kind::Fetch(TroubleSource::Broker(1)),
             Kind::Fetch(TroubleSource::Broker(2)),
             Kind::Fetch(TroubleSource::Throttle(1)),
-            Kind::FetchRefused(ErrorCode(3)),
-            Kind::FetchRefused(ErrorCode(6)),
+            Kind::FetchRefused(0, ErrorCode(3)),
+            Kind::FetchRefused(0, ErrorCode(6)),
+            Kind::FetchRefused(1, ErrorCode(6)),
             Kind::FollowerUnknown(0),
             Kind::FollowerUnknown(1),
-            Kind::Doubted(Claim::Truncated),
-            Kind::Doubted(Claim::Refused(ErrorCode(2))),
-            Kind::Doubted(Claim::Refused(ErrorCode(42))),
+            Kind::Doubted(0, Claim::Truncated),
+            Kind::Doubted(1, Claim::Truncated),
+            Kind::Doubted(0, Claim::Refused(ErrorCode(2))),
+            Kind::Doubted(0, Claim::Refused(ErrorCode(42))),
             Kind::NoOps,
             Kind::Starting(0),
             Kind::Starting(1),
@@ -286,6 +295,21 @@ mod tests {
     }
 
     #[test]
+    fn a_trouble_of_one_partition_hides_none_of_another_one() {
+        for trouble in [
+            InputTrouble::FetchRefused(ErrorCode(6)),
+            InputTrouble::FollowerUnknown(1),
+            InputTrouble::Doubted(Claim::OutOfRange, "a claim".to_owned()),
+        ] {
+            let mut journal = Journal::new();
+            for partition in [0, 1, 1] {
+                journal.input_trouble(partition, &trouble);
+            }
+            assert_eq!(journal.repeated.len(), 2, "{trouble:?}");
+        }
+    }
+
+    #[test]
     fn kinds_without_an_end_do_not_stay() {
         let (mut journal, start) = (Journal::new(), Instant::now());
         for (second, number) in (0..).zip(0..2 * KINDS_MAX as i32) {
@@ -294,5 +318,15 @@ mod tests {
             assert_eq!(journal.notice(kind, now), Some(None));
             assert!(journal.repeated.len() <= KINDS_MAX);
         }
+    }
+    #[test]
+    fn kinds_that_come_all_at_once_have_a_bound() {
+        let (mut journal, now) = (Journal::new(), Instant::now());
+        let refused = |partition| Kind::FetchRefused(partition, ErrorCode(6));
+        let told = (0..2 * KINDS_MAX as i32).filter(|n| journal.notice(refused(*n), now).is_some());
+        assert_eq!(told.count(), KINDS_MAX);
+        assert_eq!(journal.repeated.len(), KINDS_MAX);
+        let later = now + Duration::from_secs(60);
+        assert_eq!(journal.notice(refused(-1), later), Some(None));
     }
 }
