@@ -81,6 +81,20 @@ fn readiness_follows_the_phase_and_gives_the_reason() {
     service.finish(Ok(()));
 }
 
+/// Decision 044: the instance plays its own partitions, and alerts watch the metric.
+#[test]
+fn partitions_that_nobody_reads_are_in_the_metrics_and_make_no_instance_unready() {
+    let observed = observed();
+    let service = start(&observed);
+    observed.status.enter(Phase::Ready);
+    observed.progress.unread_partitions.set(3);
+    assert_eq!(get(&service, "/readyz"), (200, "ready\n".to_owned()));
+    let (_, page) = get(&service, "/metrics");
+    assert!(page.contains("\nhuntd_partitions_unread 3\n"), "{page}");
+    assert!(page.contains("\nhuntd_ready 1\n"), "{page}");
+    service.finish(Ok(()));
+}
+
 #[test]
 fn a_path_without_a_page_gets_a_status_that_says_so() {
     let service = start(&observed());
