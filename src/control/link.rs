@@ -6,7 +6,7 @@ use crate::kafka::message::{
     self, API_VERSIONS_VERSION_MAX, ApiVersionsAnswer, Envelope, MessageError, Metadata, Versions,
 };
 use crate::kafka::sasl::{self, SaslError, SaslExchange};
-use crate::kafka::security::SaslOptions;
+use crate::kafka::security::{SaslOptions, TlsOptions};
 use crate::kafka::tls::records::Opened;
 use crate::kafka::tls::{self, Handshake, HandshakeStep, TlsConfig, TlsError};
 use crate::kafka::topic_requests::{self, Creation, NewTopic, TopicSettings};
@@ -46,6 +46,9 @@ const SASL_ROUNDS_MAX: usize = 8;
 /// The share of an authentication's lifetime after which the connection is replaced, in percent.
 const LIFETIME_PERCENT: u32 = 85;
 
+/// Makes the settings of TLS of the files that hold them.
+type TlsSource<'a> = &'a dyn Fn(&TlsOptions) -> Result<TlsConfig, TlsError>;
+
 /// A connection that is ready.
 pub(super) struct Link {
     channel: Channel,
@@ -64,13 +67,22 @@ struct Channel {
 }
 
 impl Link {
-    /// Tries all addresses of the name, one after the other.
+    /// Opens a connection with the files of `[kafka.tls]` as they are now.
     pub(super) fn open(endpoint: &Endpoint, options: &DialOptions) -> Result<Link, DialError> {
+        Link::open_with(endpoint, options, &tls::client_config)
+    }
+
+    /// Tries all addresses of the name, one after the other.
+    pub(super) fn open_with(
+        endpoint: &Endpoint,
+        options: &DialOptions,
+        tls_config: TlsSource<'_>,
+    ) -> Result<Link, DialError> {
         let unknown = |error| DialError::of_name(&endpoint.host, error);
         let addresses = (endpoint.host.as_str(), endpoint.port).to_socket_addrs();
         let mut last = unknown(io::Error::other("it has no address"));
         for address in addresses.map_err(unknown)?.take(ADDRESSES_MAX) {
-            match Link::open_at(endpoint, address, options) {
+            match Link::open_at(endpoint, address, options, tls_config) {
                 Ok(link) => return Ok(link),
                 Err(error) if error.is_final() => return Err(error),
                 Err(error) => last = error,
@@ -83,6 +95,7 @@ impl Link {
         endpoint: &Endpoint,
         address: SocketAddr,
         options: &DialOptions,
+        tls_config: TlsSource<'_>,
     ) -> Result<Link, DialError> {
         let wrong = |error| DialError::of_io(endpoint, error);
         let wait = Duration::from_millis(CONNECT_MS_MAX);
@@ -90,7 +103,7 @@ impl Link {
         set_up(&stream).map_err(wrong)?;
         let mut channel = Channel { stream, endpoint: endpoint.clone(), tls: None };
         if let Some(tls) = &options.security.tls {
-            let config = tls::client_config(tls).map_err(|error| channel.tls_error(error))?;
+            let config = tls_config(tls).map_err(|error| channel.tls_error(error))?;
             channel.tls = Some(channel.shake_hands(&config).map_err(|error| match error {
                 DialError::Silent { .. } if speaks_plaintext(endpoint, address, options) => {
                     channel.tls_error(TlsError::NotTls)
@@ -396,7 +409,7 @@ fn closes_again(
     options: &DialOptions,
     topic: &str,
 ) -> bool {
-    let asked = Link::open_at(endpoint, address, options)
+    let asked = Link::open_at(endpoint, address, options, &tls::client_config)
         .and_then(|mut link| link.ask_metadata_once(options, topic));
     matches!(asked, Err(DialError::Silent { .. }))
 }

@@ -157,7 +157,7 @@ impl Control {
         let states =
             States::new(ends.snapshots.take(), options.origin.clone(), options.replicas.clone());
         let group_lag = GroupLag::start(&options.group, ends.progress.clone());
-        let certificates = Certificates::read(options.dial.security.tls.as_ref());
+        let certificates = Certificates::read(&options.dial);
         let topic_watch = TopicWatch::start(&options, ends.status.clone());
         journal::partitions_known(output.partitions(), &options.skips);
         let ownership = OwnershipOptions {
@@ -229,7 +229,10 @@ impl Control {
             self.group_events.extend(self.membership.poll(wait));
         }
         while let Some(event) = self.group_events.pop_front() {
-            let event = self.certificates.judge(event);
+            self.certificates.on_group_event(&event);
+            self.on(OwnershipEvent::Group(event));
+        }
+        if let Some(event) = self.certificates.verdict() {
             self.on(OwnershipEvent::Group(event));
         }
     }

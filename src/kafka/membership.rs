@@ -46,7 +46,7 @@ pub enum MembershipError {
     /// TLS fails.
     #[error("TLS to a broker fails: check the files of [kafka.tls] and the broker's: {0}")]
     TlsFailed(String),
-    /// librdkafka reaches no broker with the files of our start, and a start would read others.
+    /// A broker refuses the files of our start, which librdkafka keeps, and takes those of now.
     #[error(
         "no broker is reached with the files of [kafka.tls] that librdkafka's clients read when \
          huntd started, and they have changed since: restart huntd: {0}"

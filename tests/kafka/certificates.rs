@@ -12,6 +12,12 @@ use support::kafka::secure::{Kind, SecureCluster};
 /// What a dial says about a broker that does not take the certificate.
 const REFUSED: &str = "it asks for a client certificate that it accepts";
 
+/// Milliseconds of a session that outlasts a restart of the broker.
+const SESSION_MS: u32 = 30_000;
+
+/// Milliseconds of the shortest session that a broker accepts.
+const SHORT_SESSION_MS: u32 = 6_000;
+
 /// The files that the daemon is told of hold those of this name now.
 fn show(secure: &SecureCluster, name: &str) {
     for kind in ["pem", "key"] {
@@ -31,19 +37,18 @@ struct Shown {
 
 impl Shown {
     /// It works.
-    fn start(secure: &SecureCluster) -> Shown {
+    fn start(secure: &SecureCluster, session_ms: u32) -> Shown {
         let topics = Topics::create(&secure.cluster, "shown", 1);
-        let huntd = Shown::start_on(secure, &topics);
+        let huntd = Shown::start_on(secure, &topics, session_ms);
         let follower = Follower::new(&secure.cluster, &topics);
         let mut shown = Shown { topics, huntd, follower, round: 0 };
         shown.goes_on(secure);
         shown
     }
 
-    fn start_on(secure: &SecureCluster, topics: &Topics) -> Huntd {
-        // The broker's restart takes less.
-        let session = "session_timeout_ms = 30000";
-        let settings = [("kafka.tls", &*mutual(secure)), ("kafka", session)];
+    fn start_on(secure: &SecureCluster, topics: &Topics, session_ms: u32) -> Huntd {
+        let session = format!("session_timeout_ms = {session_ms}");
+        let settings = [("kafka.tls", &*mutual(secure)), ("kafka", &session)];
         Huntd::start_with(&[&secure.address(Kind::Mutual)], topics, &settings)
     }
 
@@ -72,7 +77,7 @@ fn a_client_certificate_that_is_gone_or_has_expired_is_named_until_a_good_one_is
         let [good, client] = ["good", "client"].map(|name| secure.file(&format!("{name}.{kind}")));
         fs::copy(client, good).expect("the folder is writable");
     }
-    let mut shown = Shown::start(&secure);
+    let mut shown = Shown::start(&secure, SESSION_MS);
     fs::remove_file(secure.file("client.pem")).expect("it is there");
     restart(&mut secure);
     shown.says("client.pem: cannot be read");
@@ -91,12 +96,31 @@ fn a_client_certificate_that_is_gone_or_has_expired_is_named_until_a_good_one_is
     accounts::assert_is_the_replay(&secure.cluster, &topics, follower);
 }
 
+/// Nobody knows whether librdkafka could use its files as long as no broker answers.
+#[test]
+fn an_outage_after_a_renewal_is_waited_for_however_long_it_takes() {
+    let mut secure = SecureCluster::start(&[], &[]);
+    let mut shown = Shown::start(&secure, SHORT_SESSION_MS);
+    let renewed = fs::read_to_string(secure.file("client.pem")).expect("it is there") + "\n";
+    fs::write(secure.file("client.pem"), renewed).expect("the folder is writable");
+    secure.cluster.broker_mut(0).stop();
+    shown.says("no broker answers at");
+    shown.says("lost: the group has taken them away");
+    secure.cluster.broker_mut(0).restart(1);
+    shown.goes_on(&secure);
+    let Shown { topics, huntd, follower, .. } = shown;
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    assert!(!ended.log.contains("they have changed since"), "{}", ended.log);
+    accounts::assert_is_the_replay(&secure.cluster, &topics, follower);
+}
+
 /// librdkafka goes on with the certificate that it began with, so the group gives the daemon up
 /// after a session's time: see decision 040.
 #[test]
 fn a_certificate_that_is_trusted_no_more_is_replaced_by_that_in_the_files_and_the_next_start() {
     let mut secure = SecureCluster::start(&[], &[]);
-    let mut shown = Shown::start(&secure);
+    let mut shown = Shown::start(&secure, SESSION_MS);
     fs::copy(secure.file("other-ca.pem"), secure.file("trusted-by-mutual.pem"))
         .expect("the folder is writable");
     restart(&mut secure);
@@ -106,7 +130,7 @@ fn a_certificate_that_is_trusted_no_more_is_replaced_by_that_in_the_files_and_th
     let Shown { topics, huntd, follower, round } = shown;
     assert_ends(huntd, 12, "they have changed since: restart huntd");
 
-    let huntd = Shown::start_on(&secure, &topics);
+    let huntd = Shown::start_on(&secure, &topics, SESSION_MS);
     let mut shown = Shown { topics, huntd, follower, round };
     shown.goes_on(&secure);
     let Shown { topics, huntd, follower, .. } = shown;
