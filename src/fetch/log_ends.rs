@@ -127,13 +127,14 @@ impl FetchTask {
         partitions: &[i32],
         end: LogEnd,
     ) -> Result<Offsets, ConnectionError> {
-        let (shared, connection) = (&self.shared, &mut link.connection);
+        let shared = &self.shared;
+        let (deadline, connection) = (link.deadline(shared), &mut link.connection);
         let topic = &shared.options.input_topic;
         let mut request = Vec::new();
         let envelope = shared.envelope(list_offsets::LIST_OFFSETS_VERSION, ENDS_ID);
         list_offsets::request(envelope, topic, partitions, end, &mut request);
-        connection.send(request, shared.deadline()).await?;
-        let mut response = connection.receive(shared.deadline()).await?;
+        connection.send(request, deadline).await?;
+        let mut response = connection.receive(deadline).await?;
         let offsets = list_offsets::parse(response.bytes(), ENDS_ID, topic);
         connection.give_back(response);
         let offsets = offsets.map_err(|error| connection.protocol(error))?;

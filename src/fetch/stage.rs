@@ -109,10 +109,9 @@ impl Shared {
         self.context.metrics.set_gauge(Gauge::Connections, open);
     }
 
-    /// When an answer to a request that is sent now is overdue.
-    pub(crate) fn deadline(&self) -> Instant {
-        let wait_ms = RESPONSE_MS_MAX + u64::from(self.options.fetch_wait_ms_max);
-        self.context.turns.now() + Duration::from_millis(wait_ms)
+    /// How long an answer may take once the broker reads the request.
+    pub(crate) fn answer_wait(&self) -> Duration {
+        Duration::from_millis(RESPONSE_MS_MAX + u64::from(self.options.fetch_wait_ms_max))
     }
 
     /// Learns what a broker says about the cluster and the topic. If that fails, the connection is

@@ -15,6 +15,7 @@ use crate::kafka::fetch::{
     self, CurrentLeader, FetchPartition, FetchRequest, FetchedPartition, VERSION_BY_NAME_MAX,
 };
 use crate::kafka::message::{self, TOPIC_ID_VERSION_MIN, Versions};
+use crate::kafka::throttle::Throttle;
 use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
 use crate::ownership::event::{Claim, InputTrouble, ToControl, TroubleSource};
 use crate::queue::Sender;
@@ -27,10 +28,6 @@ use std::time::{Duration, Instant};
 /// Milliseconds that a broker may wait for records if the Fetch leaves out a partition that cannot
 /// be fetched now: that may change within a moment, and only the next Fetch can ask for it.
 const LEFT_OUT_WAIT_MS_MAX: u32 = 10;
-
-/// Milliseconds for which a broker that throttles gets no request, at most. If it wants more, it
-/// delays its next answers by itself (KIP-219), and a wrong number must not stop a shard for days.
-const THROTTLE_MS_MAX: u32 = 10_000;
 
 /// Milliseconds for which a broker that serves no partition of ours keeps its task and connections:
 /// leaders come back after a restart.
@@ -82,6 +79,14 @@ pub(super) struct BrokerLink {
     topic_check: TopicCheck,
     /// When it must have been replaced by another one.
     replace_at: Option<Instant>,
+    throttle: Throttle,
+}
+
+impl BrokerLink {
+    /// When an answer to a request that is sent now is overdue.
+    pub(super) fn deadline(&self, shared: &Shared) -> Instant {
+        self.throttle.reads_at(shared.context.turns.now()) + shared.answer_wait()
+    }
 }
 
 /// A claim of the connection in use, which another connection has to confirm.
@@ -241,7 +246,8 @@ impl FetchTask {
         let (versions, replace_at) = (dialled.versions, dialled.replace_at);
         let bytes_max = self.shared.options.receive_buffer_bytes;
         let connection = Connection::new(&context.turns, dialled, bytes_max);
-        BrokerLink { connection, versions, topic_check: TopicCheck::new(), replace_at }
+        let (topic_check, throttle) = (TopicCheck::new(), Throttle::none(context.turns.now()));
+        BrokerLink { connection, versions, topic_check, replace_at, throttle }
     }
 
     async fn fetch(&mut self, link: &mut BrokerLink) -> Result<Infallible, ConnectionError> {
@@ -260,7 +266,7 @@ impl FetchTask {
             self.ask_ends(link).await?;
             self.send_fetch(link).await?;
             while !self.asked.is_empty() {
-                let mut response = link.connection.receive(shared.deadline()).await?;
+                let mut response = link.connection.receive(link.deadline(&shared)).await?;
                 self.check_topic(link).await?;
                 let throttle_ms = self
                     .read_response(response.bytes())
@@ -286,7 +292,7 @@ impl FetchTask {
     }
 
     /// Sends the broker nothing for as long as it asks, up to a bound.
-    async fn heed_throttle(&self, link: &BrokerLink, throttle_ms: u32) {
+    async fn heed_throttle(&self, link: &mut BrokerLink, throttle_ms: u32) {
         if throttle_ms == 0 {
             return;
         }
@@ -298,8 +304,8 @@ impl FetchTask {
             link.connection.address()
         );
         self.shared.report(ToControl::Trouble { source, sentence });
-        let quiet = Duration::from_millis(throttle_ms.min(THROTTLE_MS_MAX).into());
-        turns.sleep_until(turns.now() + quiet).await;
+        link.throttle = Throttle::asked(throttle_ms, turns.now());
+        turns.sleep_until(link.throttle.quiet_until()).await;
     }
 
     /// Between two Fetches: moves to a new connection before the broker closes this one (KIP-368),
@@ -324,8 +330,9 @@ impl FetchTask {
     /// Makes sure that a response that has just arrived is of the same topic as before, before it
     /// is used.
     async fn check_topic(&mut self, link: &mut BrokerLink) -> Result<(), ConnectionError> {
-        let BrokerLink { connection, versions, topic_check, .. } = link;
         let shared = self.shared.clone();
+        let deadline = link.deadline(&shared);
+        let BrokerLink { connection, versions, topic_check, .. } = link;
         let (now, options) = (shared.context.turns.now(), &shared.options);
         let wait = Duration::from_millis(options.fetch_wait_ms_max.into());
         let cursors = || self.asked.iter().map(|asked| &asked.cursor);
@@ -340,8 +347,8 @@ impl FetchTask {
         let (version, topic) = (versions.metadata, &options.input_topic);
         let mut request = Vec::new();
         message::metadata_request(shared.envelope(version, CHECK_ID), topic, &mut request);
-        connection.send(request, shared.deadline()).await?;
-        let mut response = connection.receive(shared.deadline()).await?;
+        connection.send(request, deadline).await?;
+        let mut response = connection.receive(deadline).await?;
         let answer = message::parse_metadata(response.bytes(), version, CHECK_ID, topic);
         connection.give_back(response);
         let metadata = answer.map_err(|error| connection.protocol(error))?;
@@ -432,7 +439,7 @@ impl FetchTask {
         let mut bytes = std::mem::take(&mut self.request);
         bytes.clear();
         fetch::encode(&request, &mut bytes);
-        self.request = link.connection.send(bytes, self.shared.deadline()).await?;
+        self.request = link.connection.send(bytes, link.deadline(&self.shared)).await?;
         Ok(())
     }
 

@@ -182,9 +182,10 @@ impl Daemon {
         }
     }
 
-    /// The first Fetch of a task that is under way alone is answered with no partition.
-    fn answer_with_nothing(&mut self) {
-        self.answer(1, &[1]);
+    /// The first Fetch of a task that is under way alone is answered with no partition, by a broker
+    /// that throttles for this long.
+    fn answer_with_nothing(&mut self, throttle_ms: i32) {
+        self.answer(1, throttle_ms, &[1]);
     }
 
     /// The nth Fetch of a task, under way alone: partition 0 is to be fetched from another broker.
@@ -197,15 +198,16 @@ impl Daemon {
         topics.extend(follower.to_be_bytes());
         // No records; no tagged fields of the partition and of the topic.
         topics.extend([1, 0, 0]);
-        self.answer(nth, &topics);
+        self.answer(nth, 0, &topics);
     }
 
     /// Answers the nth Fetch of a task, which is under way alone.
-    fn answer(&mut self, nth: u32, topics: &[u8]) {
+    fn answer(&mut self, nth: u32, throttle_ms: i32, topics: &[u8]) {
         let (user_data, mut buffer) = self.receiving.pop().expect("a Fetch is under way");
         assert!(self.receiving.is_empty());
         // Its correlation id; no tagged fields, throttle, error, session; no tagged fields.
-        let answer = [&nth.to_be_bytes()[..], &[0; 11], topics, &[0]].concat();
+        let (id, throttle) = (nth.to_be_bytes(), throttle_ms.to_be_bytes());
+        let answer = [&id[..], &[0], &throttle, &[0; 6], topics, &[0]].concat();
         let whole = [&(answer.len() as u32).to_be_bytes()[..], &answer].concat();
         buffer[..whole.len()].copy_from_slice(&whole);
         self.turns.operations().finish(user_data, Completed::new(Ok(whole.len()), buffer));
@@ -272,7 +274,7 @@ fn a_broker_that_leads_nothing_keeps_its_connection_for_a_minute() {
     daemon.metadata = metadata(&[1, 2], 1);
     daemon.cursor.is_new.set(true);
     daemon.turn_until_asked();
-    daemon.answer_with_nothing();
+    daemon.answer_with_nothing(0);
     daemon.turn_until_connected(1);
     for _ in 0..59 {
         daemon.turn(1_000);
@@ -282,6 +284,26 @@ fn a_broker_that_leads_nothing_keeps_its_connection_for_a_minute() {
         daemon.turn(1_000);
     }
     assert!(!is_open(&second));
+}
+
+/// A broker reads no request before its throttle is over (KIP-219).
+#[test]
+fn an_answer_is_overdue_only_once_the_throttle_is_over_but_not_after_days() {
+    for (throttle_ms, muted_s) in [(60_000, 60), (1 << 30, 110)] {
+        let mut daemon = Daemon::start(metadata(&[1], 1));
+        daemon.turn_until_connected(1);
+        daemon.answer_with_nothing(throttle_ms);
+        for second in 0..muted_s {
+            daemon.turn(1_000);
+            // The next Fetch is sent early, and waits in the broker's socket.
+            assert_eq!(daemon.receiving.len(), usize::from(second > 10), "after {second} s");
+        }
+        let sentences = daemon.sentences();
+        assert!(!sentences.iter().any(|(_, said)| said.contains("timed out")), "{sentences:?}");
+        (0..15).for_each(|_| daemon.turn(1_000));
+        let sentences = daemon.sentences();
+        assert!(sentences.iter().any(|(_, said)| said.contains("timed out")), "{sentences:?}");
+    }
 }
 
 /// Nothing is known to compare it with.
