@@ -28,8 +28,9 @@ pub(super) fn connect(
     let mut missing_since = None;
     // One answer may be wrong. The next try gets its own, on other connections.
     let mut is_doubted = false;
+    let mut tried = 0;
     loop {
-        let error = match try_once(options) {
+        let error = match try_once(options, tried) {
             Ok(clients) => return Ok(Some(clients)),
             Err(error) => error,
         };
@@ -52,13 +53,14 @@ pub(super) fn connect(
         }
         thread::sleep(Duration::from_millis(wait_ms));
         wait_ms = (wait_ms * 2).min(RECONNECT_MS_MAX);
+        tried += 1;
     }
 }
 
 /// huntd's own client goes first: it has the best reason why a broker cannot be reached, and keeps
 /// malformed answers from librdkafka (see decision 031).
-fn try_once(options: &ControlOptions) -> Result<Clients, ControlError> {
-    let risks = check_topics(options)?;
+fn try_once(options: &ControlOptions, tried: usize) -> Result<Clients, ControlError> {
+    let risks = check_topics(options, tried)?;
     join(options, risks).map_err(|error| match error.may_pass().then(no_descriptor_left) {
         Some(Some(resources)) => DialError::Resources(resources).into(),
         _ => error,
@@ -82,8 +84,8 @@ fn join(options: &ControlOptions, risks: Vec<String>) -> Result<Clients, Control
 
 /// Looks for settings of topics with which the daemon cannot work, and gives those with which it
 /// can as long as nothing fails.
-fn check_topics(options: &ControlOptions) -> Result<Vec<String>, ControlError> {
-    let mut client = TopicClient::connect(&options.dial)?;
+fn check_topics(options: &ControlOptions, tried: usize) -> Result<Vec<String>, ControlError> {
+    let mut client = TopicClient::connect(&options.dial, tried)?;
     let problems = client.problems(&options.topics)?;
     let (fatal, risks): (Vec<_>, Vec<_>) =
         problems.into_iter().partition(|problem| problem.is_fatal);

@@ -1,7 +1,7 @@
 //! A connection to a broker while it is being made ready: blocking I/O, off the hot thread.
 
 use crate::control::dialler::DialOptions;
-use crate::fetch::dialling::{DialError, Dialled, Endpoint, TlsChannel};
+use crate::fetch::dialling::{DialError, Dialled, Endpoint, TlsChannel, open_any};
 use crate::kafka::message::{
     self, API_VERSIONS_VERSION_MAX, ApiVersionsAnswer, Envelope, MessageError, Metadata, Versions,
 };
@@ -80,15 +80,9 @@ impl Link {
     ) -> Result<Link, DialError> {
         let unknown = |error| DialError::of_name(&endpoint.host, error);
         let addresses = (endpoint.host.as_str(), endpoint.port).to_socket_addrs();
-        let mut last = unknown(io::Error::other("it has no address"));
-        for address in addresses.map_err(unknown)?.take(ADDRESSES_MAX) {
-            match Link::open_at(endpoint, address, options, tls_config) {
-                Ok(link) => return Ok(link),
-                Err(error) if error.is_final() => return Err(error),
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
+        let addresses = addresses.map_err(unknown)?.take(ADDRESSES_MAX);
+        open_any(addresses, |address| Link::open_at(endpoint, address, options, tls_config))
+            .unwrap_or_else(|| Err(unknown(io::Error::other("it has no address"))))
     }
 
     fn open_at(

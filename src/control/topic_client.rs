@@ -4,7 +4,7 @@ use crate::control::control_error::ControlError;
 use crate::control::dialler::DialOptions;
 use crate::control::link::{BROKER_ANSWER_MS_MAX, Link};
 use crate::control::topic_rules::{TopicNames, TopicProblem};
-use crate::fetch::dialling::{DialError, Endpoint};
+use crate::fetch::dialling::{DialError, Endpoint, open_any};
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::message::{Broker, MessageError, Metadata};
 use crate::kafka::topic_error::TopicError;
@@ -37,20 +37,15 @@ pub(crate) struct FoundTopic {
 
 impl TopicClient {
     /// Connects to the first broker of the configuration that answers a question about the input.
-    pub(crate) fn connect(options: &DialOptions) -> Result<TopicClient, DialError> {
-        let mut last = None;
-        for endpoint in &options.bootstrap {
-            let opened = Link::open(endpoint, options).and_then(|mut link| {
-                link.ask_metadata(options, &options.topic)?;
-                Ok(link)
-            });
-            match opened {
-                Ok(link) => return Ok(TopicClient { options: options.clone(), link }),
-                Err(error) if error.is_final() => return Err(error),
-                Err(error) => last = Some(error),
-            }
-        }
-        Err(last.expect("the configuration names a broker"))
+    /// Each try begins with another broker than the one before it, whose answer may be in doubt.
+    pub(crate) fn connect(options: &DialOptions, tried: usize) -> Result<TopicClient, DialError> {
+        let (skipped, first) = options.bootstrap.split_at(tried % options.bootstrap.len());
+        let opened = open_any(first.iter().chain(skipped), |endpoint| {
+            let mut link = Link::open(endpoint, options)?;
+            link.ask_metadata(options, &options.topic)?;
+            Ok(TopicClient { options: options.clone(), link })
+        });
+        opened.expect("the configuration names a broker")
     }
 
     /// What there is of a topic. Asking never creates it.

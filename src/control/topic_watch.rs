@@ -45,11 +45,11 @@ impl TopicWatch {
         let (dial, names) = (options.dial.clone(), options.topics.clone());
         let by_thread = seen.clone();
         let watch = move || {
-            let (mut client, mut sightings) = (None, Sightings::default());
+            let (mut client, mut tried, mut sightings) = (None, 0, Sightings::default());
             loop {
                 let mut pause_ms = POLL_EVERY_MS;
                 // A poll without an answer changes nothing.
-                if let Ok(found) = poll(&mut client, &dial, &names) {
+                if let Ok(found) = poll((&mut client, &mut tried), &dial, &names) {
                     if sightings.take(&found, Instant::now()) {
                         status.set_missing_topics(sightings.missing());
                     }
@@ -92,15 +92,18 @@ impl Seen {
     }
 }
 
-/// Each topic, as it is if it is there.
+/// Each topic, as it is if it is there. Tries to connect are counted.
 fn poll<'a>(
-    kept: &mut Option<TopicClient>,
+    (kept, tried): (&mut Option<TopicClient>, &mut usize),
     dial: &DialOptions,
     names: &'a TopicNames,
 ) -> Result<Vec<(&'a str, Option<Shape>)>, ControlError> {
     let mut client = match kept.take() {
         Some(client) => client,
-        None => TopicClient::connect(dial)?,
+        None => {
+            *tried += 1;
+            TopicClient::connect(dial, *tried)?
+        }
     };
     let mut found = Vec::new();
     for name in names.all() {

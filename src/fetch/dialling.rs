@@ -278,6 +278,24 @@ impl DialError {
     }
 }
 
+/// Opens the first of these brokers or addresses that works. If none does, the error is one that
+/// only the operator can help, if there is such a one: of one broker alone it says nothing about
+/// the others. `None`: there is nothing to open.
+pub(crate) fn open_any<P, T>(
+    places: impl IntoIterator<Item = P>,
+    mut open: impl FnMut(P) -> Result<T, DialError>,
+) -> Option<Result<T, DialError>> {
+    let mut worst: Option<DialError> = None;
+    for place in places {
+        match open(place) {
+            Ok(opened) => return Some(Ok(opened)),
+            Err(_) if worst.as_ref().is_some_and(DialError::is_final) => {}
+            Err(error) => worst = Some(error),
+        }
+    }
+    worst.map(Err)
+}
+
 /// Whether the process, or the whole system, has no file descriptor left.
 fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
@@ -294,17 +312,29 @@ pub struct Candidates {
     bootstrap: Vec<Endpoint>,
     known: Vec<Endpoint>,
     turn: usize,
+    /// The one that was asked last.
+    last: Option<Endpoint>,
 }
 
 impl Candidates {
     /// At first only the brokers from the configuration, at least one.
     pub fn new(bootstrap: Vec<Endpoint>) -> Candidates {
         assert!(!bootstrap.is_empty(), "the configuration names a broker");
-        Candidates { bootstrap, known: Vec::new(), turn: 0 }
+        Candidates { bootstrap, known: Vec::new(), turn: 0, last: None }
     }
 
-    /// The broker to ask next, after the last one has failed.
+    /// The broker to ask next, after the last one has failed or is doubted: another one, if there
+    /// is one. A known broker may stand in the configuration, too.
     pub fn next_endpoint(&mut self) -> Endpoint {
+        let mut endpoint = self.next_in_turn();
+        if self.last.as_ref() == Some(&endpoint) {
+            endpoint = self.next_in_turn();
+        }
+        self.last = Some(endpoint.clone());
+        endpoint
+    }
+
+    fn next_in_turn(&mut self) -> Endpoint {
         let Candidates { bootstrap, known, .. } = self;
         let (round, is_known) = (self.turn / 2, self.turn.is_multiple_of(2));
         self.turn = self.turn.wrapping_add(1);
@@ -334,7 +364,7 @@ mod tests {
         let hosts = |candidates: &mut Candidates, count: usize| -> Vec<String> {
             (0..count).map(|_| candidates.next_endpoint().host).collect()
         };
-        assert_eq!(hosts(&mut candidates, 4), ["one", "one", "two", "two"]);
+        assert_eq!(hosts(&mut candidates, 4), ["one", "two", "one", "two"]);
         let broker = |host: &str| Broker { node_id: 1, host: host.to_owned(), port: 9092 };
         candidates.learn(&[broker("a"), broker("b"), broker("c")]);
         candidates.learn(&[]);
@@ -342,7 +372,27 @@ mod tests {
         for host in ["a", "b", "c", "one", "two"] {
             assert!(asked.iter().any(|asked| asked == host), "{host} is not in {asked:?}");
         }
-        assert!(asked.chunks(2).all(|pair| pair[1] == "one" || pair[1] == "two"));
+        let is_configured = |host: &String| host == "one" || host == "two";
+        assert!(asked.chunks(2).all(|pair| is_configured(&pair[0]) != is_configured(&pair[1])));
+        candidates.learn(&[broker("one"), broker("two")]);
+        let asked = hosts(&mut candidates, 8);
+        assert!(asked.windows(2).all(|pair| pair[0] != pair[1]), "{asked:?}");
+    }
+
+    #[test]
+    fn what_is_wrong_with_one_broker_counts_only_if_no_other_one_works() {
+        let refused = || Err(DialError::TlsListener(endpoint("refused")));
+        let away = || {
+            let error = io::ErrorKind::ConnectionRefused.into();
+            Err(DialError::Io { endpoint: endpoint("away"), error })
+        };
+        let opened = |answers: Vec<Result<(), DialError>>| open_any(answers, |answer| answer);
+        assert!(matches!(opened(vec![refused(), away(), Ok(())]), Some(Ok(()))));
+        for answers in [vec![refused(), away()], vec![away(), refused()]] {
+            assert!(matches!(opened(answers), Some(Err(DialError::TlsListener(_)))));
+        }
+        assert!(matches!(opened(vec![away()]), Some(Err(DialError::Io { .. }))));
+        assert!(opened(vec![]).is_none());
     }
 
     #[test]

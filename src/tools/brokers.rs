@@ -80,7 +80,7 @@ pub(super) fn ask_first(client: &ClientOptions, topic: &str) -> Result<(), ToolE
                 return Err(Failure::Control(error.into()).into());
             }
             // The others would refuse the same password.
-            Err(error) if error.is_final() => break,
+            Err(error @ DialError::Sasl { .. }) if error.is_final() => break,
             Ok(_) | Err(_) => {}
         }
     }

@@ -46,7 +46,7 @@ pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
 pub(super) fn prepare(args: &TopicsArgs, config: &Config) -> Result<(), ToolError> {
     dialler::check_files(&config.group.client.security).map_err(Failure::File)?;
     let names = topic_names(config);
-    let mut client = TopicClient::connect(&dial_options(config, &config.fetch.input_topic))
+    let mut client = TopicClient::connect(&dial_options(config, &config.fetch.input_topic), 0)
         .map_err(of_control)?;
     let file = args.config.file.display();
     let input = client.find(&names.input).map_err(of_control)?;

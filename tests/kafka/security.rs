@@ -77,6 +77,22 @@ fn every_kind_of_listener_is_read_like_a_plaintext_one() {
     assert_works(secure, Kind::Token, &ca, &bearer(&secure.file("token")));
 }
 
+#[test]
+fn a_listener_of_another_kind_is_passed_over_if_another_broker_answers() {
+    let secure = shared();
+    let topics = Topics::create(&secure.cluster, "passed-over", 1);
+    // The first two tries of a start begin with these.
+    let [first, second] = [secure.address(Kind::Tls), secure.address_by_number(Kind::Tls)];
+    let brokers = [first, second, secure.cluster.bootstrap()];
+    let mut huntd = Huntd::start_with(&brokers.each_ref().map(|at| at.as_str()), &topics, &[]);
+    let mut follower = Follower::new(&secure.cluster, &topics);
+    produce(&secure.cluster, &topics, &events(1, 20, 1..=5));
+    accounts::wait_until_covered(&secure.cluster, &topics, &mut follower, &mut huntd);
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    accounts::assert_is_the_replay(&secure.cluster, &topics, follower);
+}
+
 /// With every line that there is, of a daemon that works, of one that is refused, and of `check`.
 #[test]
 fn passwords_and_tokens_stand_in_no_log_and_in_no_output_of_check() {
