@@ -68,7 +68,7 @@ fn one_producer(count: u64) -> Vec<Vec<u8>> {
     (0..count).map(|index| object(&fields(&mut random, index), ":", ",")).collect()
 }
 
-/// Three producers that lay their records out differently, and 5 % of records that no layout fits.
+/// Three producers that lay their records out differently; 5 % of records have an unknown object.
 fn three_producers(count: u64) -> Vec<Vec<u8>> {
     let mut random = Random(0x9e37_79b9);
     let record = |index| {

@@ -2,7 +2,7 @@
 //!
 //! Goal: events per second and CPU per event of the whole daemon, from the socket to the
 //! acknowledged frame, with JSON and binary frames, from records of a layout that the decoder's
-//! first tier learns and from records that only its second tier reads; and what snapshots cost of
+//! first tier learns and from records that only its last tier reads; and what snapshots cost of
 //! it. Not a goal: latency, and what other programs would need. The broker runs on the same
 //! machine and takes its share of it, and so does whatever else runs there: the hot thread's
 //! waiting time tells. The digest is the one of all shards, so no change can make the daemon
@@ -53,7 +53,7 @@ fn main() {
     let noted = preload("noted", || Load::new(PLAYERS, PARTITIONS).with_notes());
     // The first reading of the log comes from the page cache, as all further ones.
     let mut digests = Vec::new();
-    for (input, tier) in [(&plain, "first tier"), (&noted, "second tier")] {
+    for (input, tier) in [(&plain, "first tier"), (&noted, "last tier")] {
         for format in ["json", "binary"] {
             let frames = format!("format = \"{format}\"");
             let name = format!("{format}-{}", digests.len());
@@ -171,7 +171,7 @@ fn drain(cluster: &Cluster, topics: &Topics, settings: &[(&str, &str)], events: 
          {:.3} for its core\n  \
          enters per 1,000 events {:.2}, turns {:.2}; frames {}, updates {}, refused {}; hot \
          allocations {}\n  \
-         read by the second tier {:.1} %; resident {} MiB, at most {} MiB; digest {digest:016x}",
+         read by the last tier {:.1} %; resident {} MiB, at most {} MiB; digest {digest:016x}",
         rate(published.expect("acked means published")),
         rate(end.at),
         cpu(start.process_ns, end.process_ns),

@@ -52,7 +52,7 @@ fn main() {
     }
     let responses = if smoke { RESPONSES_SMOKE } else { RESPONSES };
     for (title, layout) in [
-        ("three layouts, 5 % for the second tier", Layout::Mixed),
+        ("three layouts, 5 % with an unknown object", Layout::Mixed),
         ("keys shuffled in every record", Layout::Shuffled),
     ] {
         let path = run(layout, responses);

@@ -33,7 +33,7 @@ const MAX_TIME_AT: usize = 35;
 /// How records are laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Three producers with a layout each, and 5 % of records that hold what no layout fits.
+    /// Three producers with a layout each; 5 % of records have an object that huntd does not know.
     Mixed,
     /// Keys in a new order in every record: the worst case of a decoder that predicts.
     Shuffled,
