@@ -327,7 +327,11 @@ impl Candidates {
     /// is one. A known broker may stand in the configuration, too.
     pub fn next_endpoint(&mut self) -> Endpoint {
         let mut endpoint = self.next_in_turn();
-        if self.last.as_ref() == Some(&endpoint) {
+        // After so many turns, each broker was offered.
+        for _ in 0..2 * self.bootstrap.len().max(self.known.len()) {
+            if self.last.as_ref() != Some(&endpoint) {
+                break;
+            }
             endpoint = self.next_in_turn();
         }
         self.last = Some(endpoint.clone());
@@ -374,9 +378,33 @@ mod tests {
         }
         let is_configured = |host: &String| host == "one" || host == "two";
         assert!(asked.chunks(2).all(|pair| is_configured(&pair[0]) != is_configured(&pair[1])));
-        candidates.learn(&[broker("one"), broker("two")]);
-        let asked = hosts(&mut candidates, 8);
-        assert!(asked.windows(2).all(|pair| pair[0] != pair[1]), "{asked:?}");
+    }
+
+    #[test]
+    fn no_broker_is_asked_twice_in_a_row_if_there_is_another_one() {
+        let broker = |host: &str| Broker { node_id: 1, host: host.to_owned(), port: 9092 };
+        for (configured, known) in [
+            ("a", "ab"),
+            ("a", "abc"),
+            ("ab", "a"),
+            ("ab", "ab"),
+            ("abc", "bac"),
+            ("abc", "cab"),
+            ("aab", "a"),
+        ] {
+            let hosts = |text: &str| text.chars().map(String::from).collect::<Vec<_>>();
+            let configured = hosts(configured);
+            let endpoints = configured.iter().map(|host| endpoint(host)).collect();
+            let mut candidates = Candidates::new(endpoints);
+            let first = candidates.next_endpoint();
+            let known: Vec<Broker> = hosts(known).iter().map(|host| broker(host)).collect();
+            candidates.learn(&known);
+            let asked: Vec<Endpoint> =
+                [first].into_iter().chain((0..20).map(|_| candidates.next_endpoint())).collect();
+            assert!(asked.windows(2).all(|pair| pair[0] != pair[1]), "{configured:?}: {asked:?}");
+        }
+        let mut alone = Candidates::new(vec![endpoint("a")]);
+        assert_eq!(alone.next_endpoint(), alone.next_endpoint());
     }
 
     #[test]

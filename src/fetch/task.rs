@@ -293,10 +293,12 @@ impl FetchTask {
 
     /// Sends the broker nothing for as long as it asks, up to a bound.
     async fn heed_throttle(&self, link: &mut BrokerLink, throttle_ms: u32) {
+        let turns = &self.shared.context.turns;
         if throttle_ms == 0 {
+            // It has read a request, whatever it asked for before.
+            link.throttle = Throttle::none(turns.now());
             return;
         }
-        let turns = &self.shared.context.turns;
         let source = TroubleSource::Throttle(self.node_id);
         let sentence = format!(
             "broker {} wants to be left alone for {throttle_ms} ms: raise this client's quotas, \

@@ -129,6 +129,8 @@ impl Commits {
         now: Instant,
     ) -> Vec<i32> {
         let mut unread = Vec::new();
+        // What is ours by now may be unknown to this sample.
+        self.seen.retain(|partition, _| !is_ours(*partition));
         for (partition, lag) in (0..).zip(lags) {
             let Some(PartitionLag { offset, records }) = *lag else { continue };
             let (sampled_at, waited) = (now, Duration::ZERO);

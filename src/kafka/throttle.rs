@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 /// number must not stop a shard for days.
 const QUIET_MS_MAX: u32 = 10_000;
 
-/// Milliseconds of a throttle for which an answer is not overdue, at most: ten of a broker's quota
-/// windows, each of 11 s by default. A wrong number must not hide for days that nobody answers.
+/// Milliseconds of a throttle for which an answer is not overdue, at most: ten times the span of a
+/// broker's quota samples, 11 s by default. A wrong number must not hide for days that nobody
+/// answers.
 const MUTED_MS_MAX: u32 = 110_000;
 
 /// What a connection's broker asks for.

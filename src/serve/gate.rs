@@ -2,7 +2,7 @@
 //!
 //! Without tokens everybody may ask everything: the address is a loopback one then.
 
-use crate::engine::event::ActionKind;
+use crate::engine::event::Subject;
 use crate::serve::access::{Client, Scope, Tokens};
 use crate::serve::command::{COMMANDS_MAX, Command};
 use crate::serve::problem::Problem;
@@ -13,17 +13,6 @@ use std::collections::HashMap;
 
 /// Clients whose requests are counted at once. Beyond that, those who were quiet are forgotten.
 const CLIENTS_MAX: usize = 65_536;
-
-/// What a player may do by its own token: everything but bring something along from elsewhere.
-const PLAYER_ACTIONS: [ActionKind; 7] = [
-    ActionKind::Join,
-    ActionKind::Leave,
-    ActionKind::Move,
-    ActionKind::Rotate,
-    ActionKind::Shoot,
-    ActionKind::Loot,
-    ActionKind::Use,
-];
 
 /// Decides who gets in.
 pub struct Gate {
@@ -198,7 +187,8 @@ impl Pass {
         match self.client {
             _ if self.commands => true,
             Some(Client::Player { player_id, .. }) => {
-                player_id == command.player_id && PLAYER_ACTIONS.contains(&command.action)
+                // An arrival would bring something along from elsewhere.
+                player_id == command.player_id && command.action.subject() == Subject::Player
             }
             _ => false,
         }

@@ -96,8 +96,8 @@ fn waits_for(shard: &ShardProgress) -> &'static str {
     } else if shard.lag().is_none() {
         "no broker says where its log ends: see huntd_fetch_errors_total, and the input's leader"
     } else {
-        "no record is fetched: see huntd_fetch_errors_total, the input's leader, and transactions \
-         that were left open"
+        "no record is fetched: see huntd_fetch_errors_total, the input's leader, quotas, and \
+         transactions that were left open"
     }
 }
 

@@ -313,7 +313,7 @@ fn kind_schema(kind: &UpdateKind) -> Value {
 fn the_document_s_updates_are_those_of_the_table() {
     let documented = &DOCUMENT["components"]["schemas"]["Update"]["oneOf"];
     for (number, kind) in KINDS.iter().enumerate() {
-        assert_eq!(documented[number], kind_schema(kind), "{}", kind.name);
+        assert_eq!(documented[number], kind_schema(kind), "src/serve/openapi.json: {}", kind.name);
     }
     assert_eq!(documented.as_array().expect("a list").len(), KINDS.len());
 }
@@ -345,7 +345,7 @@ fn the_document_s_events_are_those_of_the_table() {
             fields[spec.key] = schema;
         }
     }
-    assert_eq!(documented["properties"], fields);
+    assert_eq!(documented["properties"], fields, "src/serve/openapi.json, Event");
     let mut types = Vec::new();
     // An arrival is a join with a handoff.
     for kind in ActionKind::ALL.iter().filter(|kind| **kind != ActionKind::Arrive) {
@@ -358,7 +358,7 @@ fn the_document_s_events_are_those_of_the_table() {
         let properties = json!({"type": {"const": spec.type_name}});
         types.push(json!({"required": required, "properties": properties}));
     }
-    assert_eq!(documented["oneOf"], json!(types));
+    assert_eq!(documented["oneOf"], json!(types), "src/serve/openapi.json, Event");
 }
 
 #[test]
