@@ -280,7 +280,8 @@ impl DialError {
 
 /// Opens the first of these brokers or addresses that works. If none does, the error is one that
 /// only the operator can help, if there is such a one: of one broker alone it says nothing about
-/// the others. `None`: there is nothing to open.
+/// the others. But a password that is refused is tried once: the others would refuse it, too, and
+/// may lock the user out. `None`: there is nothing to open.
 pub(crate) fn open_any<P, T>(
     places: impl IntoIterator<Item = P>,
     mut open: impl FnMut(P) -> Result<T, DialError>,
@@ -289,6 +290,9 @@ pub(crate) fn open_any<P, T>(
     for place in places {
         match open(place) {
             Ok(opened) => return Some(Ok(opened)),
+            Err(error @ DialError::Sasl { error: SaslError::Refused { .. }, .. }) => {
+                return Some(Err(error));
+            }
             Err(_) if worst.as_ref().is_some_and(DialError::is_final) => {}
             Err(error) => worst = Some(error),
         }
@@ -421,6 +425,10 @@ mod tests {
         }
         assert!(matches!(opened(vec![away()]), Some(Err(DialError::Io { .. }))));
         assert!(opened(vec![]).is_none());
+        let (who, mechanism, sentence) = ("hunter".to_owned(), "PLAIN", "no".to_owned());
+        let error = SaslError::Refused { who, mechanism, sentence };
+        let locked = Err(DialError::Sasl { endpoint: endpoint("strict"), error });
+        assert!(matches!(opened(vec![locked, Ok(())]), Some(Err(DialError::Sasl { .. }))));
     }
 
     #[test]

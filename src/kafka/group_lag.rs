@@ -240,6 +240,8 @@ mod tests {
         assert_eq!(samples.take(3, &leaderless, NOBODY_OURS), (vec![], 1));
         let moved = lags(&[(11, 20), (20, 30)]);
         assert_eq!(samples.take(1, &moved, NOBODY_OURS), (vec![], 0));
+        assert_eq!(samples.take(6, &both, NOBODY_OURS), (vec![0, 1], 2));
+        assert_eq!(samples.take(1, &[], |partition| partition == 1), (vec![], 1), "it is ours");
     }
 
     /// Nobody can commit while no broker answers. But one sample of two is enough.

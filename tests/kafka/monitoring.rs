@@ -1,11 +1,11 @@
 //! The shipped alerts in a real Prometheus that watches real daemons.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use support::daemon::{Huntd, Topics};
 use support::kafka;
+use support::kafka::broker::free_ports;
 use support::needs;
 use support::process::OwnedChild;
 use support::scrape::get;
@@ -46,9 +46,7 @@ impl Prometheus {
                  static_configs:\n      - targets: {daemons:?}\n"
             ),
         );
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("bound").to_string();
-        drop(listener);
+        let address = format!("127.0.0.1:{}", free_ports(1)[0]);
         let child = Command::new("prometheus")
             .arg(format!("--config.file={}", config.display()))
             .arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()))

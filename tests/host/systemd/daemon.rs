@@ -5,9 +5,10 @@ use rdkafka::config::ClientConfig;
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::{BaseProducer, BaseRecord, DefaultProducerContext, Producer};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use support::kafka::broker::free_ports;
 
 /// Settings of the shipped unit that a user session cannot have, that hide this test's files, or
 /// that need mounts which containers forbid. Capabilities and system calls stay as restricted as
@@ -58,9 +59,9 @@ fn ends_file(config: &Path) -> PathBuf {
     config.with_file_name("ends")
 }
 
+/// A port that no connection of another test is given meanwhile.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("bound").port()
+    free_ports(1)[0]
 }
 
 pub(crate) fn get(port: u16, path: &str) -> String {
