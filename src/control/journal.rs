@@ -319,6 +319,7 @@ mod tests {
             assert!(journal.repeated.len() <= KINDS_MAX);
         }
     }
+
     #[test]
     fn kinds_that_come_all_at_once_have_a_bound() {
         let (mut journal, now) = (Journal::new(), Instant::now());

@@ -294,19 +294,14 @@ impl FetchTask {
     /// Sends the broker nothing for as long as it asks, up to a bound.
     async fn heed_throttle(&self, link: &mut BrokerLink, throttle_ms: u32) {
         let turns = &self.shared.context.turns;
+        link.throttle = Throttle::asked(throttle_ms, turns.now());
         if throttle_ms == 0 {
-            // It has read a request, whatever it asked for before.
-            link.throttle = Throttle::none(turns.now());
             return;
         }
         let source = TroubleSource::Throttle(self.node_id);
-        let sentence = format!(
-            "broker {} wants to be left alone for {throttle_ms} ms: raise this client's quotas, \
-             such as consumer_byte_rate",
-            link.connection.address()
-        );
+        let address = link.connection.address();
+        let sentence = Throttle::sentence(address, throttle_ms, "consumer_byte_rate");
         self.shared.report(ToControl::Trouble { source, sentence });
-        link.throttle = Throttle::asked(throttle_ms, turns.now());
         turns.sleep_until(link.throttle.quiet_until()).await;
     }
 

@@ -129,14 +129,14 @@ impl Commits {
         now: Instant,
     ) -> Vec<i32> {
         let mut unread = Vec::new();
-        // What is ours by now may be unknown to this sample.
+        // What is ours has waited for nobody, whether or not this sample knows of it.
         self.seen.retain(|partition, _| !is_ours(*partition));
         for (partition, lag) in (0..).zip(lags) {
             let Some(PartitionLag { offset, records }) = *lag else { continue };
             let (sampled_at, waited) = (now, Duration::ZERO);
             let moved = SeenCommit { offset, sampled_at, waited, is_unread: false };
             let seen = self.seen.entry(partition).or_insert(moved);
-            if seen.offset != offset || records == 0 || is_ours(partition) {
+            if seen.offset != offset || records == 0 {
                 *seen = moved;
                 continue;
             }

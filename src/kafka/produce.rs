@@ -112,15 +112,14 @@ pub(crate) fn parse_answer(
     topic: &str,
 ) -> Result<(Vec<Produced>, u32), MessageError> {
     let flexible = version >= VERSION_FLEXIBLE;
-    let answer = parse(&PRODUCE, flexible, bytes, correlation_id, |reader| {
+    let (topics, throttle_ms) = parse(&PRODUCE, flexible, bytes, correlation_id, |reader| {
         let topics = read_array(reader, flexible, |reader| {
             let is_asked = reader.string(flexible)? == topic;
             let partitions = read_array(reader, flexible, |reader| read_one(reader, version))?;
             Ok(is_asked.then_some(partitions))
         })?;
         Ok((topics, u32::try_from(reader.i32()?).unwrap_or(0)))
-    });
-    let (topics, throttle_ms) = answer?;
+    })?;
     let asked = topics.into_iter().flatten().next();
     Ok((asked.ok_or(MessageError::TopicMissing { api: PRODUCE.name })?, throttle_ms))
 }

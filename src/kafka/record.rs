@@ -37,7 +37,7 @@ impl<'r> Record<'r> {
     }
 }
 
-/// Reads the records of a batch. A lending iterator: each record borrows the batch's bytes.
+/// Reads the records of a batch, which borrow its bytes.
 #[derive(Debug)]
 pub struct Records<'a> {
     bytes: &'a [u8],

@@ -1,6 +1,7 @@
 //! A broker that throttles a client (KIP-219): it answers at once and says for how long it then
 //! reads no further request of the connection.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Milliseconds for which a broker is sent nothing because it asks for that, at most. A wrong
@@ -22,13 +23,22 @@ pub(crate) struct Throttle {
 impl Throttle {
     /// A broker that has asked for nothing yet.
     pub(crate) fn none(now: Instant) -> Throttle {
-        Throttle { quiet_until: now, muted_until: now }
+        Throttle::asked(0, now)
     }
 
-    /// The broker asks to be left alone for so long.
+    /// The broker asks with an answer to be left alone for so long. 0: it reads, whatever it asked
+    /// for before.
     pub(crate) fn asked(throttle_ms: u32, now: Instant) -> Throttle {
         let after = |ms_max| now + Duration::from_millis(throttle_ms.min(ms_max).into());
         Throttle { quiet_until: after(QUIET_MS_MAX), muted_until: after(MUTED_MS_MAX) }
+    }
+
+    /// What the log says of it. The quota is one that may be the cause.
+    pub(crate) fn sentence(address: SocketAddr, throttle_ms: u32, quota: &str) -> String {
+        format!(
+            "broker {address} wants to be left alone for {throttle_ms} ms: raise this client's \
+             quotas, such as {quota}"
+        )
     }
 
     /// When the next request may be sent.

@@ -181,17 +181,16 @@ impl EventLines {
         if self.line.last() == Some(&b'\n') {
             self.line.pop();
         }
-        let (partition, time_ms, value) = match split_tabs(&self.line) {
-            _ if self.line.first() == Some(&b'{') => {
-                (0, time_of(&self.line).unwrap_or(self.time_ms), &self.line[..])
-            }
-            Some(parts) => parts,
+        let (partition, time_ms, value) = if self.line.first() == Some(&b'{') {
+            (0, time_of(&self.line).unwrap_or(self.time_ms), &self.line[..])
+        } else if let Some(parts) = split_tabs(&self.line) {
+            parts
+        } else if std::str::from_utf8(&self.line).is_err() {
             // No event, wherever it came from: a reject, as in a topic.
-            None if std::str::from_utf8(&self.line).is_err() => (0, self.time_ms, &self.line[..]),
-            None => {
-                let (file, line) = (self.file.clone(), self.line_number);
-                return Err(SourceError::Tabs { file, line });
-            }
+            (0, self.time_ms, &self.line[..])
+        } else {
+            let (file, line) = (self.file.clone(), self.line_number);
+            return Err(SourceError::Tabs { file, line });
         };
         self.time_ms = time_ms;
         let offset_next = &mut self.offset_next[usize::from(partition)];

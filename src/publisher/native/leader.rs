@@ -132,13 +132,11 @@ impl<T> Leader<T> {
             let read = lanes.borrow_mut().answered(self.node_id, answer.bytes(), turns.now());
             link.connection.give_back(answer);
             let throttle_ms = read.map_err(|error| link.connection.protocol(error))?;
+            link.throttle.set(Throttle::asked(throttle_ms, turns.now()));
             if throttle_ms > 0 {
-                link.throttle.set(Throttle::asked(throttle_ms, turns.now()));
                 let address = link.connection.address();
-                self.shared.note_trouble(&format!(
-                    "broker {address} wants to be left alone for {throttle_ms} ms: raise this \
-                     client's quotas, such as producer_byte_rate"
-                ));
+                let sentence = Throttle::sentence(address, throttle_ms, "producer_byte_rate");
+                self.shared.note_trouble(&sentence);
             }
             if lanes.borrow().has_waiting() {
                 // Batches that have come back may belong to another broker, or their leader must be
