@@ -18,9 +18,41 @@ pub(crate) struct Inside {
     turns: u64,
     allocations: u64,
     hot: Task,
-    /// Upper bounds in seconds and frames up to there, of the latency inside.
-    frames: Vec<(f64, u64)>,
+    /// From an event's due time to the first byte of it.
+    input: Frames,
+    /// From there to the producer.
+    inside: Frames,
+    /// From there to the acknowledgement.
+    output: Frames,
     peaks: Peaks,
+}
+
+/// How long frames took: upper bounds in seconds, and frames up to there.
+struct Frames(Vec<(f64, u64)>);
+
+impl Frames {
+    fn of(page: &Page, part: &str) -> Frames {
+        Frames(page.buckets(&format!("huntd_{part}_seconds")))
+    }
+
+    fn remove(&mut self, earlier: &Frames) {
+        for (bucket, earlier) in self.0.iter_mut().zip(&earlier.0) {
+            bucket.1 -= earlier.1;
+        }
+    }
+
+    /// Milliseconds that this part of the frames took at most: the upper bound of a bucket.
+    fn ms(&self, percentile: f64) -> f64 {
+        let all = self.0.last().map_or(0, |bucket| bucket.1);
+        let wanted = all as f64 * percentile / 100.0;
+        let bucket = self.0.iter().find(|bucket| bucket.1 as f64 >= wanted);
+        bucket.map_or(f64::INFINITY, |bucket| bucket.0 * 1e3)
+    }
+
+    fn percentiles(&self) -> String {
+        let [p50, p99, p999] = [50.0, 99.0, 99.9].map(|percentile| self.ms(percentile));
+        format!("p50 {p50:.2}, p99 {p99:.2}, p99.9 {p999:.2} ms")
+    }
 }
 
 /// The most that waited in the daemon's queues in any sample.
@@ -80,7 +112,9 @@ impl Inside {
             turns: value("turns"),
             allocations: value("hot_allocations"),
             hot: scrape::hot_task(pid),
-            frames: page.buckets("huntd_inside_seconds"),
+            input: Frames::of(page, "input"),
+            inside: Frames::of(page, "inside"),
+            output: Frames::of(page, "output"),
             peaks: Peaks::default(),
         }
     }
@@ -100,19 +134,16 @@ impl Inside {
         self.hot.ran_ns -= earlier.hot.ran_ns;
         self.hot.waited_ns -= earlier.hot.waited_ns;
         self.hot.times -= earlier.hot.times;
-        for (bucket, earlier) in self.frames.iter_mut().zip(&earlier.frames) {
-            bucket.1 -= earlier.1;
-        }
+        self.input.remove(&earlier.input);
+        self.inside.remove(&earlier.inside);
+        self.output.remove(&earlier.output);
         self
     }
 
     /// Milliseconds within which this part of the frames left, from the first byte of a batch to
-    /// the producer: the upper bound of a bucket.
+    /// the producer.
     pub(crate) fn inside_ms(&self, percentile: f64) -> f64 {
-        let all = self.frames.last().map_or(0, |bucket| bucket.1);
-        let wanted = all as f64 * percentile / 100.0;
-        let bucket = self.frames.iter().find(|bucket| bucket.1 as f64 >= wanted);
-        bucket.map_or(f64::INFINITY, |bucket| bucket.0 * 1e3)
+        self.inside.ms(percentile)
     }
 
     fn per_1000(&self, count: u64) -> f64 {
@@ -142,13 +173,14 @@ impl Inside {
     /// The figures in a sentence.
     pub(crate) fn sentence(&self) -> String {
         format!(
-            "received to the producer p50 {:.2}, p99 {:.2}, p99.9 {:.2} ms; hot thread {:.3} CPU-s \
-             per million events, waits {:.0} us for its core on average; io_uring_enter {:.2} and \
-             turns {:.2} per 1,000 events; {} allocations; at most {} blocks queued and {} KiB \
-             in flight in {} samples; {:.1} % of the events refused by the rules",
-            self.inside_ms(50.0),
-            self.inside_ms(99.0),
-            self.inside_ms(99.9),
+            "due to received {}; received to the producer {}; from there to acknowledged {}; hot \
+             thread {:.3} CPU-s per million events, waits {:.0} us for its core on average; \
+             io_uring_enter {:.2} and turns {:.2} per 1,000 events; {} allocations; at most {} \
+             blocks queued and {} KiB in flight in {} samples; {:.1} % of the events refused by \
+             the rules",
+            self.input.percentiles(),
+            self.inside.percentiles(),
+            self.output.percentiles(),
             self.hot_s_per_million(),
             self.scheduling_us(),
             self.per_1000(self.enters),

@@ -214,12 +214,17 @@ impl<P: Produce<Sent>> Publisher<P> {
                 encode::encode(self.options.format, &frame.header, updates, &mut self.bytes);
                 let newest_us = updates.last().map(|update| update.ts_us());
                 let bytes = self.bytes.len();
-                let sent = Sent::Frame(quota, SentFrame { bytes, newest_us });
+                let sent_at = Instant::now();
+                let sent = Sent::Frame(quota, SentFrame { bytes, newest_us, sent_at });
                 let topic = &self.options.output_topic;
                 self.producer.send(topic, frame.partition, &self.bytes, sent)?;
                 self.in_flight_bytes += bytes;
-                if let Some(received_at) = frame.received_at.filter(|_| !updates.is_empty()) {
-                    self.ends.metrics.inside.record(received_at.elapsed().as_micros() as u64, 1);
+                if let (Some(received_at), Some(newest_us)) = (frame.received_at, newest_us) {
+                    let inside = sent_at.saturating_duration_since(received_at);
+                    let inside_us = inside.as_micros() as u64;
+                    self.ends.metrics.inside.record(inside_us, 1);
+                    let age_us = self.time.now_us.saturating_sub(newest_us);
+                    self.ends.metrics.input_us(age_us.saturating_sub_unsigned(inside_us));
                 }
                 Ok(Some(frame.header))
             }
@@ -316,8 +321,12 @@ impl<P: Produce<Sent>> Publisher<P> {
         } else {
             self.ends.metrics.add(counter, 1);
         }
-        if let Sent::Frame(_, SentFrame { newest_us: Some(newest_us), .. }) = delivery.receipt {
+        if let Sent::Frame(_, SentFrame { newest_us: Some(newest_us), sent_at, .. }) =
+            delivery.receipt
+        {
             self.ends.metrics.end_to_end_us(self.time.now_us.saturating_sub(newest_us));
+            let output = self.time.now.saturating_duration_since(sent_at);
+            self.ends.metrics.output.record(output.as_micros() as u64, 1);
         }
         let settled = self.ledger.acked(receipt, delivery.offset);
         self.move_on(receipt.partition, receipt.ownership_id, settled);

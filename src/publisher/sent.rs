@@ -4,6 +4,7 @@ use crate::decoder::reject::Reject;
 use crate::output::dead_letter::DeadLetter;
 use crate::publisher::ledger::Receipt;
 use crate::publisher::producer::SendFailure;
+use std::time::Instant;
 
 /// A record whose delivery is not known yet.
 pub enum Sent {
@@ -23,6 +24,7 @@ pub struct SentFrame {
     pub(super) bytes: usize,
     /// `ts_us` of the newest update.
     pub(super) newest_us: Option<i64>,
+    pub(super) sent_at: Instant,
 }
 
 #[derive(Clone, Copy)]

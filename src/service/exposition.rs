@@ -22,7 +22,7 @@ pub struct Family {
 }
 
 /// All families but the plain counters, in the order of the page.
-pub const FAMILIES: [Family; 38] = [
+pub const FAMILIES: [Family; 40] = [
     family(
         "huntd_events_applied_total",
         "counter",
@@ -69,9 +69,19 @@ pub const FAMILIES: [Family; 38] = [
         "Time from the ts_us of a frame's newest event to the frame's acknowledgement.",
     ),
     family(
+        "huntd_input_seconds",
+        "histogram",
+        "Time from the ts_us of a frame's newest event to the first byte of the frame's input.",
+    ),
+    family(
         "huntd_inside_seconds",
         "histogram",
         "Time from the first byte of a frame's input to the frame in the producer's hands.",
+    ),
+    family(
+        "huntd_output_seconds",
+        "histogram",
+        "Time from the frame in the producer's hands to its acknowledgement.",
     ),
     family(
         "huntd_in_flight_bytes",
@@ -211,7 +221,9 @@ fn values(page: &mut String, name: &str, observed: &Observed) {
             by_partition(page, name, progress, |shard| Some(shard.still.get()));
         }
         "huntd_end_to_end_seconds" => histogram(page, name, &metrics.end_to_end),
+        "huntd_input_seconds" => histogram(page, name, &metrics.input),
         "huntd_inside_seconds" => histogram(page, name, &metrics.inside),
+        "huntd_output_seconds" => histogram(page, name, &metrics.output),
         "huntd_in_flight_bytes" => line(page, name, "", metrics.gauge(Gauge::InFlightBytes)),
         "huntd_progress_offset" => stages(page, name, progress),
         "huntd_updates_next" => {

@@ -115,9 +115,14 @@ pub struct Metrics {
     pub fetch_errors: Tally,
     /// From the `ts_us` of a frame's newest event to the frame's acknowledgement. Publisher.
     pub end_to_end: Histogram,
+    /// From the `ts_us` of a frame's newest event to the first byte of its Fetch response.
+    /// Publisher.
+    pub input: Histogram,
     /// From the first byte of a Fetch response to the producer, for each frame with updates.
     /// Publisher.
     pub inside: Histogram,
+    /// From the producer to the acknowledgement, for each frame with updates. Publisher.
+    pub output: Histogram,
 }
 
 impl Metrics {
@@ -142,7 +147,9 @@ impl Metrics {
             rejects: Tally::new(rejects),
             fetch_errors: Tally::new(&[]),
             end_to_end: Histogram::new(),
+            input: Histogram::new(),
             inside: Histogram::new(),
+            output: Histogram::new(),
         }
     }
 
@@ -170,6 +177,13 @@ impl Metrics {
     /// acknowledgement. If the producer's clock is ahead, the time counts as 0. Publisher only.
     pub fn end_to_end_us(&self, us: i64) {
         self.end_to_end.record(us.max(0).cast_unsigned(), 1);
+    }
+
+    /// Counts one frame whose newest event was emitted this many microseconds before the first
+    /// byte of its Fetch response. If the producer's clock is ahead, the time counts as 0.
+    /// Publisher only.
+    pub(crate) fn input_us(&self, us: i64) {
+        self.input.record(us.max(0).cast_unsigned(), 1);
     }
 
     /// A new value. Only the gauge's one writing thread may call this.

@@ -273,8 +273,11 @@ fn the_running_daemon_says_that_it_lives_and_is_ready_and_how_far_it_is() {
     for stage in ["fetched", "decoded", "applied", "published", "acked"] {
         assert_eq!(page.progress(stage), WARM_UP, "{stage}");
     }
-    assert!(page.value("huntd_end_to_end_seconds_count") > 0);
-    assert!(page.value("huntd_inside_seconds_count") > 0);
+    let frames = page.value("huntd_end_to_end_seconds_count");
+    assert!(frames > 0);
+    for part in ["input", "inside", "output"] {
+        assert_eq!(page.value(&format!("huntd_{part}_seconds_count")), frames, "{part}");
+    }
     assert!(page.value("huntd_hot_scheduled_total") > 0);
 }
 

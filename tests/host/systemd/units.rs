@@ -1,6 +1,9 @@
 //! The unit files themselves.
 
+use std::collections::BTreeMap;
 use std::process::Command;
+use std::sync::mpsc;
+use std::thread;
 use support::needs;
 
 const UNITS: [&str; 3] =
@@ -42,8 +45,20 @@ fn the_units_are_hardened() {
     }
 }
 
+/// The real-time priority of a thread of this process, and 0 if it has none.
+fn real_time_priority(tid: &str) -> u32 {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).expect("it runs");
+    // proc(5): the 40th field is rt_priority, and the name in the second may have spaces.
+    let mut fields = stat.rsplit(')').next().expect("a name").split_whitespace();
+    fields.nth(37).and_then(|priority| priority.parse().ok()).expect("rt_priority")
+}
+
 #[test]
-fn the_real_time_priority_is_off_and_its_command_is_valid_once_it_is_on() {
+fn the_real_time_priority_is_off_and_goes_to_the_hot_thread_alone_once_it_is_on() {
+    let may = Command::new("chrt").args(["--fifo", "1", "true"]).status();
+    if !needs::has("a real-time priority", may.is_ok_and(|status| status.success())) {
+        return;
+    }
     for unit in &UNITS[..2] {
         let start = "ExecStartPost=";
         assert!(!settings(unit).iter().any(|line| line.starts_with(start)), "{unit}");
@@ -53,12 +68,27 @@ fn the_real_time_priority_is_off_and_its_command_is_valid_once_it_is_on() {
         // systemd turns two dollar signs into one and takes the quotes off.
         let script = line.strip_prefix("ExecStartPost=+/bin/sh -c '").expect("a script");
         let script = script.strip_suffix('\'').expect("quoted").replace("$$", "$");
-        // Run on a process that has no thread of that name, it changes nothing and succeeds.
+        let (told, tids) = mpsc::channel();
+        let threads = ["hot", "hot-not"].map(|name| {
+            let (told, (done, until_done)) = (told.clone(), mpsc::channel::<()>());
+            let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
+                told.send((name, rustix::thread::gettid())).expect("the test waits");
+                until_done.recv().expect_err("nothing is sent");
+            });
+            (thread.expect("a thread starts"), done)
+        });
+        let tids: BTreeMap<_, _> = tids.iter().take(threads.len()).collect();
         let status = Command::new("/bin/sh")
             .args(["-c", &script])
             .env("MAINPID", std::process::id().to_string())
             .status();
         assert!(status.expect("a shell is there").success(), "{script}");
+        let priority = |name| real_time_priority(&tids[name].as_raw_nonzero().to_string());
+        assert_eq!((priority("hot"), priority("hot-not")), (1, 0), "{script}");
+        for (thread, done) in threads {
+            drop(done);
+            thread.join().expect("it only waits");
+        }
     }
 }
 
