@@ -272,13 +272,13 @@ impl FetchTask {
                     .read_response(response.bytes())
                     .map_err(|error| link.connection.protocol(error))?;
                 self.find_bounds(link).await?;
-                self.replace(link);
-                match throttle_ms {
-                    0 if self.doubt.is_none() => {
-                        self.ask_ends(link).await?;
-                        self.send_fetch(link).await?;
-                    }
-                    _ => self.asked.clear(),
+                self.note_throttle(link, throttle_ms);
+                if throttle_ms == 0 && self.doubt.is_none() {
+                    self.replace(link);
+                    self.ask_ends(link).await?;
+                    self.send_fetch(link).await?;
+                } else {
+                    self.asked.clear();
                 }
                 self.decode(&mut response).await;
                 self.release_claims();
@@ -286,15 +286,16 @@ impl FetchTask {
                 if self.doubt.is_some() {
                     return Err(ConnectionError::Doubted);
                 }
-                self.heed_throttle(link, throttle_ms).await;
             }
+            // A throttle is of this connection. One that takes its place begins once it was heeded.
+            turns.sleep_until(link.throttle.quiet_until()).await;
+            self.replace(link);
         }
     }
 
-    /// Sends the broker nothing for as long as it asks, up to a bound.
-    async fn heed_throttle(&self, link: &mut BrokerLink, throttle_ms: u32) {
-        let turns = &self.shared.context.turns;
-        link.throttle = Throttle::asked(throttle_ms, turns.now());
+    /// Notes for how long the broker wants to be sent nothing.
+    fn note_throttle(&self, link: &mut BrokerLink, throttle_ms: u32) {
+        link.throttle = Throttle::asked(throttle_ms, self.shared.context.turns.now());
         if throttle_ms == 0 {
             return;
         }
@@ -302,7 +303,6 @@ impl FetchTask {
         let address = link.connection.address();
         let sentence = Throttle::sentence(address, throttle_ms, "consumer_byte_rate");
         self.shared.report(ToControl::Trouble { source, sentence });
-        turns.sleep_until(link.throttle.quiet_until()).await;
     }
 
     /// Between two Fetches: moves to a new connection before the broker closes this one (KIP-368),

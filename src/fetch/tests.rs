@@ -38,6 +38,8 @@ struct Daemon {
     reports: Receiver<ToControl>,
     /// What the dialler says about the cluster.
     metadata: Metadata,
+    /// Whether a connection that is opened now has to be replaced at once.
+    are_short_lived: bool,
     /// On which connections it was asked.
     links: Vec<MetadataLink>,
     /// Connections by the port that they lead to, the newest last.
@@ -115,6 +117,7 @@ impl Daemon {
             answers,
             reports,
             metadata,
+            are_short_lived: false,
             links: Vec::new(),
             connections: Vec::new(),
             receiving: Vec::new(),
@@ -153,7 +156,8 @@ impl Daemon {
         let tells_settings = true;
         let versions = Versions { fetch, metadata, produce, init_producer_id, tells_settings };
         let address = ([127, 0, 0, 1], port).into();
-        Dialled { socket, address, versions, tls: None, replace_at: None }
+        let replace_at = self.are_short_lived.then_some(self.turns.now());
+        Dialled { socket, address, versions, tls: None, replace_at }
     }
 
     /// Requests are sent at once, and no response comes.
@@ -234,6 +238,16 @@ impl Daemon {
         assert!(turns.count() < 10, "no broker is asked");
     }
 
+    /// Turns until an answer is overdue: the seconds that it takes, a minute at most.
+    fn turn_until_overdue(&mut self) -> usize {
+        let is_said = |(_, said): &(_, String)| said.contains("timed out");
+        let seconds = (1..=60).find(|_| {
+            self.turn(1_000);
+            self.sentences().iter().any(is_said)
+        });
+        seconds.expect("no answer is waited for so long")
+    }
+
     fn sentences(&mut self) -> Vec<(TroubleSource, String)> {
         let mut sentences = Vec::new();
         while let Some(report) = self.reports.try_receive() {
@@ -304,6 +318,26 @@ fn an_answer_is_overdue_only_once_the_throttle_is_over_but_not_after_days() {
         let sentences = daemon.sentences();
         assert!(sentences.iter().any(|(_, said)| said.contains("timed out")), "{sentences:?}");
     }
+}
+
+#[test]
+fn a_connection_that_takes_the_place_of_a_throttled_one_is_asked_later_and_has_to_answer() {
+    let mut daemon = Daemon::start(metadata(&[1], 1));
+    daemon.are_short_lived = true;
+    daemon.turn_until_connected(1);
+    daemon.are_short_lived = false;
+    for nth in 1..=2 {
+        daemon.answer(nth, 60_000, &[1]);
+        for second in 0..=10 {
+            assert!(daemon.receiving.is_empty(), "asked after {second} s");
+            daemon.turn(1_000);
+        }
+        (0..10).for_each(|_| daemon.turn(0));
+        assert_eq!(daemon.receiving.len(), 1);
+        assert_eq!(daemon.connections.len(), 2, "it is dialled and then used");
+    }
+    let seconds = daemon.turn_until_overdue();
+    assert!(seconds < 15, "the new connection is not throttled: {seconds} s");
 }
 
 /// Nothing is known to compare it with.
