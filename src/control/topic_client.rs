@@ -154,3 +154,45 @@ fn refused_with(error: &DialError) -> Option<ErrorCode> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kafka::security::Security;
+    use std::net::TcpListener;
+    use std::sync::mpsc::{self, Receiver};
+    use std::thread;
+
+    /// Brokers that close each connection, and who was dialled, in order.
+    fn brokers_that_close(count: usize) -> (Vec<Endpoint>, Receiver<usize>) {
+        let (sender, dialled) = mpsc::channel();
+        let broker = |number| {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+            let port = listener.local_addr().expect("it is bound").port();
+            let sender = sender.clone();
+            thread::spawn(move || {
+                while let Ok(connection) = listener.accept()
+                    && sender.send(number).is_ok()
+                {
+                    drop(connection);
+                }
+            });
+            Endpoint { host: "127.0.0.1".to_owned(), port }
+        };
+        ((0..count).map(broker).collect(), dialled)
+    }
+
+    #[test]
+    fn each_try_begins_with_another_broker_and_asks_all() {
+        let (bootstrap, dialled) = brokers_that_close(3);
+        let (client_id, topic) = ("huntd".to_owned(), "input".to_owned());
+        let options = DialOptions { bootstrap, client_id, topic, security: Security::default() };
+        for (tried, order) in [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2]].into_iter().enumerate() {
+            assert!(TopicClient::connect(&options, tried).is_err());
+            // What kind of listener closes a connection is asked on another one.
+            let mut dialled: Vec<usize> = dialled.try_iter().collect();
+            dialled.dedup();
+            assert_eq!(dialled, order);
+        }
+    }
+}
