@@ -1,6 +1,7 @@
 //! The way into the group: waits for brokers that do not answer, and ends the daemon for errors
 //! that waiting cannot cure.
 
+use super::certificates::Certificates;
 use super::output_log::OutputLog;
 use super::topic_client::TopicClient;
 use super::topic_rules::TopicProblem;
@@ -15,8 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The output topic's client, and a membership that has begun.
-type Clients = (OutputLog, Membership);
+/// The output topic's client, and a membership that has begun. The files were read before them.
+pub(super) type Clients = (Certificates, OutputLog, Membership);
 
 /// Checks the topics and begins to join the group; `None` if the daemon has to end before that.
 pub(super) fn connect(
@@ -74,12 +75,13 @@ fn no_descriptor_left() -> Option<io::Error> {
 }
 
 fn join(options: &ControlOptions, risks: Vec<String>) -> Result<Clients, ControlError> {
+    let certificates = Certificates::read(&options.dial);
     let output = OutputLog::connect(options.output.clone())?;
     let membership = Membership::join(&options.group)?;
     for risk in risks {
         tracing::warn!("{risk}");
     }
-    Ok((output, membership))
+    Ok((certificates, output, membership))
 }
 
 /// Looks for settings of topics with which the daemon cannot work, and gives those with which it

@@ -39,6 +39,7 @@ use crate::snapshot::slots::Store;
 use crate::telemetry::metrics::{Gauge, Metrics};
 use crate::telemetry::progress::{Progress, SHARDS_MAX};
 use certificates::Certificates;
+use connecting::Clients;
 use control_error::ControlError;
 use journal::Journal;
 use output_log::OutputLog;
@@ -141,7 +142,7 @@ struct Control {
 pub(crate) fn run(options: ControlOptions, ends: ControlEnds) -> Result<(), ControlError> {
     ends.status.enter(Phase::Reaching);
     match connecting::connect(&options, &ends.stop)? {
-        Some((output, membership)) => Control::new(options, ends, output, membership).run(),
+        Some(clients) => Control::new(options, ends, clients).run(),
         None => Ok(()),
     }
 }
@@ -150,14 +151,12 @@ impl Control {
     fn new(
         options: ControlOptions,
         mut ends: ControlEnds,
-        output: OutputLog,
-        membership: Membership,
+        (certificates, output, membership): Clients,
     ) -> Control {
         ends.status.enter(Phase::Joining);
         let states =
             States::new(ends.snapshots.take(), options.origin.clone(), options.replicas.clone());
         let group_lag = GroupLag::start(&options.group, ends.progress.clone());
-        let certificates = Certificates::read(&options.dial);
         let topic_watch = TopicWatch::start(&options, ends.status.clone());
         journal::partitions_known(output.partitions(), &options.skips);
         let ownership = OwnershipOptions {
@@ -229,7 +228,7 @@ impl Control {
             self.group_events.extend(self.membership.poll(wait));
         }
         while let Some(event) = self.group_events.pop_front() {
-            self.certificates.on_group_event(&event);
+            self.certificates.on_group_event(&event, Instant::now());
             self.on(OwnershipEvent::Group(event));
         }
         if let Some(event) = self.certificates.verdict() {
