@@ -278,10 +278,11 @@ impl DialError {
     }
 }
 
-/// Opens the first of these brokers or addresses that works. If none does, the error is one that
-/// only the operator can help, if there is such a one: of one broker alone it says nothing about
-/// the others. But a password that is refused is tried once: the others would refuse it, too, and
-/// may lock the user out. `None`: there is nothing to open.
+/// Opens the first of these brokers or addresses that works: what is wrong with one says nothing
+/// about the others. If none works, an error that only the operator can help stands for all, even
+/// if the others are only away: for an operator it is what there is to do. A password that is
+/// refused is tried once: the others would refuse it, too, and may lock the user out. `None`: there
+/// is nothing to open.
 pub(crate) fn open_any<P, T>(
     places: impl IntoIterator<Item = P>,
     mut open: impl FnMut(P) -> Result<T, DialError>,
