@@ -299,6 +299,10 @@ impl FetchTask {
         if throttle_ms == 0 {
             return;
         }
+        for Asked { cursor, .. } in &self.asked {
+            let shard = self.shared.context.progress.shard(cursor.partition);
+            shard.fetch_throttled_ms.add(Throttle::muted_ms(throttle_ms));
+        }
         let source = TroubleSource::Throttle(self.node_id);
         let address = link.connection.address();
         let sentence = Throttle::sentence(address, throttle_ms, "consumer_byte_rate");

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 /// number must not stop a shard for days.
 const QUIET_MS_MAX: u32 = 10_000;
 
-/// Milliseconds of a throttle for which an answer is not overdue, at most: ten times the span of a
-/// broker's quota samples, 11 s by default. A wrong number must not hide for days that nobody
-/// answers.
+/// Milliseconds of a throttle that are believed, at most: ten times the span of a broker's quota
+/// samples, 11 s by default. For so long an answer is not overdue. A wrong number must not hide for
+/// days that nobody answers.
 const MUTED_MS_MAX: u32 = 110_000;
 
 /// What a connection's broker asks for.
@@ -31,6 +31,11 @@ impl Throttle {
     pub(crate) fn asked(throttle_ms: u32, now: Instant) -> Throttle {
         let after = |ms_max| now + Duration::from_millis(throttle_ms.min(ms_max).into());
         Throttle { quiet_until: after(QUIET_MS_MAX), muted_until: after(MUTED_MS_MAX) }
+    }
+
+    /// Milliseconds for which the broker reads nothing, as far as that is believed.
+    pub(crate) fn muted_ms(throttle_ms: u32) -> u64 {
+        throttle_ms.min(MUTED_MS_MAX).into()
     }
 
     /// What the log says of it. The quota is one that may be the cause.

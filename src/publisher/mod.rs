@@ -216,7 +216,8 @@ pub fn run(
         ProduceClient::Native => {
             let park_max = Duration::from_millis(PUBLISHER_IDLE_MS_MAX);
             let ring_loop = RingLoop::new(PUBLISHER_RING_ENTRIES, park_max, ends.bell.clone())?;
-            let producer = NativeProducer::new(&options, ring_loop.turns(), dial_ends, producer);
+            let (turns, progress) = (ring_loop.turns(), ends.progress.clone());
+            let producer = NativeProducer::new(&options, turns, dial_ends, progress, producer);
             let mut publisher = Publisher::new(options, ends, producer);
             let published = publish_on_ring(&ring_loop, &mut publisher);
             drop_later(publisher.into_producer().into_others());

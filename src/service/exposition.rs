@@ -22,7 +22,7 @@ pub struct Family {
 }
 
 /// All families but the plain counters, in the order of the page.
-pub const FAMILIES: [Family; 40] = [
+pub const FAMILIES: [Family; 41] = [
     family(
         "huntd_events_applied_total",
         "counter",
@@ -62,6 +62,12 @@ pub const FAMILIES: [Family; 40] = [
         "gauge",
         "1 for a shard that has not moved for ten seconds although its log has grown, or may \
          have, by partition; 0 for others.",
+    ),
+    family(
+        "huntd_throttled_seconds_total",
+        "counter",
+        "Time for which brokers have asked to be left alone because of a quota, by partition and \
+         by what it holds up: fetch or frames.",
     ),
     family(
         "huntd_end_to_end_seconds",
@@ -220,6 +226,7 @@ fn values(page: &mut String, name: &str, observed: &Observed) {
         "huntd_shards_still" => {
             by_partition(page, name, progress, |shard| Some(shard.still.get()));
         }
+        "huntd_throttled_seconds_total" => throttled(page, name, progress),
         "huntd_end_to_end_seconds" => histogram(page, name, &metrics.end_to_end),
         "huntd_input_seconds" => histogram(page, name, &metrics.input),
         "huntd_inside_seconds" => histogram(page, name, &metrics.inside),
@@ -342,6 +349,18 @@ fn stages(page: &mut String, name: &str, progress: &Progress) {
         for (stage, offset) in stages {
             let labels = format!("{{partition=\"{partition}\",stage=\"{stage}\"}}");
             line(page, name, &labels, offset.get().max(0).cast_unsigned());
+        }
+    }
+}
+
+fn throttled(page: &mut String, name: &str, progress: &Progress) {
+    for (partition, shard) in progress.owned() {
+        let held_up =
+            [("fetch", &shard.fetch_throttled_ms), ("frames", &shard.frames_throttled_ms)];
+        for (what, ms) in held_up {
+            let time = seconds(ms.get() * 1_000);
+            writeln!(page, "{name}{{partition=\"{partition}\",what=\"{what}\"}} {time}")
+                .expect("a string takes it");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Partitions that stand still although their log has grown, or may have, whatever the cause.
 
-use crate::telemetry::progress::{Progress, ShardProgress};
+use crate::telemetry::progress::{Count, Progress, ShardProgress};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,17 @@ struct Seen {
     offsets: [i64; 5],
     at: Instant,
     is_still: bool,
+    fetch: Throttled,
+    frames: Throttled,
+}
+
+/// What brokers have asked for because of a quota.
+#[derive(Debug)]
+struct Throttled {
+    /// Milliseconds in all.
+    ms: u64,
+    /// When the last of them are over, if they began since the shard was first seen.
+    until: Option<Instant>,
 }
 
 /// Remembers how far each shard was.
@@ -51,7 +62,9 @@ impl Standstill {
             let ownership_id = shard.ownership_id.get();
             let (offsets, lag) = (offsets(shard), shard.lag());
             let seen = before.remove(&partition).filter(|seen| seen.ownership_id == ownership_id);
-            let mut seen = seen.unwrap_or(Seen { ownership_id, offsets, at: now, is_still: false });
+            let mut seen = seen.unwrap_or_else(|| Seen::new(shard, now));
+            seen.fetch.count(shard.fetch_throttled_ms.get(), now);
+            seen.frames.count(shard.frames_throttled_ms.get(), now);
             if seen.offsets != offsets || lag == Some(0) {
                 if std::mem::take(&mut seen.is_still) {
                     tracing::warn!(partition, "the partition moves again");
@@ -61,11 +74,11 @@ impl Standstill {
             let stood = now.saturating_duration_since(seen.at);
             if stood >= Duration::from_millis(STILL_MS) && !seen.is_still {
                 seen.is_still = true;
-                let waits_for = waits_for(shard);
+                let waits_for = seen.waits_for(shard, now);
                 tracing::error!(partition, lag, "the partition stands still: {waits_for}");
             }
             if seen.is_still {
-                still.push(StillShard { partition, waits_for: waits_for(shard) });
+                still.push(StillShard { partition, waits_for: seen.waits_for(shard, now) });
             }
             shard.still.set(u64::from(seen.is_still));
             self.shards.insert(partition, seen);
@@ -80,24 +93,57 @@ fn offsets(shard: &ShardProgress) -> [i64; 5] {
     [fetched.get(), decoded.get(), applied.get(), published.get(), acked.get()]
 }
 
-/// What the last record that moved waits for.
-fn waits_for(shard: &ShardProgress) -> &'static str {
-    let [fetched, decoded, applied, published, acked] = offsets(shard);
-    // A shard sends nothing more while its quota is on its way.
-    let is_on_its_way = shard.sent.get() > shard.settled.get();
-    if is_on_its_way || acked < published {
-        "the brokers of the output or dead-letter topic do not acknowledge what was sent"
-    } else if published < applied {
-        "updates are made, and frames are not sent: other shards fill the publisher's buffer"
-    } else if applied < decoded {
-        "events are decoded and not applied"
-    } else if decoded < fetched {
-        "records are fetched and not decoded"
-    } else if shard.lag().is_none() {
-        "no broker says where its log ends: see huntd_fetch_errors_total, and the input's leader"
-    } else {
-        "no record is fetched: see huntd_fetch_errors_total, the input's leader, quotas, and \
-         transactions that were left open"
+impl Seen {
+    fn new(shard: &ShardProgress, now: Instant) -> Seen {
+        let throttled = |ms: &Count| Throttled { ms: ms.get(), until: None };
+        Seen {
+            ownership_id: shard.ownership_id.get(),
+            offsets: offsets(shard),
+            at: now,
+            is_still: false,
+            fetch: throttled(&shard.fetch_throttled_ms),
+            frames: throttled(&shard.frames_throttled_ms),
+        }
+    }
+
+    /// What the last record that moved waits for.
+    fn waits_for(&self, shard: &ShardProgress, now: Instant) -> &'static str {
+        let [fetched, decoded, applied, published, acked] = offsets(shard);
+        // A shard sends nothing more while its quota is on its way.
+        let is_on_its_way = shard.sent.get() > shard.settled.get() || acked < published;
+        if (is_on_its_way || published < applied) && self.frames.is_under_way(now) {
+            "a broker of the output topic throttles huntd: raise this client's quotas, such as \
+             producer_byte_rate"
+        } else if is_on_its_way {
+            "the brokers of the output or dead-letter topic do not acknowledge what was sent"
+        } else if published < applied {
+            "updates are made, and frames are not sent: other shards fill the publisher's buffer"
+        } else if applied < decoded {
+            "events are decoded and not applied"
+        } else if decoded < fetched {
+            "records are fetched and not decoded"
+        } else if self.fetch.is_under_way(now) {
+            "a broker of the input topic throttles huntd: raise this client's quotas, such as \
+             consumer_byte_rate"
+        } else if shard.lag().is_none() {
+            "no broker says where its log ends: see huntd_fetch_errors_total, and the input's leader"
+        } else {
+            "no record is fetched: see huntd_fetch_errors_total, the input's leader, and \
+             transactions that were left open"
+        }
+    }
+}
+
+impl Throttled {
+    fn count(&mut self, ms: u64, now: Instant) {
+        let more = ms - std::mem::replace(&mut self.ms, ms);
+        if more > 0 {
+            self.until = Some(now + Duration::from_millis(more));
+        }
+    }
+
+    fn is_under_way(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| until > now)
     }
 }
 
@@ -194,7 +240,7 @@ mod tests {
 
     #[test]
     fn the_stage_that_holds_the_next_record_is_what_it_waits_for() {
-        let progress = Progress::new();
+        let (progress, now) = (Progress::new(), Instant::now());
         for (offsets, word) in [
             ([90, 90, 90, 90, 80], "acknowledge"),
             ([90, 90, 90, 80, 80], "buffer"),
@@ -203,7 +249,38 @@ mod tests {
             ([90; 5], "fetched"),
         ] {
             shard(&progress, offsets);
-            assert!(waits_for(progress.shard(3)).contains(word), "{offsets:?}");
+            let seen = Seen::new(progress.shard(3), now);
+            assert!(seen.waits_for(progress.shard(3), now).contains(word), "{offsets:?}");
+        }
+    }
+
+    #[test]
+    fn a_shard_waits_for_a_quota_as_long_as_the_throttle_that_holds_its_next_record() {
+        let (progress, start) = (Progress::new(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        let ShardProgress { fetch_throttled_ms, frames_throttled_ms, .. } = progress.shard(3);
+        // What was before the first sample is over.
+        [fetch_throttled_ms, frames_throttled_ms].iter().for_each(|ms| ms.set(1 << 40));
+        for (offsets, throttled_ms, word) in [
+            ([90, 90, 90, 90, 80], frames_throttled_ms, "producer_byte_rate"),
+            ([90, 90, 90, 80, 80], frames_throttled_ms, "producer_byte_rate"),
+            ([90, 90, 80, 80, 80], frames_throttled_ms, "applied"),
+            ([90; 5], frames_throttled_ms, "fetched"),
+            ([90, 90, 90, 90, 80], fetch_throttled_ms, "acknowledge"),
+            ([90, 80, 80, 80, 80], fetch_throttled_ms, "decoded"),
+            ([90; 5], fetch_throttled_ms, "consumer_byte_rate"),
+        ] {
+            let mut standstill = Standstill::default();
+            shard(&progress, offsets);
+            assert_eq!(standstill.sample(&progress, at(0)), []);
+            throttled_ms.add(2 * STILL_MS);
+            let waits_for = |standstill: &mut Standstill, ms| {
+                sampled(standstill, &progress, at(ms));
+                standstill.sample(&progress, at(ms))[0].waits_for
+            };
+            assert!(waits_for(&mut standstill, 2 * STILL_MS).contains(word), "{offsets:?}");
+            let after = waits_for(&mut standstill, 2 * STILL_MS + 1_000);
+            assert!(!after.contains("quota"), "{offsets:?}: {after}");
         }
     }
 }

@@ -123,6 +123,11 @@ pub struct ShardProgress {
     /// Records of the input that the group has not committed, no matter who owns the shard; -1
     /// while unknown. Group lag thread.
     pub group_lag: Offset,
+    /// Milliseconds for which brokers have asked not to be sent a Fetch for the shard, because of a
+    /// quota. Hot thread.
+    pub fetch_throttled_ms: Count,
+    /// The same for its frames. Publisher.
+    pub frames_throttled_ms: Count,
     /// 1 while the shard stands still although its log has grown, or may have. Service thread.
     pub still: Count,
     /// Timestamp of the newest event that was applied, in milliseconds since the Unix epoch; 0
@@ -185,6 +190,11 @@ impl Count {
     /// A new value, by the one writer.
     pub fn set(&self, count: u64) {
         self.0.store(count, Ordering::Release);
+    }
+
+    /// Counts further, by the one writer.
+    pub(crate) fn add(&self, more: u64) {
+        self.set(self.get() + more);
     }
 }
 

@@ -155,7 +155,8 @@ impl Node {
         let to_publish = publisher_options(limits.frames_per_shard as usize, chance);
         let is_native = mutation == Mutation::None && !chance.one_in(3);
         let others = SimProducer::new(line.clone());
-        let (publishing, producer) = Publishing::new(common, now, &to_publish, is_native, others);
+        let (publishing, producer) =
+            Publishing::new(common, now, &to_publish, &progress, is_native, others);
         let publisher = Publisher::new(to_publish, ends, producer);
         let ends = control::Ends {
             messages: control_messages,

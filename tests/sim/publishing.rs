@@ -13,7 +13,9 @@ use huntd::publisher::PublisherOptions;
 use huntd::publisher::native::NativeProducer;
 use huntd::publisher::sent::Sent;
 use huntd::runtime::turns::Turns;
+use huntd::telemetry::progress::Progress;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// What the publisher has of its own.
 pub(crate) struct Publishing {
@@ -27,6 +29,7 @@ impl Publishing {
         common: &Common,
         now: u64,
         options: &PublisherOptions,
+        progress: &Arc<Progress>,
         is_native: bool,
         others: SimProducer<Sent>,
     ) -> (Publishing, NativeProducer<Sent, SimProducer<Sent>>) {
@@ -40,7 +43,7 @@ impl Publishing {
         if !is_native {
             options.output_topic = "none".to_owned();
         }
-        let producer = NativeProducer::new(&options, &driver, ends, others);
+        let producer = NativeProducer::new(&options, &driver, ends, progress.clone(), others);
         (Publishing { driver, network: Network::new(common), dialler }, producer)
     }
 

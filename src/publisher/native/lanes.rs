@@ -10,7 +10,7 @@ use super::lane::{Done, Lane, Sealing, UNDER_WAY_MAX, held_bytes};
 use crate::kafka::batch_writer::ProducerId;
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::lz4_text::TextCompressor;
-use crate::kafka::message::{Broker, Envelope, MessageError, Metadata, Versions};
+use crate::kafka::message::{Envelope, MessageError, Metadata, Versions};
 use crate::kafka::metadata::{LeaderTable, MetadataError};
 use crate::kafka::produce::{self, ProduceRemedy, Produced};
 use crate::kafka::producer_id;
@@ -206,9 +206,9 @@ impl<T> Lanes<T> {
         self.waiting.iter().filter_map(leader).collect()
     }
 
-    /// A broker by its number.
-    pub(super) fn broker(&self, node_id: i32) -> Option<&Broker> {
-        self.table.broker(node_id)
+    /// What is known of the cluster.
+    pub(super) fn table(&self) -> &LeaderTable {
+        &self.table
     }
 
     /// When a batch may be sent, if it waits only for time.

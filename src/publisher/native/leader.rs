@@ -74,7 +74,8 @@ impl<T> Leader<T> {
 
     async fn dial(&self) -> Result<Dialled, DialError> {
         let Shared { turns, lanes, .. } = &*self.shared;
-        let known = turns.until(|| lanes.borrow().broker(self.node_id).map(Endpoint::of)).await;
+        let known = || lanes.borrow().table().broker(self.node_id).map(Endpoint::of);
+        let known = turns.until(known).await;
         self.shared.dialling.ask_for_connection(self.task, known);
         self.shared.dialling.ring();
         turns.until(|| self.shared.dialling.take_dialled(self.task)).await
@@ -134,6 +135,7 @@ impl<T> Leader<T> {
             let throttle_ms = read.map_err(|error| link.connection.protocol(error))?;
             link.throttle.set(Throttle::asked(throttle_ms, turns.now()));
             if throttle_ms > 0 {
+                self.shared.count_throttled(self.node_id, throttle_ms);
                 let address = link.connection.address();
                 let sentence = Throttle::sentence(address, throttle_ms, "producer_byte_rate");
                 self.shared.note_trouble(&sentence);

@@ -12,12 +12,14 @@ mod tests;
 
 use crate::fetch::dialling::{DialEnds, Dialling, MetadataLink};
 use crate::fetch::stage::CONNECTIONS_MAX;
+use crate::kafka::throttle::Throttle;
 use crate::kafka::{LEADERLESS_MS_MAX, RECONNECT_MS_MAX, RECONNECT_MS_MIN};
 use crate::output::dead_letter::DeadLetter;
 use crate::publisher::PublisherOptions;
 use crate::publisher::producer::{Delivery, Produce, ProducerError, SendError};
 use crate::publisher::publishing::Time;
 use crate::runtime::turns::Turns;
+use crate::telemetry::progress::Progress;
 use crate::telemetry::repeated::Repeated;
 use lanes::{LaneOptions, Lanes};
 use leader::Leader;
@@ -26,6 +28,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -52,9 +55,21 @@ struct Shared<T> {
     /// Milliseconds since the Unix epoch.
     now_ms: Cell<i64>,
     trouble: RefCell<Repeated>,
+    progress: Arc<Progress>,
 }
 
 impl<T> Shared<T> {
+    /// A broker throttles: the frames of all shards that it leads wait.
+    fn count_throttled(&self, node_id: i32, throttle_ms: u32) {
+        let lanes = self.lanes.borrow();
+        for (partition, shard) in self.progress.owned() {
+            let leader = lanes.table().leader(partition);
+            if leader.is_some_and(|leader| leader.node_id == node_id) {
+                shard.frames_throttled_ms.add(Throttle::muted_ms(throttle_ms));
+            }
+        }
+    }
+
     fn note_trouble(&self, sentence: &str) {
         if let Some(withheld) = self.trouble.borrow_mut().notice(self.turns.now()) {
             tracing::warn!(withheld, "frames cannot be sent now: {sentence}");
@@ -68,6 +83,7 @@ impl<T: 'static, O> NativeProducer<T, O> {
         options: &PublisherOptions,
         turns: &Rc<Turns>,
         ends: DialEnds,
+        progress: Arc<Progress>,
         others: O,
     ) -> NativeProducer<T, O> {
         let output_topic = options.output_topic.clone();
@@ -83,6 +99,7 @@ impl<T: 'static, O> NativeProducer<T, O> {
             dialling: Dialling::new(ends),
             now_ms: Cell::new(0),
             trouble: RefCell::new(Repeated::new()),
+            progress,
         });
         let metadata = Box::pin(follow_metadata(shared.clone()));
         NativeProducer { shared, output_topic, others, metadata, leaders: Vec::new() }
