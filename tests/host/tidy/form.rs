@@ -1,21 +1,12 @@
-//! Rules about form: sizes, names, what must not be left behind, documents.
+//! Rules about form: sizes, names, what must not be left behind, plain English.
 
+use super::documents::is_history;
 use super::source::{Source, Token, Tree, close, find};
 use std::fmt;
-use std::path::{Component, Path};
 
 const FUNCTION_LINES_MAX: usize = 70;
 const FILE_LINES_MAX: usize = 500;
 const LINE_COLUMNS_MAX: usize = 100;
-
-/// Of a document, which is read in a terminal too.
-const DOCUMENT_COLUMNS_MAX: usize = 120;
-
-/// This document has the method and the present figures, and is no record of all that was ever
-/// measured. Its tables have to fit, too: a wide one holds too much for a reader.
-const BENCHMARKS: &str = "docs/BENCHMARKS.md";
-
-const BENCHMARKS_LINES_MAX: usize = 150;
 
 /// File names that say nothing about what is inside.
 const EMPTY_NAMES: &[&str] =
@@ -127,38 +118,6 @@ pub(super) fn line_columns(tree: &Tree) -> Vec<Finding> {
     })
 }
 
-/// A document fits a terminal. A table's row and an address cannot be broken, code is shown as it
-/// is, and decisions are history.
-pub(super) fn document_columns(tree: &Tree) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for source in tree.documents().filter(|source| !is_history(&source.path)) {
-        let mut in_code = false;
-        for (number, line) in source.lines() {
-            in_code ^= line.starts_with("```");
-            let is_row = line.starts_with('|') && source.path != BENCHMARKS;
-            let columns = line.chars().count();
-            if columns > DOCUMENT_COLUMNS_MAX && !in_code && !is_row && !line.contains("https://") {
-                let message = format!("{columns} columns, more than {DOCUMENT_COLUMNS_MAX}");
-                findings.push(Finding::at(source, number, message));
-            }
-        }
-    }
-    findings
-}
-
-/// What is measured is read at once: older figures go to `docs/figures/`, attempts to decisions.
-pub(super) fn benchmarks_lines(tree: &Tree) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    if let Some(source) = tree.get(BENCHMARKS) {
-        let lines = source.text.lines().count();
-        if lines > BENCHMARKS_LINES_MAX {
-            let message = format!("{lines} lines, more than {BENCHMARKS_LINES_MAX}");
-            findings.push(Finding::at(source, 1, message));
-        }
-    }
-    findings
-}
-
 /// Every file says first what it is.
 pub(super) fn file_headers(tree: &Tree) -> Vec<Finding> {
     tree.rust()
@@ -259,103 +218,6 @@ pub(super) fn people(tree: &Tree) -> Vec<Finding> {
     })
 }
 
-/// Links between documents lead somewhere.
-pub(super) fn links(tree: &Tree) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for source in tree.documents() {
-        for (line, link) in document_links(source) {
-            let (file, heading) = link.split_once('#').unwrap_or((&link, ""));
-            let path = match file.is_empty() {
-                true => source.path.clone(),
-                false => resolve(&source.path, file),
-            };
-            if !tree.has(&path) {
-                findings.push(Finding::at(source, line, format!("{link} leads nowhere")));
-            } else if !heading.is_empty() && !has_heading(tree, &path, heading) {
-                let message = format!("{path} has no heading for #{heading}");
-                findings.push(Finding::at(source, line, message));
-            }
-        }
-    }
-    findings
-}
-
-/// Links to files of the project, outside blocks of code.
-fn document_links(source: &Source) -> Vec<(usize, String)> {
-    let mut links = Vec::new();
-    let mut in_code = false;
-    for (number, line) in source.lines() {
-        if line.trim_start().starts_with("```") {
-            in_code = !in_code;
-        }
-        for rest in line.split("](").skip(1).filter(|_| !in_code) {
-            let link = rest.split([')', ' ']).next().unwrap_or(rest);
-            if !link.contains("://") && !link.starts_with("mailto:") {
-                links.push((number, link.to_owned()));
-            }
-        }
-    }
-    links
-}
-
-/// A link's target, from the project's root.
-fn resolve(from: &str, link: &str) -> String {
-    let mut parts: Vec<String> = Vec::new();
-    let joined = Path::new(from).parent().unwrap_or(Path::new("")).join(link);
-    for component in joined.components() {
-        match component {
-            Component::ParentDir => drop(parts.pop()),
-            Component::Normal(part) => parts.push(part.to_string_lossy().into_owned()),
-            _ => {}
-        }
-    }
-    parts.join("/")
-}
-
-/// Headings' anchors are made as the usual viewers make them: lower case, `-` for spaces, no marks.
-fn has_heading(tree: &Tree, path: &str, anchor: &str) -> bool {
-    let anchor_of = |heading: &str| -> String {
-        let kept = heading.chars().filter(|c| c.is_alphanumeric() || "-_ ".contains(*c));
-        kept.collect::<String>().trim().to_lowercase().replace(' ', "-")
-    };
-    let Some(source) = tree.get(path) else {
-        return false;
-    };
-    let headings = source.text.lines().filter(|line| line.starts_with('#'));
-    headings.map(|line| line.trim_start_matches('#')).any(|heading| anchor_of(heading) == anchor)
-}
-
-/// Types that the glossary names exist: its second column holds their paths.
-pub(super) fn glossary(tree: &Tree) -> Vec<Finding> {
-    let Some(source) = tree.get("docs/GLOSSARY.md") else {
-        return Vec::new();
-    };
-    let mut findings = Vec::new();
-    for (number, line) in source.lines().filter(|(_, line)| line.starts_with("| ")) {
-        let column = line.split('|').nth(2).unwrap_or("");
-        for path in column.split('`').skip(1).step_by(2) {
-            if !has_type(tree, path) {
-                findings.push(Finding::at(source, number, format!("there is no type {path}")));
-            }
-        }
-    }
-    findings
-}
-
-/// Whether `engine::event::Event` is a type in `src/engine/event.rs`, or in its `mod.rs`.
-fn has_type(tree: &Tree, path: &str) -> bool {
-    let Some((module, name)) = path.rsplit_once("::") else {
-        return false;
-    };
-    let file = format!("src/{}", module.replace("::", "/"));
-    let candidates = [format!("{file}.rs"), format!("{file}/mod.rs")];
-    candidates.iter().filter_map(|candidate| tree.get(candidate)).any(|source| {
-        ["struct", "enum", "type", "trait"]
-            .iter()
-            .any(|kind| !find(&source.product, &format!("{kind} {name}")).is_empty())
-    })
-}
-
 /// What people of the project wrote: not licences, lock files or test data.
 fn own_text(tree: &Tree) -> impl Iterator<Item = &Source> {
     tree.sources.iter().filter(|source| {
@@ -417,11 +279,6 @@ const PROSE_ENDINGS: &[&str] = &[
     ".toml", ".service", ".json", ".yml", ".xml", ".sh", ".py", ".js", ".mjs", ".html", ".css",
     ".go", ".java", ".hpp", ".cpp",
 ];
-
-/// Decisions say what was true when they were made.
-fn is_history(path: &str) -> bool {
-    path.starts_with("docs/decisions/")
-}
 
 /// Prose is plain English, and so are names. The list of changes quotes old ones.
 pub(super) fn plain_english(tree: &Tree) -> Vec<Finding> {

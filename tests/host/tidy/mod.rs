@@ -1,6 +1,7 @@
 //! Rules about the source that no compiler knows. Each is first shown to refuse something bad.
 
 mod architecture;
+mod documents;
 mod form;
 mod names;
 mod source;
@@ -305,36 +306,6 @@ fn a_line_has_at_most_100_columns() {
 }
 
 #[test]
-fn a_line_of_a_document_has_at_most_120_columns() {
-    let wide = "a ".repeat(61);
-    let row = format!("| {wide} |");
-    check(
-        form::document_columns,
-        &[
-            &[("docs/A.md", &wide)],
-            &[("CHANGELOG.md", &wide)],
-            &[("docs/BENCHMARKS.md", &row)],
-            &[("docs/A.md", &format!("```\ncode\n```\n{wide}"))],
-        ],
-        &[
-            &[("docs/A.md", &"é".repeat(120))],
-            &[("docs/A.md", &row)],
-            &[("docs/A.md", &format!("```\n{wide}\n```\n"))],
-            &[("docs/decisions/001-a.md", &wide)],
-        ],
-    );
-}
-
-#[test]
-fn the_benchmarks_have_at_most_150_lines() {
-    check(
-        form::benchmarks_lines,
-        &[&[("docs/BENCHMARKS.md", &"a\n".repeat(151))]],
-        &[&[("docs/BENCHMARKS.md", &"a\n".repeat(150))], &[("docs/RULES.md", &"a\n".repeat(151))]],
-    );
-}
-
-#[test]
 fn every_file_begins_with_what_it_is() {
     check(
         form::file_headers,
@@ -441,41 +412,5 @@ fn the_architecture_lists_the_layers() {
             &[("docs/ARCHITECTURE.md", "down, here lowest first: *telemetry, queue*.\n")],
         ],
         &[&[("docs/STYLE.md", "here lowest first: *telemetry, queue*.\n")]],
-    );
-}
-
-#[test]
-fn links_between_documents_lead_somewhere() {
-    let target = ("docs/B.md", "# What it is, in `short`\n");
-    check(
-        form::links,
-        &[
-            &[("docs/A.md", "[b](B.md)")],
-            &[("docs/A.md", "[b](B.md#why)"), target],
-            &[("README.md", "[b](B.md)"), target],
-        ],
-        &[
-            &[
-                ("docs/A.md", "[b](B.md#what-it-is-in-short) [r](../docs/) [s](https://a.b)"),
-                target,
-            ],
-            &[("docs/A.md", "```\n[b](C.md)\n```\n")],
-        ],
-    );
-}
-
-#[test]
-fn types_of_the_glossary_exist() {
-    let source = ("src/engine/mod.rs", "pub struct Shard { a: u8 }");
-    check(
-        form::glossary,
-        &[
-            &[("docs/GLOSSARY.md", "| shard | `engine::Shards` | state |\n"), source],
-            &[("docs/GLOSSARY.md", "| shard | `engine::state::Shard` | state |\n"), source],
-        ],
-        &[
-            &[("docs/GLOSSARY.md", "| shard | `engine::Shard` | state |\n"), source],
-            &[("docs/GLOSSARY.md", "| tile | | a `cell` |\n"), source],
-        ],
     );
 }
