@@ -197,7 +197,8 @@ changes! {
         weapon: u8 = Code Number "weapon",
         /// Centidegrees.
         heading: u16 = Short Number "heading",
-        /// Distance to the target; without a target, to the wall, or the weapon's range.
+        /// Distance to the target; without a target, to the middle of the wall's tile, or the
+        /// weapon's range if that is less or no wall was met.
         distance_cm: u32 = Word Number "distance_cm",
         /// Who was hit.
         target: Option<u64> = Long Player "target",
@@ -222,7 +223,7 @@ changes! {
         /// Who fired.
         by: u64 = Long Player "by",
     },
-    /// A downed actor is back, elsewhere.
+    /// A downed actor stands up again.
     Respawned = 10 "respawned" {
         /// Full health.
         health: u16 = Short Number "health",

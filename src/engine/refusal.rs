@@ -19,7 +19,7 @@ names! {
         TooFast = 6 "too_fast",
         /// The actor is down and waits for its respawn.
         Downed = 7 "downed",
-        /// A heading is 0..=35,999 centidegrees.
+        /// The heading is above 35,999 centidegrees.
         HeadingOutOfRange = 8 "heading_out_of_range",
         /// The rules have no such weapon.
         UnknownWeapon = 9 "unknown_weapon",
@@ -41,9 +41,9 @@ names! {
         ItemNotHeld = 17 "item_not_held",
         /// The item would change nothing now.
         ItemUseless = 18 "item_useless",
-        /// The zone to go to is the zone to leave, or the one that an arrival comes from.
+        /// A `leave` names its own zone, or an arrival names this zone as its origin.
         SameZone = 19 "same_zone",
-        /// Player 0 is the world.
+        /// The player id is 0, which stands for the world.
         NoPlayer = 20 "no_player",
     }
 }
@@ -91,7 +91,7 @@ names! {
 names! {
     /// Where the nearest unopened treasure is: the next step of a shortest path, or unknown now.
     Hint {
-        /// Not known now: a treasure was opened and the paths around it are being searched again.
+        /// Not known now: the paths are not searched yet, or led to a treasure that is open.
         Stale = 0 "stale",
         /// On this very tile.
         Here = 1 "here",
