@@ -1,4 +1,4 @@
-//! docs/RULES.md and docs/EVENTS.md list what the code has.
+//! docs/RULES.md, docs/EVENTS.md and docs/QUERIES.md list what the code has.
 
 use crate::engine::change::{KINDS, PayloadPart};
 use crate::engine::event::{ActionKind, EventField, Subject};
@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const RULES: &str = include_str!("../../../docs/RULES.md");
 const EVENTS: &str = include_str!("../../../docs/EVENTS.md");
+const QUERIES: &str = include_str!("../../../docs/QUERIES.md");
 
 #[test]
 fn every_kind_of_update_is_documented_with_its_fields_and_their_places() {
@@ -158,4 +159,13 @@ fn every_type_of_event_is_documented_with_what_it_requires_and_what_it_may_have(
     let mut world: Vec<&str> = world.collect();
     world.sort_unstable();
     assert_eq!(named, world, "the world's in docs/EVENTS.md, and in the code");
+}
+
+#[test]
+fn the_events_that_a_players_token_posts_are_those_of_players() {
+    let (_, sentence) = QUERIES.split_once("posts this player's ").expect("a sentence says which");
+    let (listed, _) = sentence.split_once(", but").expect("and which not");
+    let is_player = |kind: &&ActionKind| kind.subject() == Subject::Player;
+    let players = ActionKind::ALL.iter().filter(is_player).map(|kind| kind.name());
+    assert_eq!(quoted(listed), players.collect::<Vec<_>>(), "in docs/QUERIES.md, and in the code");
 }

@@ -39,3 +39,63 @@ const ASSETS: [Asset; 4] = [
 pub(crate) fn asset(path: &str) -> Option<&'static Asset> {
     ASSETS.iter().find(|asset| asset.path == path)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::change::KINDS;
+    use crate::engine::event::ActionKind;
+    use crate::engine::update::Updates;
+    use crate::engine::{Outcome, Shard};
+    use crate::testing::hostile_zone::rulebook;
+    use crate::testing::random::Random;
+    use crate::testing::random_game::{RandomGame, Setting};
+    use std::collections::BTreeSet;
+
+    /// The names in the page's list of updates of which an event makes one at most.
+    fn own_names() -> Vec<&'static str> {
+        let text = str::from_utf8(asset("/page.js").unwrap().bytes).unwrap();
+        let (_, list) = text.split_once("static OWN = new Set([").unwrap();
+        let (list, _) = list.split_once(']').unwrap();
+        list.split('"').skip(1).step_by(2).collect()
+    }
+
+    /// How many updates of that list an event makes, at least and at most.
+    fn own_updates(kind: ActionKind, outcome: Outcome) -> (usize, usize) {
+        match (outcome, kind) {
+            (Outcome::Refused(_), _) => (1, 1),
+            (Outcome::NoOp | Outcome::RulesMissing { .. }, _) => (0, 0),
+            // One that finds its player here, or no room, makes only updates that others make, too.
+            (Outcome::Applied, ActionKind::Arrive) => (0, 1),
+            (Outcome::Applied, ActionKind::Tick | ActionKind::HuntEnd) => (0, 0),
+            (Outcome::Applied, _) => (1, 1),
+        }
+    }
+
+    #[test]
+    fn the_page_knows_the_updates_that_only_an_events_own_action_makes() {
+        let own = own_names();
+        let mut seen = BTreeSet::new();
+        for seed in 0..8 {
+            let rulebook = rulebook(seed % 2 == 0);
+            let (mut random, mut updates) = (Random::new(seed), Updates::new());
+            let mut shard = Shard::new(1, &rulebook);
+            let mut game = RandomGame::new(Setting::of(&rulebook));
+            for _ in 0..10_000 {
+                let event = game.event(&mut |bound| random.below(bound));
+                updates.clear();
+                let outcome = shard.apply(&event, &mut updates);
+                let kinds = updates.as_slice().iter().map(|update| update.payload().kind);
+                let names = kinds.map(|kind| KINDS[usize::from(kind) - 1].name);
+                let found: Vec<&str> = names.filter(|name| own.contains(name)).collect();
+                let (least, most) = own_updates(event.action.kind(), outcome);
+                assert!(
+                    (least..=most).contains(&found.len()),
+                    "{found:?} of {event:?}: {outcome:?}"
+                );
+                seen.extend(found);
+            }
+        }
+        assert_eq!(seen, own.into_iter().collect(), "what the games made, and what the page lists");
+    }
+}
