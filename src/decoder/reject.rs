@@ -53,7 +53,7 @@ pub enum Reject {
     #[error(
         "every replay passes over the record: it panicked the engine, or an operator asked for it"
     )]
-    Poison,
+    Skipped,
     /// It stands in an unreadable batch, which an operator has passed over.
     #[error("the batch cannot be read, and is passed over")]
     UnreadableBatch,
@@ -76,12 +76,12 @@ impl Reject {
         Reject::OutOfRange,
         Reject::UnknownType,
         Reject::MissingField,
-        Reject::Poison,
+        Reject::Skipped,
         Reject::UnreadableBatch,
     ];
 
     /// Reasons that the decoder does not find: those of records that every replay passes over.
-    pub(crate) const PASSED_OVER: [Reject; 2] = [Reject::Poison, Reject::UnreadableBatch];
+    pub(crate) const PASSED_OVER: [Reject; 2] = [Reject::Skipped, Reject::UnreadableBatch];
 
     /// The name in metrics and dead letters.
     pub(crate) fn name(self) -> &'static str {
@@ -100,7 +100,7 @@ impl Reject {
             Reject::OutOfRange => "out_of_range",
             Reject::UnknownType => "unknown_type",
             Reject::MissingField => "missing_field",
-            Reject::Poison => "poison",
+            Reject::Skipped => "skipped",
             Reject::UnreadableBatch => "unreadable_batch",
         }
     }

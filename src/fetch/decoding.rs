@@ -297,7 +297,7 @@ fn decode(
 ) -> Result<(), Reject> {
     block.next_offset = origin.offset + 1;
     if skips.binary_search(&origin.offset).is_ok() {
-        return Err(Reject::Poison);
+        return Err(Reject::Skipped);
     }
     let (bytes, range) = value.ok_or(Reject::NullValue)?;
     decoder.decode_within(origin, bytes, range, &mut block.events)

@@ -94,7 +94,7 @@ impl Rejected {
     /// letter that every topic takes.
     fn fit(mut self, value_bytes: u64, cut: impl FnOnce() -> Option<CutValue>) -> Rejected {
         let bytes_max = match self.reject {
-            Reject::Poison => RECORD_BYTES_MAX,
+            Reject::Skipped => RECORD_BYTES_MAX,
             _ => VALUE_BYTES_MAX,
         };
         if let Some(value) = self.value.as_mut().filter(|_| value_bytes > bytes_max as u64) {

@@ -134,14 +134,14 @@ impl Acquirer {
 
     fn brief(&self, partition: i32, candidates: Vec<Candidate>, history: History) -> Brief {
         let panics = self.panics.as_ref().expect("nothing is acquired before they are known");
-        let mut poison = panics.offsets(partition, PANICS_MAX);
+        let mut to_skip = panics.offsets(partition, PANICS_MAX);
         let asked_for = self.options.skips.iter().filter(|(of, _)| *of == partition);
-        poison.extend(asked_for.map(|(_, offset)| offset));
+        to_skip.extend(asked_for.map(|(_, offset)| offset));
         Brief {
             partition,
             rulesets: self.options.rulesets.clone(),
             candidates,
-            poison,
+            to_skip,
             remedy: match history.starts_over {
                 true => Remedy::StartOver,
                 false => Remedy::Refuse,

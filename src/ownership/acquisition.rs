@@ -68,8 +68,9 @@ pub struct Brief {
     pub rulesets: Vec<u32>,
     /// Available states, newest first.
     pub candidates: Vec<Candidate>,
-    /// Input offsets that panicked the engine too often.
-    pub poison: Vec<i64>,
+    /// Input offsets to skip: of records that panicked the engine too often, and of those that an
+    /// operator passes over.
+    pub to_skip: Vec<i64>,
     /// What to do if no state can be used.
     pub remedy: Remedy,
     /// Start over in any case: a replay from every available state differs from what is published.
@@ -360,7 +361,7 @@ impl Acquisition {
         // does not exist yet may turn out to be good.
         let open = start.next_offset.max(mark.next_offset)..self.bounds.input_end;
         let is_new = |offset: &&i64| open.contains(*offset) && !skips.contains(*offset);
-        if let Some(offset) = self.brief.poison.iter().find(is_new) {
+        if let Some(offset) = self.brief.to_skip.iter().find(is_new) {
             let next_offset = offset + 1;
             return self.amend(FrameKind::Skip, Start { next_offset, ..at(mark) });
         }

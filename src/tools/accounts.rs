@@ -141,7 +141,7 @@ impl OfflineShards {
         played.account.events += 1;
         self.updates.clear();
         let decoded = match self.skips.contains(&(partition.into(), offset)) {
-            true => Err(Reject::Poison),
+            true => Err(Reject::Skipped),
             false => self.decoder.decode(RecordPosition { offset, time_ms }, value),
         };
         let reject = decoded.as_ref().err().copied();

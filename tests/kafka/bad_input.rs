@@ -181,7 +181,7 @@ fn a_large_record_that_an_operator_skips_gets_a_letter_that_its_topic_takes() {
     let ended = daemon.stop();
     assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
     let letters = kafka::shared().client().consume(&topics.dead_letters, 0);
-    assert_eq!(header(&letters[0], "huntd.reason"), Some(&b"poison"[..]));
+    assert_eq!(header(&letters[0], "huntd.reason"), Some(&b"skipped"[..]));
     assert_eq!(header(&letters[0], "huntd.value_bytes"), Some(&b"900000"[..]));
 
     // The letter has only the start of the record, so it is not sent.

@@ -35,7 +35,7 @@ fn brief(partition: i32) -> Brief {
         partition,
         rulesets: vec![7],
         candidates: Vec::new(),
-        poison: Vec::new(),
+        to_skip: Vec::new(),
         remedy: Remedy::Refuse,
         diverged: false,
     }

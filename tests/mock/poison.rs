@@ -81,7 +81,7 @@ fn letters(cluster: &Cluster) -> usize {
     let letters = read_partition(cluster, "dead", 0);
     for letter in &letters {
         assert_eq!(letter.key(), Some(format!("events/0/{POISON}").as_bytes()));
-        assert_eq!(header(letter, "huntd.reason").as_deref(), Some("poison"));
+        assert_eq!(header(letter, "huntd.reason").as_deref(), Some("skipped"));
         assert!(letter.payload().is_some_and(|value| value.ends_with(b"\"to_zone\":0}")));
     }
     letters.len()

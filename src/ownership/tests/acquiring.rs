@@ -242,18 +242,18 @@ fn what_replays_differently_starts_over_if_that_is_the_remedy() {
 }
 
 #[test]
-fn a_poisonous_record_is_skipped_in_the_output_once_and_by_every_owner() {
+fn a_record_to_skip_is_skipped_in_the_output_once_and_by_every_owner() {
     let (mut log, mut shard) = owned_log(9);
     // What is published was made with the first of these, so that no replay passes it over.
-    let poison = [shard.next_offset - 1, shard.next_offset, shard.next_offset + 29];
+    let asked = [shard.next_offset - 1, shard.next_offset, shard.next_offset + 29];
     // The record after the input's end does not exist yet.
-    let told = [&poison[..], &[log.input.1, i64::MAX]].concat();
-    let poisoned = Brief { poison: told, ..brief(Vec::new()) };
-    let acquired = log.acquire(poisoned.clone()).expect("acquired");
-    assert_eq!(acquired.skips.iter().copied().collect::<Vec<_>>(), poison[1..]);
+    let to_skip = [&asked[..], &[log.input.1, i64::MAX]].concat();
+    let skipping = Brief { to_skip, ..brief(Vec::new()) };
+    let acquired = log.acquire(skipping.clone()).expect("acquired");
+    assert_eq!(acquired.skips.iter().copied().collect::<Vec<_>>(), asked[1..]);
     let end = log.end;
     assert_eq!(acquired.mark.output_offset, end);
-    let acquired = log.acquire(poisoned).expect("acquired");
+    let acquired = log.acquire(skipping).expect("acquired");
     assert_eq!((acquired.skips.len(), log.end), (2, end + 1), "only a fence is new");
     let acquired = log.acquire(brief(Vec::new())).expect("acquired");
     assert_eq!(acquired.skips.len(), 2);

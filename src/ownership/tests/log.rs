@@ -117,7 +117,7 @@ pub(super) fn brief(candidates: Vec<Candidate>) -> Brief {
         partition: 0,
         rulesets: vec![RULESET],
         candidates,
-        poison: Vec::new(),
+        to_skip: Vec::new(),
         remedy: Remedy::Refuse,
         diverged: false,
     }
