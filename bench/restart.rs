@@ -3,8 +3,8 @@
 //!
 //! Goal: the time from the start of the process until every shard has restored its snapshot,
 //! replayed what follows, and is live. Not a goal: the time until a group gives the partitions to
-//! another host, which is the session's (see `handover`). The digests after the restart are
-//! those of before, or the bench fails. `--smoke` takes a few players and events.
+//! another host, which is the timeout of a group session (see `handover`). The digests after the
+//! restart are those of before, or the bench fails. `--smoke` takes a few players and events.
 
 use std::io::Write;
 use std::path::Path;

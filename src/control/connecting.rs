@@ -9,7 +9,7 @@ use super::{ControlError, ControlOptions, Journal, journal};
 use crate::fetch::dialling::DialError;
 use crate::kafka::group::Membership;
 use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
-use crate::ownership::session::TOPIC_MISSING_MS_MAX;
+use crate::ownership::group_session::TOPIC_MISSING_MS_MAX;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -480,7 +480,8 @@ fn keep_watch(
 }
 
 /// Ends clients, and with them a membership, but does not wait for brokers that are away:
-/// librdkafka would, for a minute. Then the group learns of the end when the session times out.
+/// librdkafka would, for a minute. Then the group learns of the end when our group session times
+/// out.
 fn leave(clients: impl Send + 'static) {
     let (leaving, left) = mpsc::channel::<()>();
     let waiter = thread::Builder::new().name("leave".to_owned()).spawn(move || {

@@ -229,7 +229,7 @@ impl Membership {
 }
 
 /// Leaves the group, so that others take over at once. Static members (KIP-345) keep their place
-/// until the session timeout.
+/// until the group session times out.
 impl Drop for Membership {
     fn drop(&mut self) {
         // Closing the consumer, which comes next, waits for an answer to every revocation.
@@ -453,7 +453,7 @@ fn config(options: &GroupOptions) -> ClientConfig {
     match options.protocol {
         GroupProtocol::Classic => set_classic(&mut config, options, "cooperative-sticky"),
         GroupProtocol::Eager => set_classic(&mut config, options, "range"),
-        // The broker sets session timeout, heartbeats and assignor (KIP-848).
+        // The broker sets the session timeout, heartbeats and assignor (KIP-848).
         GroupProtocol::Consumer => {
             config.set("group.protocol", "consumer");
         }

@@ -16,7 +16,8 @@ const INSTANCE_ID_TAKEN_MAX: u32 = 3;
 const INSTANCE_ID_TAKEN_S: u64 = 300;
 
 /// Milliseconds between two checks of the clock after which this process has stood still for so
-/// long that the group may have removed it: with their defaults, brokers allow no shorter session.
+/// long that the group may have removed it: with their defaults, brokers allow no shorter group
+/// session.
 const STOOD_STILL_MS_MIN: u64 = 6_000;
 
 /// Seconds after which a standstill explains nothing any more.

@@ -25,7 +25,7 @@ pub mod panic_counts;
 pub(crate) mod read_slots;
 pub(crate) mod release;
 mod rivals;
-pub(crate) mod session;
+pub(crate) mod group_session;
 mod setback;
 mod shard_state;
 mod shard_table;
@@ -41,10 +41,10 @@ use acquisition::{Need, Remedy};
 use action::{Note, OwnershipAction};
 use event::{DeliveryFailure, OutputEvent, OwnershipEvent, ShardFacts, ShardNotice};
 use foreign_span::{ForeignSpan, SpanCheck, SpanResult};
+use group_session::GroupSession;
 use log_task::{LogTask, Purpose};
 use read_slots::ReadSlots;
 use release::{Release, ReleaseReason};
-use session::Session;
 use shard_state::{History, OpenPhase, ShardState};
 use shard_table::ShardTable;
 use start_error::StartError;
@@ -87,7 +87,7 @@ pub struct OwnershipOptions {
 /// All shards of a daemon, from assignment to release.
 #[derive(Debug)]
 pub struct Ownership {
-    session: Session,
+    session: GroupSession,
     table: ShardTable,
     acquirer: Acquirer,
 }
@@ -111,7 +111,7 @@ impl Ownership {
     /// No shard is ours, and we are about to join the group.
     pub fn new(options: OwnershipOptions, now: Instant) -> Ownership {
         Ownership {
-            session: Session::new(now),
+            session: GroupSession::new(now),
             table: ShardTable::new(options.read_slots),
             acquirer: Acquirer::new(options),
         }

@@ -12,10 +12,10 @@ use support::kafka::secure::{Kind, SecureCluster};
 /// What a dial says about a broker that does not take the certificate.
 const REFUSED: &str = "it asks for a client certificate that it accepts";
 
-/// Milliseconds of a session that outlasts a restart of the broker.
+/// Milliseconds of a group session that outlasts a restart of the broker.
 const SESSION_MS: u32 = 30_000;
 
-/// Milliseconds of the shortest session that a broker accepts.
+/// Milliseconds of the shortest group session that a broker accepts.
 const SHORT_SESSION_MS: u32 = 6_000;
 
 /// The files that the daemon is told of hold those of this name now.
@@ -116,7 +116,7 @@ fn an_outage_after_a_renewal_is_waited_for_however_long_it_takes() {
 }
 
 /// librdkafka goes on with the certificate that it began with, so the group gives the daemon up
-/// after a session's time: see decision 040.
+/// when its group session times out: see decision 040.
 #[test]
 fn a_certificate_that_is_trusted_no_more_is_replaced_by_that_in_the_files_and_the_next_start() {
     let mut secure = SecureCluster::start(&[], &[]);

@@ -69,8 +69,8 @@ fn partitions_that_nobody_owns_are_seen_by_the_instances_that_are_left() {
     gone.wait_until("some partitions", |huntd| huntd.metric("huntd_shards_owned") > 0);
     gone.kill9();
     produce(kafka::shared(), &topics, &events(3, 6, 1..=10));
-    // Until the session of the killed instance is over, its partitions have no owner. Still the
-    // instance that is left shows how far behind they are.
+    // Until the group session of the killed instance is over, its partitions have no owner. Still
+    // the instance that is left shows how far behind they are.
     left.wait_until("the lag of a partition without an owner", |huntd| {
         let page = huntd.get("/metrics");
         let is_unowned = |partition: &i32| {

@@ -5,7 +5,7 @@ use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka;
 
-/// A static member of the group: its restart waits for no session to end.
+/// A static member of the group: its restart waits for no group session to end.
 const STATIC: (&str, &str) = ("kafka", "group_instance_id = \"one\"");
 
 /// Waits until the output of every partition has moved on by some events.

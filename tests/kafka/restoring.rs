@@ -51,7 +51,7 @@ fn a_start_that_takes_long_says_how_much_is_left_and_asks_for_the_time() {
         huntd.log().contains("\"address\"")
             && Page::of(&huntd.address()).value("huntd_records_received_total") > 100
     });
-    // The broker stands still for less than a session lasts, so that the rest has to wait.
+    // The broker stands still for less than a group session lasts, so that the rest has to wait.
     cluster.broker_mut(0).freeze();
     let mut heard = Vec::new();
     let [shards, to_go, per_second, seconds] = loop {

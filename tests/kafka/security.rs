@@ -347,8 +347,8 @@ fn change_password(secure: &mut SecureCluster, password: &str) {
     secure.cluster.broker_mut(0).restart(1);
 }
 
-/// librdkafka goes on with the password that it began with, so the group gives the daemon up after
-/// a session's time: see decision 040.
+/// librdkafka goes on with the password that it began with, so the group gives the daemon up when
+/// its group session times out: see decision 040.
 #[test]
 fn a_changed_password_is_used_to_fetch_and_publish_at_once_and_for_the_group_by_the_next_start() {
     let mut secure = SecureCluster::start(&[], &[]);

@@ -177,7 +177,8 @@ fn a_dead_letter_topic_that_is_deleted_is_named_until_it_exists_again() {
 }
 
 /// The group gives the partitions to nobody, as it is frozen too. librdkafka's member of a classic
-/// group that hears nothing for a session's time has lost them; one of a new group keeps them.
+/// group that hears nothing until its group session times out has lost them; one of a new group
+/// keeps them.
 #[test]
 fn an_instance_whose_brokers_are_frozen_is_not_ready_and_knows_no_lag_until_they_answer() {
     let mut cluster = Cluster::start(1, &Options::for_tests());
@@ -222,8 +223,9 @@ fn an_instance_whose_brokers_are_frozen_is_not_ready_and_knows_no_lag_until_they
     }
 }
 
-/// A static member that is gone keeps its partitions until its session ends, and the group lets no
-/// other member in before. A daemon that waits to be let in names the partitions that nobody reads.
+/// A static member that is gone keeps its partitions until its group session ends, and the group
+/// lets no other member in before. A daemon that waits to be let in names the partitions that
+/// nobody reads.
 #[test]
 fn partitions_whose_owner_is_gone_are_named_by_an_instance_that_does_not_own_them() {
     let topics = Topics::create(kafka::shared(), "ownerless", 2);

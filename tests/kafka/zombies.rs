@@ -1,5 +1,5 @@
-//! Daemons that are stopped for longer than their session and wake up: nothing that they still
-//! publish counts, and they let go of what is not theirs.
+//! Daemons that are stopped for longer than their group session and wake up: nothing that they
+//! still publish counts, and they let go of what is not theirs.
 
 use crate::players::Load;
 use crate::restarts::{wait_for_more, wait_for_new_owner, wait_until_owned};
@@ -9,7 +9,7 @@ use support::daemon::{Huntd, Topics};
 use support::kafka;
 
 #[test]
-fn a_daemon_that_slept_through_its_session_publishes_nothing_that_counts() {
+fn a_daemon_that_slept_through_its_group_session_publishes_nothing_that_counts() {
     let topics = Topics::create(kafka::shared(), "zombie", 2);
     let load = Load::start(kafka::shared(), &topics);
     let mut follower = Follower::new(kafka::shared(), &topics);

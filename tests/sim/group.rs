@@ -30,7 +30,7 @@ pub(crate) struct Group {
     names: u64,
 }
 
-/// Heartbeats of a member within its session.
+/// Heartbeats of a member within its group session.
 const HEARTBEATS: u64 = 3;
 
 struct Member {
@@ -129,7 +129,7 @@ impl Group {
         is_member && self.owners[partition as usize] == Some(node)
     }
 
-    /// The coordinator's own time: sessions end, partitions are shared out.
+    /// The coordinator's own time: group sessions end, partitions are shared out.
     pub(crate) fn turn(&mut self, chance: &mut Chance, now: u64, has_input: bool) {
         let expels = chance.strikes(Fault::Expelled);
         let victim = chance.next();

@@ -16,7 +16,7 @@ use crate::kafka::produce::{self, ProduceRemedy, Produced};
 use crate::kafka::producer_id;
 use crate::kafka::topic_error::TopicError;
 use crate::output::frame::Compression;
-use crate::ownership::session::TOPIC_MISSING_MS_MAX;
+use crate::ownership::group_session::TOPIC_MISSING_MS_MAX;
 use crate::publisher::producer::{Delivery, OFFSET_UNKNOWN, SendError, SendFailure};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};

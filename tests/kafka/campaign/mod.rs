@@ -1,6 +1,6 @@
 //! A campaign of faults against a real broker: two daemons of one group under load are killed,
-//! stopped, frozen beyond their session and robbed of their broker, again and again. In the end the
-//! output must be what one uninterrupted run makes.
+//! stopped, frozen beyond their group session and robbed of their broker, again and again. In the
+//! end the output must be what one uninterrupted run makes.
 //!
 //! `cargo test` runs a short one. `HUNTD_CYCLES=200 cargo test --release --test kafka campaign --
 //! --nocapture` runs a long one and prints how long restarts and takeovers took;
@@ -27,7 +27,7 @@ const PARTITIONS: i32 = 4;
 /// Longest time in which the output must go on after a fault.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Longer than the session of a member: the group has given its partitions away by then.
+/// Longer than the group session of a member: the group has given its partitions away by then.
 const FROZEN: Duration = Duration::from_secs(9);
 
 /// What a cycle does to the daemons or their broker.
@@ -260,8 +260,8 @@ impl Campaign {
         );
         for (what, faults) in [
             ("restart on the same host", &[Fault::KillAndRestart, Fault::StopAndRestart][..]),
-            ("takeover after a kill (session of 6 s included)", &[Fault::KillAndLeave]),
-            ("takeover of a frozen one (session of 6 s included)", &[Fault::Freeze]),
+            ("takeover after a kill (group session of 6 s included)", &[Fault::KillAndLeave]),
+            ("takeover of a frozen one (group session of 6 s included)", &[Fault::Freeze]),
             ("broker killed and restarted", &[Fault::KillBroker]),
         ] {
             let of = |(fault, took): &(Fault, Duration)| faults.contains(fault).then_some(*took);

@@ -18,7 +18,7 @@ const COMMIT_EVERY_MS: u64 = 1_000;
 
 /// Our place in the group.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct GroupSession {
     state: State,
     losses: InstanceIdLosses,
     /// Since when the input topic is said to be missing.
@@ -39,10 +39,10 @@ enum State {
     },
 }
 
-impl Session {
+impl GroupSession {
     /// We are about to join.
-    pub(super) fn new(now: Instant) -> Session {
-        Session {
+    pub(super) fn new(now: Instant) -> GroupSession {
+        GroupSession {
             state: State::Joining,
             losses: InstanceIdLosses::default(),
             topic_missing_since: None,
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_topic_is_looked_for_once_it_has_been_missing_for_a_while() {
         let now = Instant::now();
-        let mut session = Session::new(now);
+        let mut session = GroupSession::new(now);
         assert!(matches!(session.fails(missing(), now), OwnershipAction::Log(_)));
         let late = after_ms(now, TOPIC_MISSING_MS_MAX);
         assert_eq!(session.next_action(after_ms(now, TOPIC_MISSING_MS_MAX - 1)), None);
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn what_only_an_operator_can_help_ends_the_daemon_and_the_rest_is_waited_for() {
         let now = Instant::now();
-        let mut session = Session::new(now);
+        let mut session = GroupSession::new(now);
         for passing in [
             MembershipError::Unreachable("broker:9092".to_owned()),
             MembershipError::Passing("rebalancing".to_owned()),
@@ -208,7 +208,7 @@ mod tests {
             MembershipError::NotAuthenticated("wrong password".to_owned()),
             MembershipError::TlsOutdated("certificate expired".to_owned()),
         ] {
-            let mut session = Session::new(now);
+            let mut session = GroupSession::new(now);
             session.on_group_event(&MembershipEvent::Assigned(vec![0]));
             assert!(matches!(session.fails(error.clone(), now), OwnershipAction::Log(_)));
             session.on_group_event(&MembershipEvent::Lost(vec![0]));
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn joining_again_is_tried_every_second_and_a_missing_topic_may_come_back() {
         let now = Instant::now();
-        let mut session = Session::new(now);
+        let mut session = GroupSession::new(now);
         assert_eq!(session.lose_id(now), Some(IdLoss::Unexplained));
         assert!(session.is_rejoining() && !session.is_member());
         assert_eq!(session.next_action(after_ms(now, REJOIN_MS)), None, "it is under way");
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn offsets_are_committed_once_a_second() {
         let now = Instant::now();
-        let mut session = Session::new(now);
+        let mut session = GroupSession::new(now);
         assert!(!session.is_commit_due(after_ms(now, COMMIT_EVERY_MS - 1)));
         assert!(session.is_commit_due(after_ms(now, COMMIT_EVERY_MS)));
         assert!(!session.is_commit_due(after_ms(now, COMMIT_EVERY_MS + 1)));
