@@ -172,13 +172,16 @@ impl Inside {
 
     /// The figures in a sentence.
     pub(crate) fn sentence(&self) -> String {
+        // What was preloaded is older than the last bucket.
+        let input = match self.input.ms(50.0).is_finite() {
+            true => format!("due to received {}; ", self.input.percentiles()),
+            false => String::new(),
+        };
         format!(
-            "due to received {}; received to the producer {}; from there to acknowledged {}; hot \
-             thread {:.3} CPU-s per million events, waits {:.0} us for its core on average; \
-             io_uring_enter {:.2} and turns {:.2} per 1,000 events; {} allocations; at most {} \
-             blocks queued and {} KiB in flight in {} samples; {:.1} % of the events refused by \
-             the rules",
-            self.input.percentiles(),
+            "{input}received to the producer {}; from there to acknowledged {}; hot thread {:.3} \
+             CPU-s per million events, waits {:.0} us for its core on average; io_uring_enter \
+             {:.2} and turns {:.2} per 1,000 events; {} allocations; at most {} blocks queued and \
+             {} KiB in flight in {} samples; {:.1} % of the events refused by the rules",
             self.inside.percentiles(),
             self.output.percentiles(),
             self.hot_s_per_million(),

@@ -1,10 +1,14 @@
 //! Batches as Kafka 4.3.0 stored them for its Java producer: the codecs that librdkafka's build
-//! here lacks or frames differently, and transactions with their markers.
+//! here lacks or frames differently, and transactions with their markers. Requests to produce as
+//! librdkafka sent them.
 
 use crate::kafka::aborted::{AbortedTransaction, AbortedTransactions};
+use crate::kafka::batch_writer::{ProducerId, UnsealedBatch};
 use crate::kafka::codec::Decompressor;
-
+use crate::kafka::message::Envelope;
+use crate::kafka::produce;
 use crate::testing::batch_builder::{BATCH_BYTES_MAX, Owned, read_committed};
+use std::ops::Range;
 
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u32> = hex.chars().filter_map(|digit| digit.to_digit(16)).collect();
@@ -66,4 +70,76 @@ fn of_two_interleaved_transactional_producers_only_the_committed_records_are_rea
     ];
     assert_eq!(texts, expected.map(|(offset, text)| (offset, text.to_owned())));
     assert_eq!(read(hex, &[]).len(), 16, "all records when nothing is listed as aborted");
+}
+
+/// A Produce request with one batch, as librdkafka sent it.
+struct Produced {
+    hex: &'static str,
+    /// Its version here.
+    version: i16,
+    correlation_id: i32,
+    client_id: &'static str,
+    topic: &'static str,
+    partition: i32,
+    producer_id: i64,
+    sequence: i32,
+    time_ms: i64,
+    values: &'static [&'static [u8]],
+}
+
+const PRODUCED: [Produced; 2] = [
+    Produced {
+        hex: include_str!("../../../tests/data/produce_requests/version-7.hex"),
+        version: 7,
+        correlation_id: 5,
+        client_id: "huntd",
+        topic: "updates",
+        partition: 1,
+        producer_id: 12_904_000,
+        sequence: 0,
+        time_ms: 1_767_225_600_000,
+        values: &[b"first", b"", &[b'x'; 300]],
+    },
+    Produced {
+        hex: include_str!("../../../tests/data/produce_requests/version-10.hex"),
+        // The request has the form of version 9.
+        version: 9,
+        correlation_id: 2_065,
+        client_id: "huntd-demo",
+        topic: "hunt-events",
+        partition: 3,
+        producer_id: 0x0d5c_9010,
+        sequence: 109_988,
+        time_ms: 1_767_225_604_387,
+        values: &[
+            br#"{"type":"loot","player_id":76561198000001235,"seq":143,"ts_us":1767225604387570}"#,
+        ],
+    },
+];
+
+/// Where a request has its version.
+const VERSION: Range<usize> = 6..8;
+
+/// Where a batch has the epoch of its leader, which the checksum leaves out and the broker sets.
+/// librdkafka sends 0 there, and others -1.
+const LEADER_EPOCH: Range<usize> = 12..16;
+
+#[test]
+fn a_request_to_produce_has_librdkafkas_bytes() {
+    for produced in &PRODUCED {
+        let mut batch = UnsealedBatch::new(Vec::new());
+        produced.values.iter().for_each(|value| batch.push(value));
+        let producer = ProducerId { id: produced.producer_id, epoch: 0 };
+        let (mut batch, _) =
+            batch.seal(producer, produced.sequence, produced.time_ms, None, Vec::new());
+        batch[LEADER_EPOCH].fill(0);
+        let &Produced { version, correlation_id, client_id, topic, .. } = produced;
+        let envelope = Envelope { version, correlation_id, client_id };
+        let batches = [(produced.partition, batch.as_slice())].into_iter();
+        let mut ours = Vec::new();
+        produce::request(envelope, topic, 30_000, batches, &mut ours);
+        let mut theirs = bytes(produced.hex);
+        theirs[VERSION].copy_from_slice(&version.to_be_bytes());
+        assert_eq!(ours, theirs, "version {version}");
+    }
 }
