@@ -126,7 +126,8 @@ impl Seen {
             "a broker of the input topic throttles huntd: raise this client's quotas, such as \
              consumer_byte_rate"
         } else if shard.lag().is_none() {
-            "no broker says where its log ends: see huntd_fetch_errors_total, and the input's leader"
+            "no broker says where its log ends: see huntd_fetch_errors_total, and the input's \
+             leader"
         } else {
             "no record is fetched: see huntd_fetch_errors_total, the input's leader, and \
              transactions that were left open"

@@ -125,8 +125,7 @@ impl Node {
         let (to_control, control_messages) = bounded(64);
         let (to_publisher, inbox) = bounded(2048);
         let (free_frames, hot_free_frames) = recycled_frames(chance.between(2, 6) as usize);
-        let metrics = Arc::new(metrics(chance));
-        let progress = Arc::new(Progress::new());
+        let (metrics, progress) = (Arc::new(metrics(chance)), Arc::new(Progress::new()));
         let driver = common.turns(now);
         let (to_hot, hot_messages) = bounded_with_bell(64, driver.bell());
         let limits = Limits::new(chance);
