@@ -60,8 +60,8 @@ pub const FAMILIES: [Family; 41] = [
     family(
         "huntd_shards_still",
         "gauge",
-        "1 for a shard that has not moved for ten seconds although its log has grown, or may \
-         have, by partition; 0 for others.",
+        "1 for a shard that has not moved, or whose frames were not acknowledged, for ten seconds \
+         although its log has grown, or may have, by partition; 0 for others.",
     ),
     family(
         "huntd_throttled_seconds_total",

@@ -26,7 +26,11 @@ pub(crate) struct StillShard {
 struct Seen {
     ownership_id: u32,
     offsets: [i64; 5],
+    /// When any stage moved, or there was nothing to do.
     at: Instant,
+    /// When an acknowledgement moved it, or no frame waited for one. The stages before go on while
+    /// there is room: one record a second, such as a tick, would hide that nothing is stored.
+    acked_at: Instant,
     is_still: bool,
     fetch: Throttled,
     frames: Throttled,
@@ -55,29 +59,29 @@ impl Standstill {
         let mut before = std::mem::take(&mut self.shards);
         let pause = now.saturating_duration_since(self.sampled_at.replace(now).unwrap_or(now));
         if pause >= Duration::from_millis(SAMPLE_MS_MAX) {
-            before.values_mut().for_each(|seen| seen.at += pause);
+            before.values_mut().for_each(|seen| {
+                seen.at += pause;
+                seen.acked_at += pause;
+            });
         }
         let mut still = Vec::new();
         for (partition, shard) in progress.owned() {
             let ownership_id = shard.ownership_id.get();
-            let (offsets, lag) = (offsets(shard), shard.lag());
             let seen = before.remove(&partition).filter(|seen| seen.ownership_id == ownership_id);
             let mut seen = seen.unwrap_or_else(|| Seen::new(shard, now));
             seen.fetch.count(shard.fetch_throttled_ms.get(), now);
             seen.frames.count(shard.frames_throttled_ms.get(), now);
-            if seen.offsets != offsets || lag == Some(0) {
-                if std::mem::take(&mut seen.is_still) {
-                    tracing::warn!(partition, "the partition moves again");
+            seen.note(shard, now);
+            let is_still = seen.stands(now) >= Duration::from_millis(STILL_MS);
+            match (std::mem::replace(&mut seen.is_still, is_still), is_still) {
+                (true, false) => tracing::warn!(partition, "the partition moves again"),
+                (false, true) => {
+                    let (lag, waits_for) = (shard.lag(), seen.waits_for(shard, now));
+                    tracing::error!(partition, lag, "the partition stands still: {waits_for}");
                 }
-                (seen.offsets, seen.at) = (offsets, now);
+                _ => {}
             }
-            let stood = now.saturating_duration_since(seen.at);
-            if stood >= Duration::from_millis(STILL_MS) && !seen.is_still {
-                seen.is_still = true;
-                let waits_for = seen.waits_for(shard, now);
-                tracing::error!(partition, lag, "the partition stands still: {waits_for}");
-            }
-            if seen.is_still {
+            if is_still {
                 still.push(StillShard { partition, waits_for: seen.waits_for(shard, now) });
             }
             shard.still.set(u64::from(seen.is_still));
@@ -100,10 +104,29 @@ impl Seen {
             ownership_id: shard.ownership_id.get(),
             offsets: offsets(shard),
             at: now,
+            acked_at: now,
             is_still: false,
             fetch: throttled(&shard.fetch_throttled_ms),
             frames: throttled(&shard.frames_throttled_ms),
         }
+    }
+
+    /// Takes a sample of the shard.
+    fn note(&mut self, shard: &ShardProgress, now: Instant) {
+        let before = std::mem::replace(&mut self.offsets, offsets(shard));
+        let ([.., acked_before], [.., published, acked]) = (before, self.offsets);
+        let has_nothing = shard.lag() == Some(0);
+        if before != self.offsets || has_nothing {
+            self.at = now;
+        }
+        if acked != acked_before || acked >= published || has_nothing {
+            self.acked_at = now;
+        }
+    }
+
+    /// For how long it has stood still.
+    fn stands(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.at.min(self.acked_at))
     }
 
     /// What the last record that moved waits for.
@@ -194,13 +217,40 @@ mod tests {
         assert_eq!(sampled(&mut standstill, &progress, at(STILL_MS - 1)), 0);
         assert_eq!(sampled(&mut standstill, &progress, at(STILL_MS)), 1);
         // Any stage that moves is a sign of life.
-        shard(&progress, [91, 90, 90, 90, 80]);
+        shard(&progress, [91, 90, 90, 90, 90]);
         assert_eq!(sampled(&mut standstill, &progress, at(STILL_MS + 1)), 0);
         assert_eq!(sampled(&mut standstill, &progress, at(2 * STILL_MS + 1)), 1);
         // A shard that has applied everything has no reason to move.
         shard(&progress, [100; 5]);
         assert_eq!(sampled(&mut standstill, &progress, at(2 * STILL_MS + 2)), 0);
         assert_eq!(sampled(&mut standstill, &progress, at(9 * STILL_MS)), 0);
+    }
+
+    #[test]
+    fn a_partition_whose_frames_nobody_acknowledges_stands_still_although_records_come_in() {
+        let (progress, start) = (Progress::new(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut standstill = Standstill::default();
+        for second in 0..20 {
+            // One record a second; the acknowledgements end, and begin again.
+            let came = 50 + second;
+            let acked = if (5..18).contains(&second) { 54 } else { came };
+            shard(&progress, [came, came, came, came, acked]);
+            let still = standstill.sample(&progress, at(1_000 * second as u64));
+            assert_eq!(!still.is_empty(), (14..18).contains(&second), "{second} s: {still:?}");
+            assert!(still.iter().all(|still| still.waits_for.contains("acknowledge")));
+        }
+    }
+
+    #[test]
+    fn a_replay_of_what_is_published_moves_although_nothing_is_acknowledged() {
+        let (progress, start) = (Progress::new(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut standstill = Standstill::default();
+        for second in 0..30 {
+            shard(&progress, [second, second, second, 0, 80]);
+            assert_eq!(standstill.sample(&progress, at(1_000 * second as u64)), []);
+        }
     }
 
     #[test]

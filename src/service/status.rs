@@ -155,22 +155,28 @@ impl Status {
 
     /// Why the daemon should get no work, or nothing if it should.
     pub(crate) fn unready(&self) -> Option<String> {
-        match (self.phase(), self.trouble()) {
-            (phase, trouble) if is_ready(phase, trouble) => None,
-            (Phase::Ready, Trouble { missing_topics: 1.., .. }) => {
-                let names = self.missing_topics().join(", ");
-                Some(format!("topics do not exist: {names}; create them with `huntd topics`"))
+        let phase = self.phase();
+        let mut reasons = Vec::new();
+        if phase != Phase::Ready {
+            reasons.push(format!("huntd {}", phase.words()));
+        }
+        let missing = self.missing_topics().join(", ");
+        if !missing.is_empty() {
+            reasons
+                .push(format!("topics do not exist: {missing}; create them with `huntd topics`"));
+        }
+        match self.trouble() {
+            Trouble { halted: 0, still: 0, .. } => {}
+            Trouble { halted, still: 0, .. } => {
+                reasons.push(format!("halted shards: {halted}; read the log"));
             }
-            (Phase::Ready, Trouble { halted, still: 0, .. }) => {
-                Some(format!("halted shards: {halted}; read the log"))
-            }
-            (Phase::Ready, Trouble { halted, still, .. }) => {
+            Trouble { halted, still, .. } => {
                 let waiting = still_lines(&self.still_shards.lock().expect(UNPOISONED));
                 let counts = format!("shards that stand still: {still}, halted: {halted}");
-                Some(format!("{counts}; read the log{waiting}"))
+                reasons.push(format!("{counts}; read the log{waiting}"));
             }
-            (phase, _) => Some(format!("huntd {}", phase.words())),
         }
+        (!reasons.is_empty()).then(|| reasons.join("\n"))
     }
 
     /// Waits until something is different from `seen`. One task may wait.

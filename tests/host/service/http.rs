@@ -76,7 +76,8 @@ fn readiness_follows_the_phase_and_gives_the_reason() {
     assert_eq!(get(&service, "/readyz"), reason("halted shards: 2; read the log"));
     observed.status.enter(Phase::Draining);
     observed.status.enter(Phase::Ready);
-    assert_eq!(get(&service, "/readyz"), reason("huntd is draining"), "draining is final");
+    let draining = "huntd is draining\nhalted shards: 2; read the log";
+    assert_eq!(get(&service, "/readyz"), reason(draining), "draining is final");
     assert_eq!(get(&service, "/livez"), (200, "live\n".to_owned()));
     service.finish(Ok(()));
 }
