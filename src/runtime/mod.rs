@@ -13,6 +13,7 @@ pub mod allocator;
 pub mod cpu;
 pub(crate) mod prefetch;
 pub mod regular_file;
+pub mod room;
 pub(crate) mod wall_clock;
 
 /// The runtime's options, checked already.

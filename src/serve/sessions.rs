@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 const SESSIONS_MAX: u64 = 50_000;
 
 /// Descriptors that are not for sessions: brokers, files, what librdkafka needs.
-const DESCRIPTORS_KEPT: u64 = 256;
+pub(crate) const DESCRIPTORS_KEPT: u64 = 256;
 
 /// Milliseconds in which a request must have come whole, from its first byte on.
 const REQUEST_MS_MAX: u64 = 5_000;

@@ -3,6 +3,7 @@
 use super::source::SourceError;
 use crate::daemon::failure::Failure;
 use crate::ownership::start_error::StartError;
+use crate::runtime::room::RoomError;
 use crate::service::exit::ExitCode;
 use crate::service::settings::ConfigErrors;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -48,6 +49,9 @@ pub enum ToolError {
         /// The daemon's own exit code.
         code: ExitCode,
     },
+    /// The process may have too little.
+    #[error(transparent)]
+    Room(#[from] RoomError),
     /// Several things are wrong, a line each.
     #[error("{}", .0.iter().map(ToolError::to_string).collect::<Vec<_>>().join("\n"))]
     Several(Vec<ToolError>),
@@ -85,6 +89,7 @@ impl ToolError {
             ToolError::NotAuthorised { .. } => ExitCode::NotAuthorised,
             ToolError::VerificationFailed(_) => ExitCode::VerificationFailed,
             ToolError::Daemon { code, .. } => *code,
+            ToolError::Room(_) => ExitCode::OutOfResources,
             ToolError::Several(errors) => errors.first().map_or(ExitCode::Ok, ToolError::exit_code),
             // A reader that closes the pipe, as `head` does, has seen enough.
             ToolError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::Ok,

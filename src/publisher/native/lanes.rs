@@ -21,8 +21,7 @@ use crate::publisher::producer::{Delivery, OFFSET_UNKNOWN, SendError, SendFailur
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-/// Requests of a connection that may be unanswered. A broker reads the next one when it has
-/// answered the previous one; the others wait at the broker.
+/// Requests of a connection that may be unanswered. A broker reads them one after the other.
 const REQUESTS_MAX: usize = UNDER_WAY_MAX;
 
 /// Bytes of a request, unless its first batch alone takes more. What does not fit goes with the
@@ -455,15 +454,16 @@ impl<T> Lanes<T> {
 
     fn fail(&mut self, partition: i32, sentence: &str, verdict: Verdict) {
         let lane = &mut self.lanes[partition as usize];
-        if verdict == Verdict::Unknown {
-            let id = lane.producer().map(|producer| producer.id);
+        let id = lane.producer().map(|producer| producer.id);
+        let given_up = lane.give_up(verdict != Verdict::Unknown);
+        if lane.producer().is_none() {
             self.producer.take_if(|producer| Some(producer.id) == id);
         }
         let failure = SendFailure {
             sentence: sentence.to_owned(),
             is_too_large: verdict == Verdict::TooLarge,
         };
-        for done in lane.give_up(verdict != Verdict::Unknown) {
+        for done in given_up {
             self.tell(done, |_| (OFFSET_UNKNOWN, Some(failure.clone())));
         }
         self.waiting.remove(&partition);

@@ -333,6 +333,22 @@ fn a_producer_that_the_broker_does_not_know_gets_another_id() {
 }
 
 #[test]
+fn a_partition_that_has_had_every_epoch_gets_another_id() {
+    let mut bench = Bench::new(&[1], Some(4711));
+    for epoch in 0..=i16::MAX {
+        bench.push(0, 1);
+        let sent = bench.request(1).unwrap();
+        let [(0, 4711, sent_epoch, ..)] = sent.heads()[..] else { panic!("{:?}", sent.heads()) };
+        assert_eq!(sent_epoch, epoch);
+        bench.answer(1, sent.id, &[(0, 87, -1)]).unwrap();
+        assert_eq!(bench.deliveries().len(), 1);
+    }
+    bench.push(0, 2);
+    bench.name(1, 0, 4712);
+    assert_eq!(bench.request(1).unwrap().heads(), [(0, 4712, 0, 0, 1)]);
+}
+
+#[test]
 fn a_refused_producer_id_fails_what_waits_and_a_passing_error_is_waited_for() {
     let mut bench = Bench::new(&[1, 1], None);
     bench.push(0, 1);
