@@ -74,7 +74,7 @@ use hunt::{HUNTS_MAX, Hunt, Hunts};
 use refusal::Refusal;
 use rules::Rules;
 use rules::inventory::Inventory;
-use rules::motion::Allowance;
+use rules::motion::{Allowance, on_rotate};
 use rules::rulebook::{Edition, Rulebook};
 use std::sync::Arc;
 use tiles::Tiles;
@@ -393,23 +393,6 @@ impl Shard {
         Ok(Outcome::Applied)
     }
 
-    fn on_rules_change(&mut self, ruleset: u32, out: &mut EventOutput) -> Outcome {
-        if ruleset == self.ruleset {
-            return Outcome::NoOp;
-        }
-        let Some(edition) = self.rulebook.find(ruleset).cloned() else {
-            return Outcome::RulesMissing { ruleset };
-        };
-        self.play_by(edition);
-        out.push(0, Change::RulesChanged { ruleset });
-        Outcome::Applied
-    }
-
-    fn play_by(&mut self, Edition { ruleset, rules }: Edition) {
-        self.paces = Allowance::both(&rules);
-        (self.ruleset, self.rules) = (ruleset, rules);
-    }
-
     #[inline]
     fn on_player_event(
         &mut self,
@@ -487,14 +470,4 @@ impl Shard {
         };
         decided.into()
     }
-}
-
-#[inline]
-fn on_rotate(body: &mut actor::Body, heading: u16, out: &mut EventOutput) -> Result<(), Refusal> {
-    if heading >= walk::HEADINGS {
-        return Err(Refusal::HeadingOutOfRange);
-    }
-    body.set_heading(heading);
-    out.push(body.player_id, Change::Rotated { heading });
-    Ok(())
 }

@@ -1,4 +1,4 @@
-//! Moving.
+//! Moving and turning.
 //!
 //! Speed is an allowance: it grows with the shard's time up to a burst, and a move uses it up. So a
 //! late record, or two at the same millisecond, cost a player nothing, and nobody is faster than
@@ -8,7 +8,7 @@ use crate::engine::actor::{Body, Compass};
 use crate::engine::change::Change;
 use crate::engine::refusal::{Effect, Refusal};
 use crate::engine::rules::Rules;
-use crate::engine::walk::{Walk, distance_cm, square_cm};
+use crate::engine::walk::{HEADINGS, Walk, distance_cm, square_cm};
 use crate::engine::{EventOutput, Shard};
 
 /// How an actor's allowance grows.
@@ -113,4 +113,18 @@ impl Shard {
         let mut way = Walk::new(&self.tiles, at.0, at.1, way.0, way.1).skip(1);
         if way.any(|tile| self.tiles.is_wall(tile)) { Err(Refusal::Wall) } else { Ok(()) }
     }
+}
+
+#[inline]
+pub(crate) fn on_rotate(
+    body: &mut Body,
+    heading: u16,
+    out: &mut EventOutput,
+) -> Result<(), Refusal> {
+    if heading >= HEADINGS {
+        return Err(Refusal::HeadingOutOfRange);
+    }
+    body.set_heading(heading);
+    out.push(body.player_id, Change::Rotated { heading });
+    Ok(())
 }

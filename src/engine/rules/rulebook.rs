@@ -4,7 +4,10 @@
 //! An event names rules by their hash. What an event means must not depend on who replays it. So a
 //! shard stops at an event that names rules it does not have.
 
+use crate::engine::change::Change;
+use crate::engine::rules::motion::Allowance;
 use crate::engine::rules::{Rules, RulesError};
+use crate::engine::{EventOutput, Outcome, Shard};
 use std::sync::Arc;
 
 /// Rules files that a daemon may know: those that its zones began with, and those that the input
@@ -75,6 +78,25 @@ impl Rulebook {
     /// The rules with this hash; `None`: they are not in the book.
     pub(crate) fn find(&self, ruleset: u32) -> Option<&Edition> {
         self.editions.iter().find(|edition| edition.ruleset == ruleset)
+    }
+}
+
+impl Shard {
+    pub(crate) fn on_rules_change(&mut self, ruleset: u32, out: &mut EventOutput) -> Outcome {
+        if ruleset == self.ruleset {
+            return Outcome::NoOp;
+        }
+        let Some(edition) = self.rulebook.find(ruleset).cloned() else {
+            return Outcome::RulesMissing { ruleset };
+        };
+        self.play_by(edition);
+        out.push(0, Change::RulesChanged { ruleset });
+        Outcome::Applied
+    }
+
+    pub(crate) fn play_by(&mut self, Edition { ruleset, rules }: Edition) {
+        self.paces = Allowance::both(&rules);
+        (self.ruleset, self.rules) = (ruleset, rules);
     }
 }
 
