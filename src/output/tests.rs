@@ -9,7 +9,7 @@ use crate::testing::frame_maker::FrameMaker;
 use crate::testing::vectors::{bytes_of, vectors};
 use proptest::prelude::*;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn text<'a>(vector: &'a Value, key: &str) -> &'a str {
     vector[key].as_str().unwrap_or_else(|| panic!("`{key}` of {vector}"))
@@ -37,23 +37,64 @@ fn verdict_name(verdict: Verdict) -> String {
     }
 }
 
+/// In what the two forms of a frame vector differ from what huntd writes; `None`: in nothing.
+fn fault_of_forms(vector: &Value) -> Option<String> {
+    let (json, binary) = (text(vector, "json"), text(vector, "binary"));
+    let (header, updates) = match decode_frame(json.as_bytes()) {
+        Ok(frame) => frame,
+        Err(error) => return Some(format!("`json`: {error}")),
+    };
+    let written = String::from_utf8(encoded(Format::Json, &header, &updates)).expect("text");
+    if written != json {
+        return Some(format!("`json` must be {written}"));
+    }
+    let bytes = encoded(Format::Binary, &header, &updates);
+    let written = bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    if written != binary {
+        return Some(format!("`binary` must be {written}"));
+    }
+    assert_eq!(decode_frame(&bytes), Ok((header, updates)), "{json}");
+    None
+}
+
 #[test]
 fn both_forms_of_every_frame_vector_are_the_same_frame() {
+    let vectors = vectors("frames.json");
+    let fault = |vector| Some(format!("{}: {}", text(vector, "name"), fault_of_forms(vector)?));
+    let faults: Vec<String> = vectors.iter().filter_map(fault).collect();
+    assert!(
+        faults.is_empty(),
+        "if the updates in docs/vectors/frames.json have not changed, frames are written in \
+         another way: raise FRAME_VERSION (output/encode.rs). Put right there:\n{}",
+        faults.join("\n")
+    );
+}
+
+/// Each history of updates begins at number 0. A later frame goes on from where one before it ends.
+#[test]
+fn the_count_and_the_chain_of_every_frame_vector_follow_from_the_updates() {
+    let mut chains = BTreeMap::from([(0, Chain::default())]);
+    let mut faults = Vec::new();
     for vector in vectors("frames.json") {
-        let (json, binary) = (text(&vector, "json"), text(&vector, "binary"));
-        let (header, updates) = decode_frame(json.as_bytes()).expect("a JSON frame");
-        assert_eq!(String::from_utf8(encoded(Format::Json, &header, &updates)).unwrap(), json);
-        let bytes = encoded(Format::Binary, &header, &updates);
-        assert_eq!(
-            bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
-            binary,
-            "frames are written in another way: raise FRAME_VERSION (output/encode.rs), unless the \
-             vector is new, then put the left side into docs/vectors/frames.json"
-        );
-        assert_eq!(decode_frame(&bytes_of(binary)), Ok((header, updates.clone())), "{json}");
-        let free_form: Value = serde_json::from_str(json).expect("any JSON reader takes it");
-        assert_eq!(free_form["count"], updates.len());
+        let (name, json) = (text(&vector, "name"), text(&vector, "json"));
+        let frame: Value = serde_json::from_str(json).expect("any JSON reader takes it");
+        let count = frame["updates"].as_array().expect("a list").len();
+        let stated = format!("\"count\":{},", frame["count"]);
+        let counted = json.replacen(&stated, &format!("\"count\":{count},"), 1);
+        let (header, updates) = decode_frame(counted.as_bytes()).expect(name);
+        let Some(before) = chains.get(&header.first_update) else {
+            let end = |(end, Chain(chain)): (&u64, &Chain)| format!("{end} (chain {chain:016x})");
+            let ends: Vec<String> = chains.iter().map(end).collect();
+            faults.push(format!("{name}: `first_update` must be one of {}", ends.join(", ")));
+            continue;
+        };
+        let chain = updates.iter().fold(*before, |chain, update| chain.with(update));
+        if (&frame["count"], header.chain) != (&count.into(), chain) {
+            faults.push(format!("{name}: `count` must be {count}, `chain` {:016x}", chain.0));
+        }
+        chains.insert(header.first_update + count as u64, chain);
     }
+    assert!(faults.is_empty(), "put right in docs/vectors/frames.json:\n{}", faults.join("\n"));
 }
 
 #[test]
