@@ -14,6 +14,7 @@ use crate::output::event_json::write_event;
 use crate::output::frame::Chain;
 use crate::testing::whole_state::encode_state;
 use crc32c::crc32c_append;
+use std::collections::BTreeSet;
 
 /// A line for each record: its time in milliseconds, a tab, its value.
 const GAME: &str = include_str!("../../../tests/data/game.tsv");
@@ -125,5 +126,47 @@ fn how_a_state_is_stored_has_a_version() {
         STORED,
         "a state is stored in another way: raise the version in FORMAT (engine/state.rs), unless \
          only ENGINE_VERSION or the game has changed, then put the left side here"
+    );
+}
+
+/// Numbers of the rules that are no part of `DECIDING`: bounds of what a rules file may say and of
+/// how much is looked up at once, no tile, and what proves another bound. `ENGINE_VERSION` begins
+/// the hash, and rises if `CROSSING_START_MAX` changes.
+const BESIDE_DECIDING: [&str; 8] = [
+    "CLOCK_UPDATES_MAX",
+    "CROSSING_START_MAX",
+    "ENGINE_VERSION",
+    "HEALTH_MAX",
+    "NO_TILE",
+    "OBSTACLES_AHEAD",
+    "RULES_FILES_MAX",
+    "ZONE_CM_MAX",
+];
+
+/// The constant that a line declares, if it is one number.
+fn number(line: &str) -> Option<&str> {
+    let (_, declared) = line.trim_start().split_once("const ")?;
+    let (name, rest) = declared.split_once(": ")?;
+    let (form, _) = rest.split_once(" = ")?;
+    let is_number = form.starts_with(['u', 'i']) && form[1..].parse::<u8>().is_ok();
+    (is_number || form == "usize" || form == "isize").then_some(name)
+}
+
+#[test]
+fn every_number_of_the_rules_that_decides_is_part_of_the_ruleset() {
+    let files = std::fs::read_dir("src/engine/rules").expect("the rules are there");
+    let files = files.map(|file| file.expect("a file").path());
+    let sources: String =
+        files.map(|file| std::fs::read_to_string(file).expect("a file of text")).collect();
+    let (_, list) = sources.split_once("const DECIDING: ").expect("the list");
+    let (list, _) = list.split_once("];").expect("its end");
+    let deciding: Vec<&str> = list.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+    let numbers: BTreeSet<&str> = sources.lines().filter_map(number).collect();
+    assert!(BESIDE_DECIDING.iter().all(|name| numbers.contains(name)), "of {numbers:?}");
+    let is_in_none = |name: &&str| !deciding.contains(name) && !BESIDE_DECIDING.contains(name);
+    let in_none: Vec<&str> = numbers.into_iter().filter(is_in_none).collect();
+    assert!(
+        in_none.is_empty(),
+        "{in_none:?}: what decides belongs in DECIDING (engine/rules/mod.rs), the others here"
     );
 }
