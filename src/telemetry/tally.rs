@@ -14,7 +14,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// All zero. The names are in the order of their codes; without names nothing is counted.
+    /// All zero. The names are in the order of their codes; an empty one is that of a code that
+    /// never comes. Without names nothing is counted.
     pub fn new(names: &[&'static str]) -> Tally {
         assert!(names.len() <= TALLY_NAMES_MAX);
         let counts = (0..names.len() * SHARDS_MAX).map(|_| AtomicU64::new(0)).collect();
@@ -27,7 +28,8 @@ impl Tally {
         if self.names.is_empty() {
             return;
         }
-        assert!(code < self.names.len(), "the list of names is closed");
+        let is_named = self.names.get(code).is_some_and(|name| !name.is_empty());
+        assert!(is_named, "the list of names is closed");
         let partition = usize::try_from(partition).expect("partition numbers are not negative");
         let count = &self.counts[partition * self.names.len() + code];
         count.store(count.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
@@ -62,6 +64,14 @@ mod tests {
         let counted: Vec<_> = tally.counts().filter(|(.., count)| *count > 0).collect();
         assert_eq!(counted, [(0, "no_treasure", 2), (3, "too_far", 2)]);
         assert_eq!(tally.total(), 4);
+    }
+
+    #[test]
+    fn a_code_without_a_name_is_a_bug_whatever_comes_behind_it() {
+        let tally = Tally::new(&["too_far", "", "no_treasure"]);
+        let counts = |code| std::panic::catch_unwind(|| tally.add(0, code, 1)).is_ok();
+        assert_eq!([0, 1, 2, 3].map(counts), [true, false, true, false]);
+        assert_eq!(tally.total(), 2);
     }
 
     #[test]

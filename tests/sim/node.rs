@@ -402,12 +402,14 @@ fn recycled_frames(count: usize) -> (Sender<Box<Frame>>, Receiver<Box<Frame>>) {
     (frames, free_frames)
 }
 
-/// An engine fails at a refusal that its metrics have no place for: the way in which a simulated
-/// record is poison.
+/// An engine fails at a refusal that its metrics have no name for: the way in which a simulated
+/// record is poison. It is `same_zone`, which no player of the game causes otherwise (`game.rs`).
 fn metrics(chance: &mut Chance) -> Metrics {
-    let is_poisoned = chance.is_on(Fault::Poison) && !chance.one_in(8);
-    let known = if is_poisoned { Refusal::SameZone as usize } else { Refusal::NAMES.len() };
-    Metrics::with_names(&[], &Refusal::NAMES[..known], &[])
+    let mut refusals = Refusal::NAMES.to_vec();
+    if chance.is_on(Fault::Poison) && !chance.one_in(8) {
+        refusals[Refusal::SameZone as usize] = "";
+    }
+    Metrics::with_names(&[], &refusals, &[])
 }
 
 fn fetch_options(chance: &mut Chance) -> FetchOptions {
