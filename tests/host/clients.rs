@@ -20,7 +20,13 @@ enum Form {
 #[derive(Default)]
 struct Script {
     lines: String,
-    answers: Vec<String>,
+    answers: Vec<Answer>,
+}
+
+struct Answer {
+    /// What it is about.
+    about: String,
+    text: String,
 }
 
 impl Script {
@@ -28,9 +34,9 @@ impl Script {
         writeln!(self.lines, "{line}").expect("a string takes it");
     }
 
-    fn ask(&mut self, line: &str, answer: &str) {
+    fn ask(&mut self, about: &str, line: &str, answer: &str) {
         self.tell(line);
-        self.answers.push(answer.to_owned());
+        self.answers.push(Answer { about: about.to_owned(), text: answer.to_owned() });
     }
 }
 
@@ -67,7 +73,8 @@ fn script(form: Form) -> Script {
         let begins_at_the_start = text(&history, "begins") == "at the start";
         script.tell(if begins_at_the_start { "start" } else { "join" });
         for step in history["frames"].as_array().expect("frames") {
-            script.ask(&frame(text(step, "frame"), form), text(step, "verdict"));
+            let frame = frame(text(step, "frame"), form);
+            script.ask(text(&history, "name"), &frame, text(step, "verdict"));
         }
         let end = &history["end"];
         let number = |key: &str| end[key].to_string();
@@ -79,9 +86,9 @@ fn script(form: Form) -> Script {
             text(end, "chain"),
             number("gaps")
         );
-        script.ask("position", &answer);
+        script.ask(text(&history, "name"), "position", &answer);
     }
-    script.ask("seqs", "5 6 7 9");
+    script.ask("the next numbers of a player", "seqs", "5 6 7 9");
     script.tell("start");
     // Also in the form that a client does not read: it must notice that these are frames.
     let is_asked = |damaged: &&Value| text(damaged, "reader") != "may stop";
@@ -91,7 +98,7 @@ fn script(form: Form) -> Script {
             None => text(damaged, "binary").to_owned(),
         };
         if !record.is_empty() {
-            script.ask(&record, text(damaged, "reader"));
+            script.ask(text(damaged, "name"), &record, text(damaged, "reader"));
         }
     }
     // Every kind and every name: not even the last one of a list stops a client.
@@ -99,21 +106,25 @@ fn script(form: Form) -> Script {
         let json = text(&vector, "json");
         let header: Value = serde_json::from_str(json).expect("JSON");
         let joins = header["kind"] == "fence" && header["next_offset"] != -1;
+        let about = format!(
+            "{} (its constants: the highest kind, how many actions, how many names of each list)",
+            text(&vector, "name")
+        );
         script.tell("join");
-        script.ask(&frame(json, form), if joins { "joined" } else { "waiting" });
+        script.ask(&about, &frame(json, form), if joins { "joined" } else { "waiting" });
     }
     let mut many = vec![0; 64 + 32 * 4097];
     many[..6].copy_from_slice(b"HNTF\x02\x01");
     many[24..28].copy_from_slice(&4097_u32.to_le_bytes());
     many[64..].chunks_exact_mut(32).for_each(|update| update[16] = 6);
-    script.ask(&hex(&many), "stops");
+    script.ask("a frame that is too long", &hex(&many), "stops");
     many.resize(921_601, 0);
-    script.ask(&hex(&many), "stops");
+    script.ask("a frame that is too long", &hex(&many), "stops");
     script
 }
 
-/// Lets a client verify the vectors. Its answers are compared one by one.
-fn assert_verifies(client: &mut Command, form: Form) {
+/// Lets the client with this source verify the vectors. Its answers are compared one by one.
+fn assert_verifies(source: &str, client: &mut Command, form: Form) {
     let Script { lines, answers } = script(form);
     let mut child = client
         .stdin(Stdio::piped())
@@ -127,8 +138,8 @@ fn assert_verifies(client: &mut Command, form: Form) {
     assert!(output.status.success());
     let printed = String::from_utf8(output.stdout).expect("text");
     let printed: Vec<&str> = printed.lines().collect();
-    for (number, (printed, answer)) in printed.iter().zip(&answers).enumerate() {
-        assert_eq!(printed, answer, "answer {number}");
+    for (printed, Answer { about, text }) in printed.iter().zip(&answers) {
+        assert_eq!(printed, text, "what {source} says to: {about}");
     }
     assert_eq!(printed.len(), answers.len());
 }
@@ -139,8 +150,8 @@ fn the_python_client_agrees_with_the_vectors_in_both_forms() {
         return;
     }
     for form in [Form::Json, Form::Binary] {
-        let mut client = Command::new("python3");
-        assert_verifies(client.args(["docs/clients/huntd.py", "verify"]), form);
+        let (mut client, source) = (Command::new("python3"), "docs/clients/huntd.py");
+        assert_verifies(source, client.args([source, "verify"]), form);
     }
 }
 
@@ -150,8 +161,8 @@ fn the_javascript_client_agrees_with_the_vectors_in_both_forms() {
         return;
     }
     for form in [Form::Json, Form::Binary] {
-        let mut client = Command::new("node");
-        assert_verifies(client.args(["docs/clients/huntd.mjs", "verify"]), form);
+        let (mut client, source) = (Command::new("node"), "docs/clients/huntd.mjs");
+        assert_verifies(source, client.args([source, "verify"]), form);
     }
 }
 
@@ -211,7 +222,7 @@ fn the_python_and_javascript_clients_name_every_field_of_an_update_as_huntd_does
 fn the_go_client_agrees_with_the_vectors() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let Some(program) = go_client::build(folder.path()) else { return };
-    assert_verifies(Command::new(program).arg("verify"), Form::Binary);
+    assert_verifies("docs/clients/go/main.go", Command::new(program).arg("verify"), Form::Binary);
 }
 
 #[test]
@@ -234,7 +245,7 @@ fn the_cpp_client_agrees_with_the_vectors() {
     let flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "docs/clients/huntd.cpp", "-o"];
     let built = Command::new("c++").args(flags).arg(&program).status().expect("it runs");
     assert!(built.success() && Path::new(&program).exists());
-    assert_verifies(Command::new(program).arg("verify"), Form::Binary);
+    assert_verifies("docs/clients/huntd.hpp", Command::new(program).arg("verify"), Form::Binary);
 }
 
 #[test]
@@ -248,5 +259,7 @@ fn the_java_client_agrees_with_the_vectors() {
     compiler.args(["-cp", &jars, "-d"]).arg(folder.path()).arg("docs/clients/Huntd.java");
     assert!(compiler.status().expect("it runs").success());
     let classes = format!("{}:{jars}", folder.path().display());
-    assert_verifies(Command::new("java").args(["-cp", &classes, "Huntd", "verify"]), Form::Binary);
+    let mut client = Command::new("java");
+    client.args(["-cp", &classes, "Huntd", "verify"]);
+    assert_verifies("docs/clients/Huntd.java", &mut client, Form::Binary);
 }

@@ -22,7 +22,10 @@ fn the_table_of_the_demo_in_the_readme_is_what_the_demo_prints() {
     for row in rows {
         let words: Vec<&str> = row.split_whitespace().collect();
         let is_printed = |line: &str| line.split_whitespace().eq(words.iter().copied());
-        assert!(printed.lines().any(is_printed), "the demo does not print {row:?}:\n{printed}");
+        assert!(
+            printed.lines().any(is_printed),
+            "the demo does not print {row:?}: put what it prints into README.md\n{printed}"
+        );
     }
 }
 
