@@ -461,9 +461,10 @@ async function verify() {
     } else if (line === "seqs") {
       const seqs = new Seqs();
       answer = [5, 5, 4, 9].map((now) => seqs.next("1", now)).join(" ");
-    } else if (line.startsWith("update ")) {
-      const frame = parseFrame(Buffer.from(line.slice(7), "hex"));
-      answer = JSON.stringify(frame && updateOf(frame.words[0]));
+    } else if (line.startsWith("updates ")) {
+      const frame = parseFrame(Buffer.from(line.slice(8), "hex"));
+      for (const words of frame?.words ?? []) stdout.write(`${JSON.stringify(updateOf(words))}\n`);
+      continue;
     } else {
       try {
         const frame = parseFrame(Buffer.from(line, "hex"));

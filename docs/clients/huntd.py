@@ -450,8 +450,9 @@ def verify():
             reader = Reader(joining=line == "join")
         elif line == "position":
             print(*reader.position[:3], f"{reader.chain:016x}", reader.gaps)
-        elif line.startswith("update "):
-            print(json.dumps(update_of(Frame.parse(bytes.fromhex(line[7:])).words[0])))
+        elif line.startswith("updates "):
+            for words in Frame.parse(bytes.fromhex(line[8:])).words:
+                print(json.dumps(update_of(words)))
         elif line == "seqs":
             seqs = Seqs()
             print(*(seqs.next(1, now) for now in (5, 5, 4, 9)))

@@ -205,15 +205,15 @@ fn the_python_and_javascript_clients_name_every_field_of_an_update_as_huntd_does
         }
         for vector in vectors("frames.json") {
             let raw: Value = serde_json::from_str(text(&vector, "json")).expect("JSON");
-            let Some(first) = raw["updates"].get(0) else { continue };
-            let mut script = Script::default();
-            script.tell(&format!("update {}", text(&vector, "binary")));
+            let line = format!("updates {}", text(&vector, "binary"));
             let output = Command::new("sh")
-                .args(["-c", &format!("printf '%s' '{}' | {program} {file} verify", script.lines)])
+                .args(["-c", &format!("printf '%s\\n' '{line}' | {program} {file} verify")])
                 .output()
                 .expect("a shell");
-            let printed: Value = serde_json::from_slice(&output.stdout).expect("one update");
-            assert_eq!(&printed, first, "{program}");
+            let printed: Result<Vec<Value>, _> =
+                serde_json::Deserializer::from_slice(&output.stdout).into_iter().collect();
+            let printed = Value::Array(printed.expect("updates in JSON"));
+            assert_eq!(printed, raw["updates"], "{file}");
         }
     }
 }
