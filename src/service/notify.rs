@@ -6,7 +6,7 @@
 
 use super::Observed;
 use super::restoring::Restoring;
-use super::standstill::Standstill;
+use super::standstill::{Standstill, StillShard};
 use super::status::{Phase, Trouble, is_ready};
 
 use crate::telemetry::metrics::Counter;
@@ -40,6 +40,8 @@ pub(crate) struct Sample {
     pub phase: Phase,
     /// Shards that do not do what they should.
     pub trouble: Trouble,
+    /// The first shard that stands still.
+    pub first_still: Option<StillShard>,
     /// Turns of the hot thread so far.
     pub turns: u64,
     /// Records taken so far, whatever their outcome.
@@ -195,6 +197,7 @@ fn sample(observed: &Observed) -> Sample {
         now: Instant::now(),
         phase: observed.status.phase(),
         trouble: observed.status.trouble(),
+        first_still: observed.status.first_still_shard(),
         turns: metrics.get(Counter::Turns),
         records: metrics.get(Counter::RecordsReceived),
         shards,
@@ -210,23 +213,26 @@ fn status_line(sample: &Sample, records: u64, since: Option<Duration>) -> String
         let at_rate = sample.restoring.at_rate(records, since.unwrap_or_default());
         return format!("huntd is {at_rate}");
     }
-    let mut line = match (sample.phase, sample.trouble) {
-        (Phase::Ready, Trouble { missing_topics: count @ 1.., .. }) => {
+    let mut line = match (sample.phase, sample.trouble, sample.first_still) {
+        (Phase::Ready, Trouble { missing_topics: count @ 1.., .. }, _) => {
             format!("huntd is not ready: {count} topics MISSING, read the log")
         }
-        (Phase::Ready, Trouble { halted, .. }) if halted > 0 => {
+        (Phase::Ready, Trouble { halted, .. }, _) if halted > 0 => {
             format!(
                 "huntd is not ready: {halted} shards HALTED, read the log; {} run",
                 sample.shards
             )
         }
-        (Phase::Ready, Trouble { still, .. }) if still > 0 => {
+        (Phase::Ready, Trouble { still, .. }, Some(first)) => {
             format!(
-                "huntd is not ready: {still} of {} shards STAND STILL, read the log",
-                sample.shards
+                "huntd is not ready: {still} of {} shards STAND STILL, read the log; partition {}: \
+                 {}",
+                sample.shards,
+                first.partition,
+                first.reason()
             )
         }
-        (phase, _) => format!("huntd {}: {} shards", phase.words(), sample.shards),
+        (phase, ..) => format!("huntd {}: {} shards", phase.words(), sample.shards),
     };
     if let Some(since) = since.filter(|since| !since.is_zero()) {
         let rate = u128::from(records) * 1_000_000 / since.as_micros().max(1);
@@ -310,6 +316,7 @@ mod tests {
             now,
             phase,
             trouble: Trouble::default(),
+            first_still: None,
             turns,
             records: ms,
             shards: 2,
@@ -422,5 +429,16 @@ mod tests {
                  not known yet, NOBODY READS 3 other partitions, read the log"
             )
         );
+    }
+
+    #[test]
+    fn the_status_line_says_what_the_first_shard_that_stands_still_waits_for() {
+        let mut sample = at(Instant::now(), 0, Phase::Ready, 0);
+        sample.trouble.still = 1;
+        let waits_for = "nobody fetches: see the leader";
+        sample.first_still = Some(StillShard { partition: 3, waits_for });
+        let line = "huntd is not ready: 1 of 2 shards STAND STILL, read the log; partition 3: \
+                    nobody fetches, 7 records behind";
+        assert_eq!(status_line(&sample, 0, None), line);
     }
 }

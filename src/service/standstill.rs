@@ -17,8 +17,15 @@ const SAMPLE_MS_MAX: u64 = 5_000;
 pub(crate) struct StillShard {
     /// Its partition.
     pub partition: i32,
-    /// What it waits for now.
+    /// What it waits for now, and after a colon where to look or what to do.
     pub waits_for: &'static str,
+}
+
+impl StillShard {
+    /// What it waits for, in few enough words for a status line.
+    pub(crate) fn reason(self) -> &'static str {
+        self.waits_for.split(':').next().unwrap_or_default()
+    }
 }
 
 /// How far a shard was when it last moved.
@@ -138,7 +145,8 @@ impl Seen {
             "a broker of the output topic throttles huntd: raise this client's quotas, such as \
              producer_byte_rate"
         } else if is_on_its_way {
-            "the brokers of the output or dead-letter topic do not acknowledge what was sent"
+            "brokers do not acknowledge what was sent: see those of the output and dead-letter \
+             topics"
         } else if published < applied {
             "updates are made, and frames are not sent: other shards fill the publisher's buffer"
         } else if applied < decoded {
@@ -193,6 +201,12 @@ mod tests {
             standstill.sample(progress, at);
         }
         standstill.sample(progress, now).len()
+    }
+
+    /// A status line has room for the reason.
+    fn assert_is_short(waits_for: &'static str) {
+        let reason = StillShard { partition: 3, waits_for }.reason();
+        assert!(reason.len() <= 60, "{reason}");
     }
 
     #[test]
@@ -267,6 +281,7 @@ mod tests {
         let still = standstill.sample(&progress, at(2 * STILL_MS));
         assert!(matches!(still[..], [StillShard { partition: 3, .. }]), "{still:?}");
         assert!(still[0].waits_for.contains("no broker says"), "{still:?}");
+        assert_is_short(still[0].waits_for);
         progress.shard(3).high_watermark.set(100);
         assert_eq!(sampled(&mut standstill, &progress, at(2 * STILL_MS)), 0);
     }
@@ -301,7 +316,9 @@ mod tests {
         ] {
             shard(&progress, offsets);
             let seen = Seen::new(progress.shard(3), now);
-            assert!(seen.waits_for(progress.shard(3), now).contains(word), "{offsets:?}");
+            let waits_for = seen.waits_for(progress.shard(3), now);
+            assert!(waits_for.contains(word), "{offsets:?}");
+            assert_is_short(waits_for);
         }
     }
 
@@ -327,7 +344,9 @@ mod tests {
             throttled_ms.add(2 * STILL_MS);
             let waits_for = |standstill: &mut Standstill, ms| {
                 sampled(standstill, &progress, at(ms));
-                standstill.sample(&progress, at(ms))[0].waits_for
+                let waits_for = standstill.sample(&progress, at(ms))[0].waits_for;
+                assert_is_short(waits_for);
+                waits_for
             };
             assert!(waits_for(&mut standstill, 2 * STILL_MS).contains(word), "{offsets:?}");
             let after = waits_for(&mut standstill, 2 * STILL_MS + 1_000);

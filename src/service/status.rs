@@ -143,6 +143,11 @@ impl Status {
         *self.still_shards.lock().expect(UNPOISONED) = still;
     }
 
+    /// The first shard that stands still.
+    pub(crate) fn first_still_shard(&self) -> Option<StillShard> {
+        self.still_shards.lock().expect(UNPOISONED).first().copied()
+    }
+
     /// The names of topics that are needed and do not exist.
     pub(crate) fn set_missing_topics(&self, names: Vec<String>) {
         *self.missing_topics.lock().expect(UNPOISONED) = names;

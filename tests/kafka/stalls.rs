@@ -47,7 +47,10 @@ fn a_right_to_read_that_is_taken_and_given_back_costs_nothing_but_time() {
     let words = "cannot be fetched now: TOPIC_AUTHORIZATION_FAILED";
     huntd.wait_until("a line about it", |huntd| huntd.log().contains(words));
     assert!(huntd.metric("huntd_fetch_errors_total") > 0);
-    systemd.hear_until("STATUS=huntd is not ready: 1 of 1 shards STAND STILL, read the log");
+    systemd.hear_until(
+        "STATUS=huntd is not ready: 1 of 1 shards STAND STILL, read the log; partition 0: no \
+         broker says where its log ends, ",
+    );
     assert_says_that_it_stands_still(&huntd, 0);
 
     acl::give_back(&cluster[0].address(), Resource::Topic, &topics.input);
