@@ -102,7 +102,7 @@ fn a_shard_that_waits_is_not_called_ready(cluster: &Cluster, victim: &mut Victim
         huntd.metric("huntd_shards_still") > 0
     });
     let log = huntd.log();
-    let sentence = "the partition stands still: the brokers of the output or dead-letter topic";
+    let sentence = "the partition stands still: brokers do not acknowledge what was sent";
     assert!(log.contains(sentence), "{log}");
     assert_eq!(huntd.metric("huntd_ready"), 0);
     let answer = huntd.get("/readyz");
