@@ -224,7 +224,7 @@ impl<P: Produce<Sent>> Publisher<P> {
                     let inside_us = inside.as_micros() as u64;
                     self.ends.metrics.inside.record(inside_us, 1);
                     let age_us = self.time.now_us.saturating_sub(newest_us);
-                    self.ends.metrics.input_us(age_us.saturating_sub_unsigned(inside_us));
+                    self.ends.metrics.input.record_age(age_us.saturating_sub_unsigned(inside_us));
                 }
                 Ok(Some(frame.header))
             }
@@ -324,7 +324,7 @@ impl<P: Produce<Sent>> Publisher<P> {
         if let Sent::Frame(_, SentFrame { newest_us: Some(newest_us), sent_at, .. }) =
             delivery.receipt
         {
-            self.ends.metrics.end_to_end_us(self.time.now_us.saturating_sub(newest_us));
+            self.ends.metrics.end_to_end.record_age(self.time.now_us.saturating_sub(newest_us));
             let output = self.time.now.saturating_duration_since(sent_at);
             self.ends.metrics.output.record(output.as_micros() as u64, 1);
         }

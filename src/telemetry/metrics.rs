@@ -173,19 +173,6 @@ impl Metrics {
         self.counters[counter as usize].load(Ordering::Relaxed)
     }
 
-    /// Counts one frame whose newest event was emitted this many microseconds before its
-    /// acknowledgement. If the producer's clock is ahead, the time counts as 0. Publisher only.
-    pub fn end_to_end_us(&self, us: i64) {
-        self.end_to_end.record(us.max(0).cast_unsigned(), 1);
-    }
-
-    /// Counts one frame whose newest event was emitted this many microseconds before the first
-    /// byte of its Fetch response. If the producer's clock is ahead, the time counts as 0.
-    /// Publisher only.
-    pub(crate) fn input_us(&self, us: i64) {
-        self.input.record(us.max(0).cast_unsigned(), 1);
-    }
-
     /// A new value. Only the gauge's one writing thread may call this.
     pub fn set_gauge(&self, gauge: Gauge, value: u64) {
         self.gauges[gauge as usize].store(value, Ordering::Relaxed);
@@ -232,6 +219,11 @@ impl Histogram {
         add(&self.buckets[Histogram::bucket(us)], n);
         let sum = self.sum.load(Ordering::Relaxed);
         self.sum.store(sum.saturating_add(us.saturating_mul(n)), Ordering::Relaxed);
+    }
+
+    /// Counts one event of this age, which is negative if the clock of its producer is ahead: as 0.
+    pub fn record_age(&self, us: i64) {
+        self.record(us.max(0).cast_unsigned(), 1);
     }
 
     /// The largest time that belongs to a bucket; `None` for the last one.

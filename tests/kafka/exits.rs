@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use support::daemon::{Huntd, PATIENCE, Topics};
 use support::kafka::acl::{self, Resource};
 use support::kafka::{self, Cluster, Options, unique_name};
-use support::needs;
+use support::{needs, process};
 
 /// Waits for the daemon's end: its exit code and its sentence.
 fn ending(huntd: Huntd) -> (Option<i32>, String) {
@@ -156,11 +156,7 @@ fn too_few_file_descriptors_end_the_daemon_with_code_11_wherever_they_run_out() 
 
 #[test]
 fn too_few_threads_end_the_daemon_with_code_11_wherever_they_run_out() {
-    let is_root = rustix::process::geteuid().is_root();
-    if !needs::has("to be root, whose threads are counted apart", is_root)
-        || !needs::has_program("prlimit", "--version")
-        || !needs::has_program("setpriv", "--version")
-    {
+    if !process::can_be_limited() {
         return;
     }
     let topics = Topics::create(kafka::shared(), "threads", 1);

@@ -4,7 +4,6 @@
 use huntd::daemon::Daemon;
 use huntd::decoder::{Decoder, RecordPosition};
 use huntd::engine::Shard;
-use huntd::engine::refusal::Refusal;
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::engine::update::Updates;
 use huntd::output::encode::decode_frame;
@@ -13,10 +12,10 @@ use huntd::output::reader::{Reader, Verdict};
 use huntd::ownership::PANICS_MAX;
 use huntd::service::config::{self, Config};
 use huntd::service::rules::built_in;
-use huntd::telemetry::metrics::Metrics;
 use rdkafka::message::Message;
 use std::path::Path;
 use support::mock::{self, Cluster, append_all, header, read_partition, wait_for};
+use support::poison;
 
 /// Offset of the record that nobody can apply.
 const POISON: i64 = 5;
@@ -30,14 +29,6 @@ fn config(cluster: &Cluster, directory: &Path) -> Config {
         directory.display()
     );
     config::parse("huntd.toml", &text, std::iter::empty()).expect("the configuration is valid")
-}
-
-/// Counters without the refusal `same_zone`, so that the shard panics when a player leaves for its
-/// own zone.
-fn narrow_metrics() -> Metrics {
-    let mut refusals = Refusal::NAMES.to_vec();
-    refusals[Refusal::SameZone as usize] = "";
-    Metrics::with_names(&[], &refusals, &[])
 }
 
 /// Players that join and turn, from this offset on; at [`POISON`] one leaves for its own zone.
@@ -102,7 +93,7 @@ fn a_record_that_takes_the_engine_down_thrice_is_passed_over_by_this_daemon_and_
     let rulebook = Rulebook::of(built_in());
     append_events(&cluster, 0..20);
     let config_here = config(&cluster, folders[0].path());
-    let daemon = Daemon::start_counting(config_here, rulebook.clone(), narrow_metrics());
+    let daemon = Daemon::start_counting(config_here, rulebook.clone(), poison::metrics());
     let daemon = daemon.expect("the daemon starts");
     let progress = daemon.observed.progress.clone();
     run(daemon, 20, |_| letters(&cluster) > 0);

@@ -39,6 +39,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
+use support::poison;
 
 /// The threads of a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -402,14 +403,13 @@ fn recycled_frames(count: usize) -> (Sender<Box<Frame>>, Receiver<Box<Frame>>) {
     (frames, free_frames)
 }
 
-/// An engine fails at a refusal that its metrics have no name for: the way in which a simulated
-/// record is poison. It is `same_zone`, which no player of the game causes otherwise (`game.rs`).
+/// An eighth of the daemons takes poison well. No player of the game leaves for its own zone
+/// otherwise (`game.rs`).
 fn metrics(chance: &mut Chance) -> Metrics {
-    let mut refusals = Refusal::NAMES.to_vec();
-    if chance.is_on(Fault::Poison) && !chance.one_in(8) {
-        refusals[Refusal::SameZone as usize] = "";
+    match chance.is_on(Fault::Poison) && !chance.one_in(8) {
+        true => poison::metrics(),
+        false => Metrics::with_names(&[], Refusal::NAMES, &[]),
     }
-    Metrics::with_names(&[], &refusals, &[])
 }
 
 fn fetch_options(chance: &mut Chance) -> FetchOptions {

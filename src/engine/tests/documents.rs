@@ -1,5 +1,6 @@
 //! docs/RULES.md, docs/EVENTS.md and docs/QUERIES.md list what the code has.
 
+use super::texts;
 use crate::engine::change::{KINDS, PayloadPart};
 use crate::engine::event::{ActionKind, EventField, Subject};
 use crate::engine::field::{FieldForm, FieldSpec};
@@ -65,10 +66,7 @@ fn every_name_is_documented_in_the_order_of_its_numbers() {
 /// The scripts name each update that they expect, and each refusal by its reason.
 #[test]
 fn every_kind_of_update_and_every_refusal_has_a_script() {
-    let files = std::fs::read_dir("src/engine/tests").expect("the scripts are there");
-    let files = files.map(|file| file.expect("a file").path());
-    let scripts: String =
-        files.map(|file| std::fs::read_to_string(file).expect("a file of text")).collect();
+    let scripts = texts("src/engine/tests");
     let words: BTreeSet<&str> =
         scripts.split(|c: char| c.is_whitespace() || "\"`".contains(c)).collect();
     let reasons = Refusal::NAMES.iter().map(|name| format!("reason={name}"));

@@ -2,6 +2,7 @@
 //! version fails here. Otherwise, of two daemons with one version, one would continue from the
 //! other's state and make different updates.
 
+use super::texts;
 use crate::decoder::{Decoder, RecordPosition};
 use crate::engine::Shard;
 use crate::engine::change::KINDS;
@@ -154,10 +155,7 @@ fn number(line: &str) -> Option<&str> {
 
 #[test]
 fn every_number_of_the_rules_that_decides_is_part_of_the_ruleset() {
-    let files = std::fs::read_dir("src/engine/rules").expect("the rules are there");
-    let files = files.map(|file| file.expect("a file").path());
-    let sources: String =
-        files.map(|file| std::fs::read_to_string(file).expect("a file of text")).collect();
+    let sources = texts("src/engine/rules");
     let (_, list) = sources.split_once("const DECIDING: ").expect("the list");
     let (list, _) = list.split_once("];").expect("its end");
     let deciding: Vec<&str> = list.split(|c: char| !c.is_alphanumeric() && c != '_').collect();

@@ -4,11 +4,10 @@ use super::holder::Holder;
 use super::read_answer;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::process::Command;
 use std::time::{Duration, Instant};
 use support::daemon::PATIENCE;
-use support::needs;
 use support::playing::Playing;
+use support::process;
 use support::scrape::get;
 
 const GET: &str = "GET /v1/openapi.json HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -154,13 +153,10 @@ fn a_client_that_sends_a_byte_now_and_then_is_disconnected_and_delays_nobody() {
     }
 }
 
-/// `huntd serve` with a limit of `prlimit`, as a user whose threads are counted apart.
+/// `huntd serve` with a limit of `prlimit`: its exit code and what it said.
 fn serve_with(limit: &str) -> (Option<i32>, String) {
-    let user = 300_000 + std::process::id();
-    let output = Command::new("prlimit")
-        .args([limit, "setpriv", "--clear-groups"])
-        .args([format!("--reuid={user}"), format!("--regid={user}")])
-        .args([env!("CARGO_BIN_EXE_huntd"), "serve", "--config", "/nothing/is/there"])
+    let output = process::limited(limit, env!("CARGO_BIN_EXE_huntd"))
+        .args(["serve", "--config", "/nothing/is/there"])
         .output();
     let output = output.expect("prlimit runs");
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -168,11 +164,7 @@ fn serve_with(limit: &str) -> (Option<i32>, String) {
 
 #[test]
 fn a_server_that_may_have_too_little_says_what_and_ends_with_code_11() {
-    let is_root = rustix::process::geteuid().is_root();
-    if !needs::has("to be root, whose threads are counted apart", is_root)
-        || !needs::has_program("prlimit", "--version")
-        || !needs::has_program("setpriv", "--version")
-    {
+    if !process::can_be_limited() {
         return;
     }
     for (limit, word) in [

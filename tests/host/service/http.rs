@@ -233,9 +233,9 @@ fn the_metrics_page_has_every_value_under_its_name() {
     observed.metrics.no_ops.add(7, 0, 2);
     observed.metrics.set_gauge(Gauge::Partitions, 8);
     observed.metrics.set_gauge(Gauge::QueueBlocks, 3);
-    observed.metrics.end_to_end_us(1_000);
-    observed.metrics.end_to_end_us(70_000_000);
-    observed.metrics.end_to_end_us(-5);
+    observed.metrics.end_to_end.record_age(1_000);
+    observed.metrics.end_to_end.record_age(70_000_000);
+    observed.metrics.end_to_end.record_age(-5);
     let shard = observed.progress.shard(7);
     shard.ownership_id.set(1);
     shard.fetched.set(20);

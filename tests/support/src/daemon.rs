@@ -1,7 +1,7 @@
 //! The daemon as a child process, with a configuration of its own.
 
 use crate::kafka::{Cluster, unique_name};
-use crate::process::OwnedChild;
+use crate::process::{OwnedChild, limited};
 use std::fs::{File, Permissions};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -157,11 +157,7 @@ impl Huntd {
 
     /// A daemon of a user without rights who may have at most this many threads.
     pub fn start_with_threads(cluster: &Cluster, topics: &Topics, threads: u32) -> Huntd {
-        // No other user has this number, so all its threads are this daemon's.
-        let user = 200_000 + std::process::id();
-        let mut limited = Command::new("prlimit");
-        limited.arg(format!("--nproc={threads}")).args(["setpriv", "--clear-groups"]);
-        limited.arg(format!("--reuid={user}")).arg(format!("--regid={user}")).arg(program());
+        let limited = limited(&format!("--nproc={threads}"), program());
         Huntd::spawn_by(limited, &cluster.bootstrap(), topics, &[], &[], &[])
     }
 

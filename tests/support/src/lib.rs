@@ -11,6 +11,8 @@ pub mod notified;
 
 pub mod mock;
 
+pub mod poison;
+
 pub mod kafka;
 
 pub mod daemon;

@@ -1,5 +1,7 @@
 //! What the kernel counts of a process, and what one says.
 
+use crate::needs;
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::ops::{Deref, DerefMut};
 use std::process::{Child, Command, Stdio};
@@ -61,6 +63,23 @@ pub fn before_others(options: &[&str]) -> Command {
         true => command,
         false => Command::new("env"),
     }
+}
+
+/// Whether [`limited`] has what it takes.
+pub fn can_be_limited() -> bool {
+    needs::has("to be root, whose threads are counted apart", rustix::process::geteuid().is_root())
+        && needs::has_program("prlimit", "--version")
+        && needs::has_program("setpriv", "--version")
+}
+
+/// A command that runs a program with a limit, an option of `prlimit`, as a user without rights.
+pub fn limited(limit: &str, program: impl AsRef<OsStr>) -> Command {
+    // No other program has this user, so its threads are counted alone.
+    let user = 200_000 + std::process::id();
+    let mut command = Command::new("prlimit");
+    command.args([limit, "setpriv", "--clear-groups"]);
+    command.arg(format!("--reuid={user}")).arg(format!("--regid={user}")).arg(program);
+    command
 }
 
 /// What `says` finds in a program's output, at the first line in which it finds something. Later
