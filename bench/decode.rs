@@ -13,6 +13,7 @@ use huntd::engine::events::Events;
 use huntd::fetch::block::BLOCK_EVENTS_MAX;
 use serde::Deserialize;
 use std::hint::black_box;
+use std::ops::Range;
 use std::time::Instant;
 
 const ORIGIN: RecordPosition = RecordPosition { offset: 0, time_ms: 0 };
@@ -151,18 +152,11 @@ fn report(line: &str) {
     writeln!(std::io::stdout(), "{line}").expect("standard output is open");
 }
 
-fn json_pass<'a>(records: &'a [Vec<u8>], json: &'a mut JsonDecoder) -> impl FnMut() -> u64 + 'a {
-    move || {
-        records.iter().fold(0, |digest, record| {
-            fold(digest, &json.decode(ORIGIN, record).expect("a valid record"))
-        })
-    }
-}
-
-/// The records stand in one buffer, and the events in a block, as in the daemon.
-fn all_tiers_pass<'a>(
+/// Every tier does the same: the records stand in one buffer, and the events in a block, as in the
+/// daemon.
+fn pass<'a>(
     records: &'a [Vec<u8>],
-    decoder: &'a mut Decoder,
+    mut decode: impl FnMut(&[u8], Range<usize>, &mut Events) + 'a,
 ) -> impl FnMut() -> u64 + 'a {
     let buffer = records.concat();
     let mut events = Events::with_capacity(BLOCK_EVENTS_MAX, 0);
@@ -174,8 +168,7 @@ fn all_tiers_pass<'a>(
                 events.clear();
             }
             let end = start + record.len();
-            let decoded = decoder.decode_within(ORIGIN, &buffer, start..end, &mut events);
-            decoded.expect("a valid record");
+            decode(&buffer, start..end, &mut events);
             start = end;
         }
         digest = events.listed().iter().fold(digest, fold);
@@ -184,17 +177,28 @@ fn all_tiers_pass<'a>(
     }
 }
 
+fn json_pass<'a>(records: &'a [Vec<u8>], json: &'a mut JsonDecoder) -> impl FnMut() -> u64 + 'a {
+    pass(records, |buffer, range, events| {
+        json.read(ORIGIN, &buffer[range], events).expect("a valid record");
+    })
+}
+
+fn all_tiers_pass<'a>(
+    records: &'a [Vec<u8>],
+    decoder: &'a mut Decoder,
+) -> impl FnMut() -> u64 + 'a {
+    pass(records, |buffer, range, events| {
+        decoder.decode_within(ORIGIN, buffer, range, events).expect("a valid record");
+    })
+}
+
 fn layout_pass<'a>(records: &'a [Vec<u8>], layouts: &'a mut Layouts) -> impl FnMut() -> u64 + 'a {
-    let mut events = Events::with_capacity(1, 0);
-    move || {
-        records.iter().fold(0, |digest, record| {
-            events.clear();
-            if !layouts.read(ORIGIN, record, &mut events) {
-                layouts.learn(record);
-            }
-            events.listed().iter().fold(digest, fold)
-        })
-    }
+    pass(records, |buffer, range, events| {
+        let value = &buffer[range];
+        if !layouts.read(ORIGIN, value, events) {
+            layouts.learn(value);
+        }
+    })
 }
 
 fn serde_pass(records: &[Vec<u8>]) -> impl FnMut() -> u64 {

@@ -8,8 +8,9 @@ use super::fields::{field_named, set_integer, set_position, type_named};
 use super::quantity::{Integer, centimetres};
 use super::reject::Reject;
 use crate::engine::event::{
-    ActionKind, Event, EventField, Handoff, ItemStack, JSON_DEPTH_MAX, RECORD_BYTES_MAX,
+    ActionKind, EventField, Handoff, ItemStack, JSON_DEPTH_MAX, RECORD_BYTES_MAX,
 };
+use crate::engine::events::Events;
 use crate::engine::field::{FieldForm, FieldSet, FieldValues};
 use simd_json::{Buffers, ErrorType, INPUT_PADDING, Node, StaticNode, Tape, fill_tape_padded};
 use std::slice;
@@ -37,16 +38,21 @@ impl JsonDecoder {
         decoder
     }
 
-    /// The event in the bytes of a record, or why there is none.
-    pub fn decode(&mut self, origin: RecordPosition, value: &[u8]) -> Result<Event, Reject> {
+    /// Adds the event in the bytes of a record, or says why there is none.
+    pub fn read(
+        &mut self,
+        origin: RecordPosition,
+        value: &[u8],
+        events: &mut Events,
+    ) -> Result<(), Reject> {
         if value.is_empty() {
             return Err(Reject::EmptyValue);
         }
         if value.len() > RECORD_BYTES_MAX {
             return Err(Reject::TooLong);
         }
-        match self.parse(value, read_fields) {
-            Ok(fields) => fields?.event(origin),
+        match self.parse(value, |nodes| add_event(origin, nodes, events)) {
+            Ok(added) => added,
             Err(error) => Err(self.reject(value, &error)),
         }
     }
@@ -98,7 +104,7 @@ impl JsonDecoder {
     }
 }
 
-/// The first thing in a record for which [`read_fields`] or [`Fields::event`] refuses it.
+/// The first thing in a record for which [`add_event`] refuses it.
 fn culprit(nodes: &[Node<'_>]) -> Option<String> {
     let mut nodes = nodes.iter();
     let &Node::Object { len, .. } = next(&mut nodes) else { return None };
@@ -146,23 +152,13 @@ struct Fields {
     values: FieldValues,
 }
 
-impl Fields {
-    fn event(&self, origin: RecordPosition) -> Result<Event, Reject> {
-        let kind = match self.kind.ok_or(Reject::MissingField)? {
-            // A player that brings something comes from another zone.
-            ActionKind::Join if self.values.handoff.is_some() => ActionKind::Arrive,
-            kind => kind,
-        };
-        if !self.values.present.contains_all(kind.spec().required) {
-            return Err(Reject::MissingField);
-        }
-        Ok(Event::unpack(origin.offset, origin.time_ms, kind, &self.values))
-    }
-}
-
 type Nodes<'a, 'v> = slice::Iter<'a, Node<'v>>;
 
-fn read_fields(nodes: &[Node<'_>]) -> Result<Fields, Reject> {
+fn add_event(
+    origin: RecordPosition,
+    nodes: &[Node<'_>],
+    events: &mut Events,
+) -> Result<(), Reject> {
     let mut nodes = nodes.iter();
     let &Node::Object { len, .. } = next(&mut nodes) else {
         return Err(Reject::NotAnObject);
@@ -179,7 +175,16 @@ fn read_fields(nodes: &[Node<'_>]) -> Result<Fields, Reject> {
             None => skip(&mut nodes),
         }
     }
-    Ok(fields)
+    let kind = match fields.kind.ok_or(Reject::MissingField)? {
+        // A player that brings something comes from another zone.
+        ActionKind::Join if fields.values.handoff.is_some() => ActionKind::Arrive,
+        kind => kind,
+    };
+    if !fields.values.present.contains_all(kind.spec().required) {
+        return Err(Reject::MissingField);
+    }
+    events.push_fields(origin.offset, origin.time_ms, kind, &mut fields.values);
+    Ok(())
 }
 
 fn read_field(

@@ -149,7 +149,8 @@ impl Decoder {
         value: &[u8],
         events: &mut Events,
     ) -> Result<(), Reject> {
-        if self.in_layouts.is_left() {
+        let tries_layouts = self.in_layouts.is_left();
+        if tries_layouts {
             if self.layouts.read(origin, value, events) {
                 self.in_layouts.earn();
                 self.counts.layout += 1;
@@ -158,8 +159,10 @@ impl Decoder {
             self.in_layouts.lose();
         }
         self.counts.json += 1;
-        events.push(self.json.decode(origin, value)?);
-        self.layouts.learn(value);
+        self.json.read(origin, value, events)?;
+        if tries_layouts {
+            self.layouts.learn(value);
+        }
         Ok(())
     }
 

@@ -1,11 +1,12 @@
 //! Trust in a tier: it rises with each record that the tier knows, and falls with each that it does
-//! not. Trying a tier in vain costs as much as it can save.
+//! not. Trying a tier in vain costs as much as it can save. What a tier is not shown, it does not
+//! learn from either.
 
 /// The most trust that a tier can have. After this many records in a row that it does not know, it
-/// is shown only one record of 16. These are not at equal distances, because records may repeat
+/// is shown only one record of 64. These are not at equal distances, because records may repeat
 /// with a period of their own.
 const TRUST_MAX: u32 = 64;
-const TRIAL_BITS: u32 = 4;
+const TRIAL_BITS: u32 = 6;
 
 /// Trust that a known record adds. An unknown record takes 1 away.
 const TRUST_EARNED: u32 = 2;

@@ -2,6 +2,7 @@
 //! stands in a list of its own beside them.
 
 use crate::engine::event::{Action, ActionKind, Event, EventField, Handoff};
+use crate::engine::field::FieldValues;
 
 /// Number of an arrival's handoff in the list beside the events.
 pub(crate) type HandoffNumber = u32;
@@ -40,6 +41,23 @@ impl Events {
         let (event, handoff) = event.apart(self.handoffs.len() as HandoffNumber);
         self.handoffs.extend(handoff);
         self.list.push(event);
+    }
+
+    /// Adds the event that the fields of a record make.
+    #[inline]
+    pub(crate) fn push_fields(
+        &mut self,
+        offset: i64,
+        time_ms: i64,
+        kind: ActionKind,
+        values: &mut FieldValues,
+    ) {
+        // Kinds that carry nothing leave it out.
+        values.set(EventField::Handoff, self.handoffs.len() as u64);
+        self.list.push(Event::unpack(offset, time_ms, kind, values));
+        if kind == ActionKind::Arrive {
+            self.handoffs.extend(values.handoff);
+        }
     }
 
     /// Adds an event that is no arrival.

@@ -2,6 +2,7 @@
 //! record: shown on short records of many producers, changed in a few places, half a million of
 //! them unless `HUNTD_FUZZ_RECORDS` says otherwise. `HUNTD_FUZZ_SEED` repeats a run.
 
+use super::parsed;
 use crate::decoder::json::JsonDecoder;
 use crate::decoder::reject::Reject;
 use crate::decoder::shape::Shapes;
@@ -169,7 +170,7 @@ fn run(processor: Processor, seed: u64, count: u64, producers: u64, seen: &mut S
             (0..=random.below(2)).for_each(|_| mutate(&mut random, &mut bytes));
         }
         let (buffer, range) = surround(&mut random, &bytes);
-        let expected = json.decode(ORIGIN, &bytes);
+        let expected = parsed(&mut json, ORIGIN, &bytes);
         let shown = || format!("seed {seed}, record {index}: {}", bytes.escape_ascii());
         events.clear();
         let found = decoder.decode_within(ORIGIN, &buffer, range.clone(), &mut events);
@@ -230,7 +231,7 @@ fn check(text: &str, known: &str, others: &[(&str, bool)]) {
             assert_eq!(events.len(), usize::from(found));
             if found {
                 let event = events.pop().expect("it was added");
-                assert_eq!(Ok(event), json.decode(ORIGIN, record.as_bytes()), "{record}");
+                assert_eq!(Ok(event), parsed(&mut json, ORIGIN, record.as_bytes()), "{record}");
             }
         }
     }
