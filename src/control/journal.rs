@@ -25,7 +25,7 @@ const KINDS_MAX: usize = 4 * SHARDS_MAX;
 
 /// What was reported so far, as far as it matters for what comes next.
 pub(super) struct Journal {
-    repeated: BTreeMap<Kind, Repeated>,
+    repeated: BTreeMap<LineKind, Repeated>,
     restoring_at: Instant,
     /// Records received when the last line about restoring was due.
     records: u64,
@@ -33,7 +33,7 @@ pub(super) struct Journal {
 
 /// What a throttled line is about.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum LineKind {
     /// The brokers, before any has answered.
     Brokers,
     /// The fetch path.
@@ -106,12 +106,12 @@ impl Journal {
 
     /// Nothing works before the brokers answer.
     pub(super) fn waits_for_brokers(&mut self, error: &ControlError) {
-        self.warn(Kind::Brokers, &format!("waiting for the brokers: {error}"));
+        self.warn(LineKind::Brokers, &format!("waiting for the brokers: {error}"));
     }
 
     /// The fetch path has trouble, and goes on trying.
     pub(super) fn trouble(&mut self, source: TroubleSource, sentence: &str) {
-        self.warn(Kind::Fetch(source), sentence);
+        self.warn(LineKind::Fetch(source), sentence);
     }
 
     /// An input partition has trouble, and goes on. Each has lines of its own for each
@@ -121,7 +121,7 @@ impl Journal {
             InputTrouble::FetchRefused(error) => {
                 let sentence =
                     format!("input partition {partition} cannot be fetched now: {error}");
-                self.warn(Kind::FetchRefused(partition, *error), &sentence);
+                self.warn(LineKind::FetchRefused(partition, *error), &sentence);
             }
             InputTrouble::FollowerUnknown(node_id) => {
                 let sentence = format!(
@@ -129,10 +129,10 @@ impl Journal {
                      fetched from broker {node_id}, which is no other broker of the cluster: \
                      look at the brokers' replica.selector.class, or leave kafka.rack empty"
                 );
-                self.warn(Kind::FollowerUnknown(partition), &sentence);
+                self.warn(LineKind::FollowerUnknown(partition), &sentence);
             }
             InputTrouble::Doubted(claim, sentence) => {
-                self.warn(Kind::Doubted(partition, *claim), sentence);
+                self.warn(LineKind::Doubted(partition, *claim), sentence);
             }
             InputTrouble::BatchPassedOver(sentence) => tracing::error!(partition, "{sentence}"),
         }
@@ -146,17 +146,17 @@ impl Journal {
              with seq {seq}, of which {last_seq} has counted before: a player's seq has to grow \
              for ever, also when its producer starts again"
         );
-        self.warn(Kind::NoOps, &sentence);
+        self.warn(LineKind::NoOps, &sentence);
     }
 
-    fn warn(&mut self, kind: Kind, sentence: &str) {
+    fn warn(&mut self, kind: LineKind, sentence: &str) {
         if let Some(withheld) = self.notice(kind, Instant::now()) {
             tracing::warn!(withheld, "{sentence}");
         }
     }
 
     /// Whether a line of this kind is due: how many were withheld since the last one, if any were.
-    fn notice(&mut self, kind: Kind, now: Instant) -> Option<Option<NonZeroU64>> {
+    fn notice(&mut self, kind: LineKind, now: Instant) -> Option<Option<NonZeroU64>> {
         if self.repeated.len() >= KINDS_MAX && !self.repeated.contains_key(&kind) {
             self.repeated.retain(|_, repeated| repeated.withholds(now));
             if self.repeated.len() >= KINDS_MAX {
@@ -210,7 +210,7 @@ impl Journal {
                 pause.as_secs()
             ),
             Note::Rejoining { instance_id, loss } => rejoining(instance_id, loss),
-            Note::Waiting { kind, sentence } => self.warn(Kind::Waiting(*kind), sentence),
+            Note::Waiting { kind, sentence } => self.warn(LineKind::Waiting(*kind), sentence),
             Note::StartsOver { partition, why } => {
                 tracing::warn!(partition, "starting over: {why}");
             }
@@ -251,7 +251,7 @@ impl Journal {
             Note::CannotStart { partition, error } => {
                 let cause = error.cause();
                 let sentence = format!("partition {partition} cannot be started now: {cause}");
-                self.warn(Kind::Starting(*partition), &sentence);
+                self.warn(LineKind::Starting(*partition), &sentence);
             }
             Note::Halted { partition, sentence, .. } => {
                 tracing::error!(partition, "the shard has halted: {sentence}");
@@ -268,30 +268,30 @@ mod tests {
     fn a_line_that_is_withheld_hides_none_of_another_kind() {
         let (mut journal, now) = (Journal::new(), Instant::now());
         let kinds = [
-            Kind::Brokers,
-            Kind::Fetch(TroubleSource::Leaders),
-            Kind::Fetch(TroubleSource::Broker(1)),
-            Kind::Fetch(TroubleSource::Broker(2)),
-            Kind::Fetch(TroubleSource::Throttle(1)),
-            Kind::FetchRefused(0, ErrorCode(3)),
-            Kind::FetchRefused(0, ErrorCode(6)),
-            Kind::FetchRefused(1, ErrorCode(6)),
-            Kind::FollowerUnknown(0),
-            Kind::FollowerUnknown(1),
-            Kind::Doubted(0, Claim::Truncated),
-            Kind::Doubted(1, Claim::Truncated),
-            Kind::Doubted(0, Claim::Refused(ErrorCode(2))),
-            Kind::Doubted(0, Claim::Refused(ErrorCode(42))),
-            Kind::NoOps,
-            Kind::Starting(0),
-            Kind::Starting(1),
+            LineKind::Brokers,
+            LineKind::Fetch(TroubleSource::Leaders),
+            LineKind::Fetch(TroubleSource::Broker(1)),
+            LineKind::Fetch(TroubleSource::Broker(2)),
+            LineKind::Fetch(TroubleSource::Throttle(1)),
+            LineKind::FetchRefused(0, ErrorCode(3)),
+            LineKind::FetchRefused(0, ErrorCode(6)),
+            LineKind::FetchRefused(1, ErrorCode(6)),
+            LineKind::FollowerUnknown(0),
+            LineKind::FollowerUnknown(1),
+            LineKind::Doubted(0, Claim::Truncated),
+            LineKind::Doubted(1, Claim::Truncated),
+            LineKind::Doubted(0, Claim::Refused(ErrorCode(2))),
+            LineKind::Doubted(0, Claim::Refused(ErrorCode(42))),
+            LineKind::NoOps,
+            LineKind::Starting(0),
+            LineKind::Starting(1),
         ];
         for kind in kinds {
             assert_eq!(journal.notice(kind, now), Some(None));
             assert_eq!(journal.notice(kind, now), None, "the same again is withheld");
         }
         let later = now + Duration::from_secs(60);
-        assert_eq!(journal.notice(Kind::NoOps, later), Some(NonZeroU64::new(1)));
+        assert_eq!(journal.notice(LineKind::NoOps, later), Some(NonZeroU64::new(1)));
     }
 
     #[test]
@@ -313,7 +313,7 @@ mod tests {
     fn kinds_without_an_end_do_not_stay() {
         let (mut journal, start) = (Journal::new(), Instant::now());
         for (second, number) in (0..).zip(0..2 * KINDS_MAX as i32) {
-            let kind = Kind::Fetch(TroubleSource::Broker(number));
+            let kind = LineKind::Fetch(TroubleSource::Broker(number));
             let now = start + Duration::from_secs(second);
             assert_eq!(journal.notice(kind, now), Some(None));
             assert!(journal.repeated.len() <= KINDS_MAX);
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn kinds_that_come_all_at_once_have_a_bound() {
         let (mut journal, now) = (Journal::new(), Instant::now());
-        let refused = |partition| Kind::FetchRefused(partition, ErrorCode(6));
+        let refused = |partition| LineKind::FetchRefused(partition, ErrorCode(6));
         let told = (0..2 * KINDS_MAX as i32).filter(|n| journal.notice(refused(*n), now).is_some());
         assert_eq!(told.count(), KINDS_MAX);
         assert_eq!(journal.repeated.len(), KINDS_MAX);

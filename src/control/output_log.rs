@@ -48,7 +48,7 @@ pub struct OutputLogOptions {
 pub struct OutputLog {
     options: OutputLogOptions,
     consumer: KafkaReader,
-    producer: BaseProducer<Appended>,
+    producer: BaseProducer<FenceCallbacks>,
     appended: mpsc::Receiver<Append>,
     /// Number of the last append.
     appends: usize,
@@ -73,8 +73,10 @@ impl OutputLog {
         }
         partitions(&consumer, &options.dead_letter_topic, wait)?;
         let (sender, appended) = mpsc::channel();
-        let appends = Appended { sender, tokens: TokenSource::of(&options.client.security) };
-        let producer = producer_config(&options).create_with_context(appends).map_err(unusable)?;
+        let callbacks =
+            FenceCallbacks { sender, tokens: TokenSource::of(&options.client.security) };
+        let producer =
+            producer_config(&options).create_with_context(callbacks).map_err(unusable)?;
         Ok(OutputLog {
             options,
             consumer,
@@ -282,12 +284,12 @@ struct Append {
 }
 
 /// The producer's callbacks.
-struct Appended {
+struct FenceCallbacks {
     sender: mpsc::Sender<Append>,
     tokens: TokenSource,
 }
 
-impl ClientContext for Appended {
+impl ClientContext for FenceCallbacks {
     const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
 
     fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
@@ -299,7 +301,7 @@ impl ClientContext for Appended {
     }
 }
 
-impl ProducerContext for Appended {
+impl ProducerContext for FenceCallbacks {
     type DeliveryOpaque = usize;
 
     fn delivery(&self, result: &DeliveryResult<'_>, number: usize) {

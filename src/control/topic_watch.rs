@@ -24,14 +24,14 @@ const MISSING_MS_MIN: u64 = 2_000;
 
 /// A thread that asks the brokers. Dropped, it ends with its next poll; nobody waits for it.
 pub(super) struct TopicWatch {
-    seen: Arc<Seen>,
+    seen: Arc<TopicFindings>,
     /// Nothing is ever sent: dropping it ends the thread.
     _alive: Option<mpsc::Sender<()>>,
 }
 
 /// What the thread has seen.
 #[derive(Default)]
-struct Seen {
+struct TopicFindings {
     is_output_recreated: AtomicBool,
     /// 0: nothing yet.
     input_partitions: AtomicU32,
@@ -41,7 +41,7 @@ impl TopicWatch {
     /// Begins to poll. Without a thread for it, no topic ever counts as missing.
     pub(super) fn start(options: &ControlOptions, status: Arc<Status>) -> TopicWatch {
         let (alive, ended) = mpsc::channel::<()>();
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(TopicFindings::default());
         let (dial, names) = (options.dial.clone(), options.topics.clone());
         let by_thread = seen.clone();
         let watch = move || {
@@ -83,7 +83,7 @@ impl TopicWatch {
     }
 }
 
-impl Seen {
+impl TopicFindings {
     fn take(&self, sightings: &Sightings, names: &TopicNames) {
         let is_recreated = sightings.is_recreated(&names.output);
         self.is_output_recreated.store(is_recreated, Ordering::Release);
@@ -97,7 +97,7 @@ fn poll<'a>(
     (kept, tried): (&mut Option<TopicClient>, &mut usize),
     dial: &DialOptions,
     names: &'a TopicNames,
-) -> Result<Vec<(&'a str, Option<Shape>)>, ControlError> {
+) -> Result<Vec<(&'a str, Option<TopicIdentity>)>, ControlError> {
     let mut client = match kept.take() {
         Some(client) => client,
         None => {
@@ -107,7 +107,7 @@ fn poll<'a>(
     };
     let mut found = Vec::new();
     for name in names.all() {
-        found.push((name.as_str(), client.find(name)?.map(Shape::of)));
+        found.push((name.as_str(), client.find(name)?.map(TopicIdentity::of)));
     }
     *kept = Some(client);
     Ok(found)
@@ -127,27 +127,27 @@ struct Sighting {
     /// Long enough to count as missing.
     is_missing: bool,
     /// As two connections have reported.
-    shape: Option<Shape>,
+    identity: Option<TopicIdentity>,
     /// Another one, which a second connection has to report before it counts.
-    doubted: Option<Shape>,
+    doubted: Option<TopicIdentity>,
     is_recreated: bool,
 }
 
 /// What a topic is, as opposed to where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shape {
+struct TopicIdentity {
     /// 0: the brokers tell none.
     id: u128,
     partitions: usize,
 }
 
-impl Shape {
-    fn of(topic: FoundTopic) -> Shape {
-        Shape { id: topic.id, partitions: topic.partitions }
+impl TopicIdentity {
+    fn of(topic: FoundTopic) -> TopicIdentity {
+        TopicIdentity { id: topic.id, partitions: topic.partitions }
     }
 
-    /// What another shape says of the topic.
-    fn contradiction(self, other: Shape) -> String {
+    /// What another identity says of the topic.
+    fn contradiction(self, other: TopicIdentity) -> String {
         match self.id == other.id {
             true => format!("has {} partitions instead of {}", other.partitions, self.partitions),
             false => "is another one".to_owned(),
@@ -158,12 +158,12 @@ impl Shape {
 impl Sightings {
     /// Takes the result of one poll, and logs the changes. Returns whether other topics are missing
     /// than before.
-    fn take(&mut self, found: &[(&str, Option<Shape>)], now: Instant) -> bool {
+    fn take(&mut self, found: &[(&str, Option<TopicIdentity>)], now: Instant) -> bool {
         let mut is_news = false;
-        for (name, shape) in found {
+        for (name, identity) in found {
             let sighting = self.topics.entry((*name).to_owned()).or_default();
             let was_missing = sighting.is_missing;
-            sighting.gone_since = match shape {
+            sighting.gone_since = match identity {
                 Some(_) => None,
                 None => sighting.gone_since.or(Some(now)),
             };
@@ -179,8 +179,8 @@ impl Sightings {
                 _ => {}
             }
             is_news |= was_missing != sighting.is_missing;
-            if let Some(shape) = shape {
-                sighting.meet(name, *shape);
+            if let Some(identity) = identity {
+                sighting.meet(name, *identity);
             }
         }
         is_news
@@ -197,14 +197,14 @@ impl Sightings {
     }
 
     /// Whether another connection has to be asked at once: a topic that is not there has no answer.
-    fn doubts_any_of(&self, found: &[(&str, Option<Shape>)]) -> bool {
+    fn doubts_any_of(&self, found: &[(&str, Option<TopicIdentity>)]) -> bool {
         let is_doubted = |name| self.topics.get(name).is_some_and(|topic| topic.doubted.is_some());
-        found.iter().any(|(name, shape)| shape.is_some() && is_doubted(*name))
+        found.iter().any(|(name, identity)| identity.is_some() && is_doubted(*name))
     }
 
     fn partitions(&self, name: &str) -> usize {
-        let shape = self.topics.get(name).and_then(|sighting| sighting.shape);
-        shape.map_or(0, |shape| shape.partitions)
+        let identity = self.topics.get(name).and_then(|sighting| sighting.identity);
+        identity.map_or(0, |identity| identity.partitions)
     }
 
     fn is_recreated(&self, name: &str) -> bool {
@@ -214,26 +214,27 @@ impl Sightings {
 
 impl Sighting {
     /// Takes the report of a connection, and logs it if it differs from before.
-    fn meet(&mut self, name: &str, shape: Shape) {
-        let (doubted, known) = (self.doubted.take(), self.shape.unwrap_or(shape));
-        let shape = Shape { id: if shape.id == 0 { known.id } else { shape.id }, ..shape };
-        if Some(shape) == self.shape {
+    fn meet(&mut self, name: &str, identity: TopicIdentity) {
+        let (doubted, known) = (self.doubted.take(), self.identity.unwrap_or(identity));
+        let identity =
+            TopicIdentity { id: if identity.id == 0 { known.id } else { identity.id }, ..identity };
+        if Some(identity) == self.identity {
             return;
         }
-        if Some(shape) != doubted {
-            self.doubted = Some(shape);
-            if let Some(before) = self.shape {
+        if Some(identity) != doubted {
+            self.doubted = Some(identity);
+            if let Some(before) = self.identity {
                 tracing::warn!(
                     "a broker says that the topic `{name}` {}: another connection is asked before \
                      that counts",
-                    before.contradiction(shape)
+                    before.contradiction(identity)
                 );
             }
             return;
         }
-        if let Some(before) = self.shape.replace(shape)
+        if let Some(before) = self.identity.replace(identity)
             && before.id != 0
-            && before.id != shape.id
+            && before.id != identity.id
         {
             self.is_recreated = true;
             tracing::warn!("the topic `{name}` was deleted and created again");
@@ -246,11 +247,11 @@ mod tests {
     use super::*;
 
     /// A topic with this id and two partitions.
-    const fn with_id(id: u128) -> Option<Shape> {
-        Some(Shape { id, partitions: 2 })
+    const fn with_id(id: u128) -> Option<TopicIdentity> {
+        Some(TopicIdentity { id, partitions: 2 })
     }
 
-    const SEEN: Option<Shape> = with_id(7);
+    const SEEN: Option<TopicIdentity> = with_id(7);
 
     #[test]
     fn a_topic_is_missing_once_no_poll_has_found_it_for_a_while() {
@@ -290,24 +291,24 @@ mod tests {
     #[test]
     fn a_topic_that_comes_back_with_another_id_was_created_again_once_two_connections_say_so() {
         let mut sightings = Sightings::default();
-        let mut take = |shape| {
-            sightings.take(&[("updates", shape)], Instant::now());
+        let mut take = |identity| {
+            sightings.take(&[("updates", identity)], Instant::now());
             (sightings.are_doubted(), sightings.is_recreated("updates"))
         };
         assert_eq!(take(with_id(0)), (true, false));
         assert_eq!(take(with_id(0)), (false, false), "old brokers tell no id");
         assert_eq!(take(with_id(6)), (true, false), "the first id has to be told twice, too");
         assert_eq!(take(SEEN), (true, false));
-        for shape in [SEEN, None, None, SEEN, with_id(0)] {
-            assert_eq!(take(shape), (false, false));
+        for identity in [SEEN, None, None, SEEN, with_id(0)] {
+            assert_eq!(take(identity), (false, false));
         }
         assert_eq!(take(with_id(8)), (true, false), "only one connection says so");
         assert_eq!(take(SEEN), (false, false));
         assert_eq!(take(with_id(8)), (true, false), "the one before was refuted");
         assert_eq!(take(with_id(9)), (true, false), "they do not agree");
         assert_eq!(take(with_id(9)), (false, true));
-        for shape in [None, with_id(9), SEEN] {
-            assert!(take(shape).1, "it is for good");
+        for identity in [None, with_id(9), SEEN] {
+            assert!(take(identity).1, "it is for good");
         }
     }
 
@@ -315,7 +316,8 @@ mod tests {
     fn partitions_count_once_two_connections_have_told_of_them() {
         let mut sightings = Sightings::default();
         let mut take = |partitions| {
-            sightings.take(&[("events", Some(Shape { id: 7, partitions }))], Instant::now());
+            sightings
+                .take(&[("events", Some(TopicIdentity { id: 7, partitions }))], Instant::now());
             (sightings.are_doubted(), sightings.partitions("events"))
         };
         assert_eq!(take(2), (true, 0));

@@ -108,7 +108,7 @@ impl JsonDecoder {
 fn culprit(nodes: &[Node<'_>]) -> Option<String> {
     let mut nodes = nodes.iter();
     let &Node::Object { len, .. } = next(&mut nodes) else { return None };
-    let mut fields = Fields::default();
+    let mut fields = JsonFields::default();
     for _ in 0..len {
         let Some(field) = field_named(key(&mut nodes)) else {
             skip(&mut nodes);
@@ -147,7 +147,7 @@ impl Default for JsonDecoder {
 
 /// The fields of one record, each within its range.
 #[derive(Debug, Default)]
-struct Fields {
+struct JsonFields {
     kind: Option<ActionKind>,
     values: FieldValues,
 }
@@ -163,7 +163,7 @@ fn add_event(
     let &Node::Object { len, .. } = next(&mut nodes) else {
         return Err(Reject::NotAnObject);
     };
-    let mut fields = Fields::default();
+    let mut fields = JsonFields::default();
     for _ in 0..len {
         match field_named(key(&mut nodes)) {
             Some(field) => {
@@ -190,7 +190,7 @@ fn add_event(
 fn read_field(
     field: EventField,
     nodes: &mut Nodes<'_, '_>,
-    fields: &mut Fields,
+    fields: &mut JsonFields,
 ) -> Result<(), Reject> {
     let values = &mut fields.values;
     let (form, node) = (field.spec().form, next(nodes));

@@ -124,7 +124,7 @@ impl Default for Layouts {
 
 /// What stands between two texts of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Slot {
+enum LayoutSlot {
     /// The digits of a known field. The quotes of a player's id are part of the texts around it.
     Digits,
     /// A position, with or without a fraction.
@@ -144,7 +144,7 @@ struct Segment {
     /// The text's last eight bytes, if there are as many; some may be among the first.
     last: u64,
     text_bytes: u8,
-    slot: Slot,
+    slot: LayoutSlot,
     /// The known field in a slot of digits or a position.
     field: EventField,
 }
@@ -153,7 +153,7 @@ struct Segment {
 const TEXT_BYTES_MAX: usize = 16;
 
 impl Segment {
-    fn new(text: &[u8], slot: Slot, field: EventField) -> Segment {
+    fn new(text: &[u8], slot: LayoutSlot, field: EventField) -> Segment {
         assert!(text.len() <= TEXT_BYTES_MAX);
         let mask = first_bytes(text.len());
         let last = text.last_chunk().map_or(0, |last| u64::from_le_bytes(*last));
@@ -205,7 +205,8 @@ impl Layout {
             head_mask: 0,
             tail: 0,
             tail_mask: 0,
-            segments: [Segment::new(b"", Slot::Nothing, EventField::Type); LAYOUT_SEGMENTS_MAX],
+            segments: [Segment::new(b"", LayoutSlot::Nothing, EventField::Type);
+                LAYOUT_SEGMENTS_MAX],
             segment_count: 0,
         };
         let mut text = value;
@@ -222,7 +223,7 @@ impl Layout {
         }
         past(b'}', rest)?;
         assert!(layout.present.contains_all(layout.kind.spec().required), "the record is an event");
-        layout.add_segments(text, Slot::Nothing, EventField::Type)?;
+        layout.add_segments(text, LayoutSlot::Nothing, EventField::Type)?;
         let first_text_bytes = layout.segments[0].text_bytes;
         layout.head_mask = first_bytes(usize::from(first_text_bytes).saturating_sub(8));
         layout.head = word(&value[8..]) & layout.head_mask;
@@ -253,15 +254,17 @@ impl Layout {
             Some(FieldForm::Handoff) => return None,
             Some(FieldForm::Id) if bytes.starts_with(b"\"") => {
                 let digits = &bytes[1..];
-                (Slot::Digits, digits, unsigned(digits)?.1)
+                (LayoutSlot::Digits, digits, unsigned(digits)?.1)
             }
-            Some(FieldForm::Position) => (Slot::Position, bytes, position(bytes)?.1),
-            Some(FieldForm::Id | FieldForm::Integer) => (Slot::Digits, bytes, unsigned(bytes)?.1),
+            Some(FieldForm::Position) => (LayoutSlot::Position, bytes, position(bytes)?.1),
+            Some(FieldForm::Id | FieldForm::Integer) => {
+                (LayoutSlot::Digits, bytes, unsigned(bytes)?.1)
+            }
             // A nested value is part of the texts around it.
             None if bytes.starts_with(b"{") || bytes.starts_with(b"[") => {
                 return after_nested(bytes);
             }
-            None => (Slot::Unknown, bytes, after_plain_value(bytes)?),
+            None => (LayoutSlot::Unknown, bytes, after_plain_value(bytes)?),
         };
 
         let before = &text[..text.len() - start.len()];
@@ -271,10 +274,10 @@ impl Layout {
         rest.get(bytes.len() - start.len()..)
     }
 
-    fn add_segments(&mut self, mut text: &[u8], slot: Slot, field: EventField) -> Option<()> {
+    fn add_segments(&mut self, mut text: &[u8], slot: LayoutSlot, field: EventField) -> Option<()> {
         while text.len() > TEXT_BYTES_MAX {
             let (first, rest) = text.split_at(TEXT_BYTES_MAX);
-            self.add_segment(Segment::new(first, Slot::Nothing, EventField::Type))?;
+            self.add_segment(Segment::new(first, LayoutSlot::Nothing, EventField::Type))?;
             text = rest;
         }
         self.add_segment(Segment::new(text, slot, field))
@@ -297,18 +300,18 @@ impl Layout {
         for segment in &self.segments[..self.segment_count] {
             rest = segment.after_text(rest)?;
             rest = match segment.slot {
-                Slot::Digits => {
+                LayoutSlot::Digits => {
                     let (number, rest) = unsigned(rest)?;
                     set_integer(&mut values, segment.field, number.into()).ok()?;
                     rest
                 }
-                Slot::Position => {
+                LayoutSlot::Position => {
                     let (centimetres, rest) = position(rest)?;
                     set_position(&mut values, segment.field, centimetres);
                     rest
                 }
-                Slot::Unknown => after_plain_value(rest)?,
-                Slot::Nothing => rest,
+                LayoutSlot::Unknown => after_plain_value(rest)?,
+                LayoutSlot::Nothing => rest,
             };
         }
         let RecordPosition { offset, time_ms } = origin;

@@ -4,7 +4,9 @@
 use super::RecordPosition;
 use super::numbers::Numbers;
 use super::runs::RUNS_MAX;
-use super::shape::{BYTES_BEFORE, LANES, SHAPE_BYTES_MAX, Shape, ShapeList, ShapeText, Window};
+use super::shape::{
+    BYTES_BEFORE, LANES, RecordWindow, SHAPE_BYTES_MAX, Shape, ShapeList, ShapeText,
+};
 use super::simd::{load_4, load_16, load_32, store_4};
 use crate::engine::events::Events;
 use std::arch::x86_64::*;
@@ -41,7 +43,7 @@ static DIGIT_MASKS: [u8; 256 + 16] = {
 pub(super) fn read<'s>(
     shapes: &'s ShapeList,
     origin: RecordPosition,
-    window: &Window,
+    window: &RecordWindow,
     bytes: usize,
     events: &mut Events,
 ) -> Option<&'s Shape> {
@@ -61,7 +63,7 @@ fn read_runs<'s, const RUNS: usize>(
     places: &Places<'_>,
     shapes: &'s ShapeList,
     origin: RecordPosition,
-    window: &Window,
+    window: &RecordWindow,
     bytes: usize,
     events: &mut Events,
 ) -> Option<&'s Shape> {
@@ -103,7 +105,11 @@ impl<'a> Places<'a> {
     /// The ends are written over those of no runs.
     #[inline]
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-    fn find(window: &Window, bytes: usize, ends: &'a mut [u8; ENDS_MAX]) -> Option<Places<'a>> {
+    fn find(
+        window: &RecordWindow,
+        bytes: usize,
+        ends: &'a mut [u8; ENDS_MAX],
+    ) -> Option<Places<'a>> {
         let half = |half: usize| {
             let at = BYTES_BEFORE + half * HALF;
             let (first, second) = (values(window, at), values(window, at + 32));
@@ -164,7 +170,7 @@ impl<'a> Places<'a> {
     fn have_texts_of<const RUNS: usize>(
         &self,
         shape: &Shape,
-        window: &Window,
+        window: &RecordWindow,
         bytes: usize,
     ) -> bool {
         let mut differs = text_differs(&shape.texts[0], window, 0);
@@ -191,7 +197,7 @@ impl<'a> Places<'a> {
     fn numbers<'s, const RUNS: usize>(
         &self,
         shape: &'s Shape,
-        window: &Window,
+        window: &RecordWindow,
     ) -> Option<Numbers<'s>> {
         let digits = |run: usize| match run < RUNS {
             true => digits_before(window, self.end(run), self.length(run, shape)),
@@ -248,7 +254,7 @@ impl<'a> Places<'a> {
 /// Thirty-two bytes, of which the digits are their values.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn values(window: &Window, at: usize) -> __m256i {
+fn values(window: &RecordWindow, at: usize) -> __m256i {
     _mm256_xor_si256(load_32(part(window, at)), _mm256_set1_epi8(b'0' as i8))
 }
 
@@ -271,7 +277,7 @@ fn are_zeros(values: __m256i) -> u64 {
 /// record can reach, it looks elsewhere: some other text differs then.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn text_differs(text: &ShapeText, window: &Window, at: usize) -> __m256i {
+fn text_differs(text: &ShapeText, window: &RecordWindow, at: usize) -> __m256i {
     let found = load_32(part(window, BYTES_BEFORE + at % SHAPE_BYTES_MAX));
     _mm256_and_si256(_mm256_xor_si256(found, load_32(&text.bytes)), load_32(&text.mask))
 }
@@ -280,7 +286,7 @@ fn text_differs(text: &ShapeText, window: &Window, at: usize) -> __m256i {
 /// record's start. Zeros stand before fewer.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn digits_before(window: &Window, end: usize, length: u8) -> __m128i {
+fn digits_before(window: &RecordWindow, end: usize, length: u8) -> __m128i {
     let bytes = load_16(part(window, BYTES_BEFORE - 16 + end));
     _mm_and_si128(bytes, load_16(part(&DIGIT_MASKS, length.into())))
 }

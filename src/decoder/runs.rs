@@ -42,7 +42,7 @@ pub(super) struct RecordRuns {
 
 /// Where the reading stands in the outermost object.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ObjectPlace {
     Key,
     Value(Option<EventField>),
 }
@@ -61,10 +61,10 @@ impl RecordRuns {
             runs: [const { Run { range: 0..0, role: Role::Free } }; RUNS_MAX],
             run_count: 0,
         };
-        let (mut depth, mut place, mut key) = (0, Place::Key, &value[..0]);
+        let (mut depth, mut place, mut key) = (0, ObjectPlace::Key, &value[..0]);
         let mut at = 0;
         while let Some(byte) = value.get(at) {
-            let outer = if depth == 1 { place } else { Place::Value(None) };
+            let outer = if depth == 1 { place } else { ObjectPlace::Value(None) };
             let start = at;
             at += 1;
             match byte {
@@ -73,14 +73,14 @@ impl RecordRuns {
                     let text = start + 1..at;
                     at += 1;
                     match outer {
-                        Place::Key => key = &value[text.clone()],
-                        Place::Value(Some(EventField::Type)) => {
+                        ObjectPlace::Key => key = &value[text.clone()],
+                        ObjectPlace::Value(Some(EventField::Type)) => {
                             kind = Some(type_named(&value[text.clone()])?);
                         }
-                        Place::Value(_) => {}
+                        ObjectPlace::Value(_) => {}
                     }
                     match outer {
-                        Place::Value(Some(field)) => {
+                        ObjectPlace::Value(Some(field)) => {
                             found.add_all(value, text, Role::Field(field))?;
                         }
                         _ => found.add_all(value, text, Role::Free)?,
@@ -90,15 +90,15 @@ impl RecordRuns {
                     at = start + number_bytes(&value[start..]);
                     found.add_number(value, start..at, outer)?;
                 }
-                b'{' | b'[' if matches!(outer, Place::Value(Some(_))) => return None,
+                b'{' | b'[' if matches!(outer, ObjectPlace::Value(Some(_))) => return None,
                 b'{' | b'[' => depth += 1,
                 b'}' | b']' => depth -= 1,
                 b':' if depth == 1 => {
                     let field = field_named(key);
                     field.map(|field| found.present.insert(field));
-                    place = Place::Value(field);
+                    place = ObjectPlace::Value(field);
                 }
-                b',' if depth == 1 => place = Place::Key,
+                b',' if depth == 1 => place = ObjectPlace::Key,
                 _ => {}
             }
         }
@@ -113,15 +113,15 @@ impl RecordRuns {
     }
 
     /// Adds the runs of an unquoted number.
-    fn add_number(&mut self, value: &[u8], range: Range<usize>, place: Place) -> Option<()> {
+    fn add_number(&mut self, value: &[u8], range: Range<usize>, place: ObjectPlace) -> Option<()> {
         let text = &value[range.clone()];
         let is_negative = text.starts_with(b"-");
         if text.iter().any(|byte| matches!(byte, b'e' | b'E')) {
             return None;
         }
         let role = match place {
-            Place::Value(Some(field)) if is_negative => Role::NegativeField(field),
-            Place::Value(Some(field)) => Role::Field(field),
+            ObjectPlace::Value(Some(field)) if is_negative => Role::NegativeField(field),
+            ObjectPlace::Value(Some(field)) => Role::Field(field),
             _ => Role::Number,
         };
         let whole_end = text.iter().position(|byte| *byte == b'.').unwrap_or(text.len());

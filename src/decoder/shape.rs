@@ -32,7 +32,7 @@ pub(super) const TEXT_BYTES: usize = 32;
 const WINDOW_BYTES: usize = BYTES_BEFORE + SHAPE_BYTES_MAX + TEXT_BYTES;
 
 /// A record and what stands around it, which nothing depends on.
-pub(super) type Window = [u8; WINDOW_BYTES];
+pub(super) type RecordWindow = [u8; WINDOW_BYTES];
 
 /// Numbers that are converted together. The last one is of the player's digits before the last 16.
 pub(super) const LANES: usize = 8;

@@ -9,7 +9,7 @@
 use super::RecordPosition;
 #[cfg(target_arch = "x86_64")]
 use super::narrow;
-use super::shape::{Shape, ShapeList, Window};
+use super::shape::{RecordWindow, Shape, ShapeList};
 #[cfg(target_arch = "x86_64")]
 use super::wide;
 use crate::engine::events::Events;
@@ -63,7 +63,7 @@ impl Processor {
         self,
         shapes: &'s ShapeList,
         origin: RecordPosition,
-        window: &Window,
+        window: &RecordWindow,
         bytes: usize,
         events: &mut Events,
     ) -> Option<&'s Shape> {

@@ -3,7 +3,7 @@
 
 use super::RecordPosition;
 use super::numbers::Numbers;
-use super::shape::{BYTES_BEFORE, LANES, LAST_LANE, Shape, ShapeList, Window};
+use super::shape::{BYTES_BEFORE, LANES, LAST_LANE, RecordWindow, Shape, ShapeList};
 use super::simd::{load_8, load_64, store_8};
 use crate::engine::events::Events;
 use std::arch::x86_64::*;
@@ -53,11 +53,11 @@ static PACKED: [[i64; 4]; 2] = [[0, 2, 4, 6], [1, 3, 5, 7]];
 pub(super) fn read<'s>(
     shapes: &'s ShapeList,
     origin: RecordPosition,
-    window: &Window,
+    window: &RecordWindow,
     bytes: usize,
     events: &mut Events,
 ) -> Option<&'s Shape> {
-    let record = Record::of(window, bytes)?;
+    let record = SplitRecord::of(window, bytes)?;
     let mut number = shapes.head(record.text_bytes, record.first);
     loop {
         let shape = shapes.get(number)?;
@@ -70,7 +70,7 @@ pub(super) fn read<'s>(
 }
 
 /// A record, taken apart: the text, and where the runs of digits are.
-struct Record {
+struct SplitRecord {
     /// The bytes' values as digits, in two halves.
     values: [__m512i; 2],
     /// The bytes of each half that are no digits, put together.
@@ -86,11 +86,11 @@ struct Record {
     edges: __m512i,
 }
 
-impl Record {
+impl SplitRecord {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2")]
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-    fn of(window: &Window, bytes: usize) -> Option<Record> {
+    fn of(window: &RecordWindow, bytes: usize) -> Option<SplitRecord> {
         let (_, record) = window.split_first_chunk::<BYTES_BEFORE>()?;
         let (low_bytes, rest) = record.split_first_chunk()?;
         let (low_bytes, high_bytes) = (load_64(low_bytes), load_64(rest.first_chunk()?));
@@ -114,7 +114,7 @@ impl Record {
         let high_places = _mm512_or_si512(places, _mm512_set1_epi8(64));
         let high_places = _mm512_maskz_compress_epi8(high_edges, high_places);
         let behind_low = u64::MAX.checked_shl(low_edges.count_ones())?;
-        Some(Record {
+        Some(SplitRecord {
             values,
             texts: [
                 _mm512_maskz_compress_epi8(low_text, low_bytes),

@@ -30,7 +30,7 @@ const NOTED_WORDS_MAX: usize = 64 + HUNTS_MAX * (8 + 2 * TREASURES_MAX / 64);
 pub(crate) struct Checkpoint {
     /// What was noted when the checkpoint began.
     words: Vec<u64>,
-    steps: Vec<Step>,
+    steps: Vec<PartRange>,
     step: usize,
     /// Words of the last row that have not found room.
     waiting: [u64; ACTOR_WORDS],
@@ -39,7 +39,7 @@ pub(crate) struct Checkpoint {
 
 /// A run of words or of rows.
 #[derive(Clone, Copy, Debug)]
-struct Step {
+struct PartRange {
     part: Part,
     next: u32,
     end: u32,
@@ -57,7 +57,7 @@ enum Part {
 impl Checkpoint {
     fn step(&mut self, part: Part, next: u32, end: u32) {
         if next < end {
-            self.steps.push(Step { part, next, end });
+            self.steps.push(PartRange { part, next, end });
         }
     }
 
@@ -98,7 +98,7 @@ impl Checkpoint {
     /// Writes rows of the current step until there is no more room, or it is done, or this many
     /// were visited.
     fn write_step(&mut self, shard: &Shard, out: &mut Vec<u8>, bytes_max: usize, rows: &mut u32) {
-        let Step { part, mut next, end } = self.steps[self.step];
+        let PartRange { part, mut next, end } = self.steps[self.step];
         while next < end && self.waiting_count == 0 && *rows > 0 {
             self.read_row(shard, part, next);
             self.write_waiting(out, bytes_max);
@@ -165,7 +165,7 @@ impl Shard {
         {
             let step = checkpoint.step;
             checkpoint.write_step(self, out, bytes_max, &mut rows);
-            let Step { part, next, .. } = checkpoint.steps[step];
+            let PartRange { part, next, .. } = checkpoint.steps[step];
             self.pass(part, next);
         }
         let is_whole = checkpoint.is_whole();
@@ -233,7 +233,7 @@ impl Shard {
     }
 
     fn checkpoint_bytes(&self, checkpoint: &Checkpoint) -> u64 {
-        let words = checkpoint.steps.iter().map(|Step { part, next, end }| {
+        let words = checkpoint.steps.iter().map(|PartRange { part, next, end }| {
             let rows = u64::from(end - next);
             match part {
                 Part::Words | Part::Treasures(_) => rows,

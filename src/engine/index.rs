@@ -32,11 +32,11 @@ const _: () = assert!(ACTORS_MAX < 1 << ROW_BITS && TOMBSTONES_MAX < 1 << ROW_BI
 
 /// A row with its tag; 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Entry(u32);
+struct IndexEntry(u32);
 
-impl Entry {
-    fn new(hash: u64, row: u32) -> Entry {
-        Entry(tag(hash) | (row + 1))
+impl IndexEntry {
+    fn new(hash: u64, row: u32) -> IndexEntry {
+        IndexEntry(tag(hash) | (row + 1))
     }
 
     fn row(self) -> Option<u32> {
@@ -50,7 +50,7 @@ impl Entry {
 
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
-struct Bucket([Entry; BUCKET_PLACES]);
+struct Bucket([IndexEntry; BUCKET_PLACES]);
 
 /// What the first step of a prefetch hands to the second one.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,7 +72,7 @@ fn hash_of(player_id: u64) -> u64 {
 pub(crate) struct Index {
     buckets: Chunks<Bucket, CHUNK_ROWS>,
     /// By row: the next entry of its bucket's list.
-    links: Chunks<Entry, CHUNK_WORDS>,
+    links: Chunks<IndexEntry, CHUNK_WORDS>,
     bucket_count: u32,
     /// Ones for every bit that numbers a bucket.
     mask: u32,
@@ -120,7 +120,7 @@ impl Index {
         // All places at once and without a branch, because no processor can predict which place it
         // is.
         let Bucket(places) = &self.buckets[bucket];
-        let tagged = places_of(tag, TAG_MASK, &places.map(|Entry(word)| word));
+        let tagged = places_of(tag, TAG_MASK, &places.map(|IndexEntry(word)| word));
         places[(tagged | 1 << LIST).trailing_zeros() as usize].row().unwrap_or(u32::MAX)
     }
 
@@ -128,13 +128,13 @@ impl Index {
     pub(crate) fn find(&self, player_id: u64, id_of: impl Fn(u32) -> u64) -> Option<u32> {
         let hash = hash_of(player_id);
         let entries = self.entries(self.bucket(hash)).filter(|entry| entry.tag() == tag(hash));
-        entries.filter_map(Entry::row).find(|row| id_of(*row) == player_id)
+        entries.filter_map(IndexEntry::row).find(|row| id_of(*row) == player_id)
     }
 
     /// All places of a bucket, and behind the last one its list; some are empty.
-    fn entries(&self, bucket: u32) -> impl Iterator<Item = Entry> + '_ {
+    fn entries(&self, bucket: u32) -> impl Iterator<Item = IndexEntry> + '_ {
         let Bucket(places) = &self.buckets[bucket];
-        let next = |entry: &Entry| Some(self.links[entry.row()?]);
+        let next = |entry: &IndexEntry| Some(self.links[entry.row()?]);
         places[..LIST].iter().copied().chain(std::iter::successors(Some(places[LIST]), next))
     }
 
@@ -151,9 +151,9 @@ impl Index {
     fn push(&mut self, hash: u64, row: u32) {
         let number = self.bucket(hash);
         let Bucket(places) = &mut self.buckets[number];
-        let free = places.iter().position(|place| *place == Entry::default());
+        let free = places.iter().position(|place| *place == IndexEntry::default());
         let place = &mut places[free.unwrap_or(LIST)];
-        self.links[row] = std::mem::replace(place, Entry::new(hash, row));
+        self.links[row] = std::mem::replace(place, IndexEntry::new(hash, row));
     }
 
     /// Adds a bucket and moves to it what belongs there from the one bucket that it halves.
@@ -222,7 +222,7 @@ mod tests {
         for count in [50_000, 80_000, 100_000, ACTORS_MAX as u32] {
             let mut index = Index::new(count as usize);
             (0..count).for_each(|row| index.insert(u64::from(row), row, u64::from));
-            let entries = |bucket| index.entries(bucket).filter_map(Entry::row).count();
+            let entries = |bucket| index.entries(bucket).filter_map(IndexEntry::row).count();
             let listed = |bucket| entries(bucket).saturating_sub(BUCKET_PLACES);
             let listed: usize = (0..index.bucket_count).map(listed).sum();
             assert!(listed * 100 < count as usize, "{listed} of {count}");

@@ -72,9 +72,9 @@ struct Strip {
 
 /// What a search has found, by strip.
 #[derive(Clone, Debug)]
-struct Map(Vec<Strip>);
+struct DistanceMap(Vec<Strip>);
 
-impl Map {
+impl DistanceMap {
     /// The last two binary digits of a tile's distance; `None`: the search has not come there.
     #[inline]
     fn digits(&self, tile: u32) -> Option<u16> {
@@ -167,8 +167,8 @@ pub(crate) struct Path {
     finished: Option<Search>,
     running: Option<Search>,
     phase: SearchPhase,
-    finished_map: Map,
-    running_map: Map,
+    finished_map: DistanceMap,
+    running_map: DistanceMap,
     /// The tiles at the current distance, and at the next one.
     front: Front,
     next_front: Front,
@@ -182,8 +182,8 @@ impl Path {
             finished: None,
             running: None,
             phase: SearchPhase::Clear(0),
-            finished_map: Map(vec![Strip::default(); strips as usize]),
-            running_map: Map(vec![Strip::default(); strips as usize]),
+            finished_map: DistanceMap(vec![Strip::default(); strips as usize]),
+            running_map: DistanceMap(vec![Strip::default(); strips as usize]),
             front: Front::new(strips),
             next_front: Front::new(strips),
         }

@@ -51,7 +51,7 @@ struct Node {
 
 /// An entry of a node.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct NodeEntry {
     key: Key,
     entry: u32,
     size: u32,
@@ -83,15 +83,15 @@ impl Node {
         self.keys[1..self.len()].partition_point(|known| *known <= key)
     }
 
-    fn entry(&self, at: usize) -> Entry {
-        Entry { key: self.keys[at], entry: self.entries[at], size: self.sizes[at] }
+    fn entry(&self, at: usize) -> NodeEntry {
+        NodeEntry { key: self.keys[at], entry: self.entries[at], size: self.sizes[at] }
     }
 
-    fn set(&mut self, at: usize, Entry { key, entry, size }: Entry) {
+    fn set(&mut self, at: usize, NodeEntry { key, entry, size }: NodeEntry) {
         (self.keys[at], self.entries[at], self.sizes[at]) = (key, entry, size);
     }
 
-    fn insert(&mut self, at: usize, entry: Entry) {
+    fn insert(&mut self, at: usize, entry: NodeEntry) {
         let len = self.len();
         self.keys.copy_within(at..len, at + 1);
         self.entries.copy_within(at..len, at + 1);
@@ -143,8 +143,8 @@ impl RankTree {
             return;
         }
         self.give(self.root);
-        let mut level: Vec<Entry> =
-            sorted.iter().map(|(key, row)| Entry { key: *key, entry: *row, size: 1 }).collect();
+        let mut level: Vec<NodeEntry> =
+            sorted.iter().map(|(key, row)| NodeEntry { key: *key, entry: *row, size: 1 }).collect();
         self.height = 0;
         loop {
             level = self.above(&level);
@@ -157,7 +157,7 @@ impl RankTree {
     }
 
     /// Nodes that hold these entries, each almost as many.
-    fn above(&mut self, entries: &[Entry]) -> Vec<Entry> {
+    fn above(&mut self, entries: &[NodeEntry]) -> Vec<NodeEntry> {
         let count = entries.len().div_ceil(ENTRIES_FILLED);
         let mut nodes = Vec::with_capacity(count);
         for node in 0..count {
@@ -167,16 +167,16 @@ impl RankTree {
             let made = &mut self.nodes[number];
             part.iter().enumerate().for_each(|(at, entry)| made.set(at, *entry));
             made.len = part.len() as u32;
-            nodes.push(Entry { key: part[0].key, entry: number, size: made.rows() });
+            nodes.push(NodeEntry { key: part[0].key, entry: number, size: made.rows() });
         }
         nodes
     }
 
     /// Adds a row.
     pub(crate) fn insert(&mut self, key: Key, row: u32) {
-        let entry = Entry { key, entry: row, size: 1 };
+        let entry = NodeEntry { key, entry: row, size: 1 };
         if let Some(right) = self.insert_below(self.root, self.height, entry) {
-            let left = Entry { key, entry: self.root, size: self.nodes[self.root].rows() };
+            let left = NodeEntry { key, entry: self.root, size: self.nodes[self.root].rows() };
             self.root = self.take();
             self.height += 1;
             let root = &mut self.nodes[self.root];
@@ -186,7 +186,7 @@ impl RankTree {
     }
 
     /// Adds a row below a node. Gives the second half of a node that was full and is split.
-    fn insert_below(&mut self, number: u32, height: u32, row: Entry) -> Option<Entry> {
+    fn insert_below(&mut self, number: u32, height: u32, row: NodeEntry) -> Option<NodeEntry> {
         let node = &mut self.nodes[number];
         if height == 0 {
             let at = node.place(row.key);
@@ -201,7 +201,7 @@ impl RankTree {
         self.insert_at(number, at + 1, right)
     }
 
-    fn insert_at(&mut self, number: u32, at: usize, entry: Entry) -> Option<Entry> {
+    fn insert_at(&mut self, number: u32, at: usize, entry: NodeEntry) -> Option<NodeEntry> {
         if self.nodes[number].len() < ENTRIES_MAX {
             self.nodes[number].insert(at, entry);
             return None;
@@ -215,7 +215,7 @@ impl RankTree {
             true => left.insert(at, entry),
             false => right.insert(at - ENTRIES_MIN, entry),
         }
-        let made = Entry { key: right.keys[0], entry: right_number, size: right.rows() };
+        let made = NodeEntry { key: right.keys[0], entry: right_number, size: right.rows() };
         self.nodes[right_number] = right;
         Some(made)
     }

@@ -5,7 +5,7 @@ use crate::decoder::{Decoder, RecordPosition};
 use crate::fetch::block::Block;
 use crate::fetch::cursor::{Cursor, CursorState, UNKNOWN_EPOCH};
 use crate::fetch::rejected::Rejected;
-use crate::fetch::stage::Shared;
+use crate::fetch::stage::SharedFetch;
 use crate::kafka::aborted::{AbortedTransactions, Marker};
 use crate::kafka::codec::Decompressor;
 use crate::kafka::record::Records;
@@ -30,7 +30,7 @@ pub(crate) struct Decoding {
 
 impl Decoding {
     /// Sends blocks to `blocks`.
-    pub(crate) fn new(shared: Rc<Shared>, blocks: Sender<Box<Block>>) -> Decoding {
+    pub(crate) fn new(shared: Rc<SharedFetch>, blocks: Sender<Box<Block>>) -> Decoding {
         let decompressor = Decompressor::new(shared.options.batch_bytes_max);
         let writer = BlockWriter {
             shared,
@@ -305,7 +305,7 @@ fn decode(
 
 /// The way from the decoder to the queue: one block at a time.
 struct BlockWriter {
-    shared: Rc<Shared>,
+    shared: Rc<SharedFetch>,
     blocks: Sender<Box<Block>>,
     /// The block that is being filled.
     block: Option<Box<Block>>,
@@ -341,7 +341,7 @@ impl BlockWriter {
     /// Begins a block, waiting until the shard may have one. False: the shard is closed, or so far
     /// behind that it must not hold up the others; its next Fetch begins where it stands.
     async fn begin(&mut self, cursor: &Cursor) -> bool {
-        let Shared { context, pool, .. } = &*self.shared;
+        let SharedFetch { context, pool, .. } = &*self.shared;
         self.block = context
             .turns
             .until(|| match cursor.state.get() {

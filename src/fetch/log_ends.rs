@@ -3,7 +3,7 @@
 
 use crate::fetch::connection::ConnectionError;
 use crate::fetch::cursor::{Cursor, CursorState};
-use crate::fetch::stage::Shared;
+use crate::fetch::stage::SharedFetch;
 use crate::fetch::task::{BrokerLink, FetchTask};
 use crate::kafka::list_offsets::{self, LogEnd};
 use std::rc::Rc;
@@ -22,9 +22,9 @@ const ENDS_ID: i32 = -2;
 /// A log's end that no broker has named yet.
 const END_UNKNOWN: i64 = -1;
 
-type Offsets = Vec<(i32, Option<i64>)>;
+type EndsByPartition = Vec<(i32, Option<i64>)>;
 
-impl Shared {
+impl SharedFetch {
     /// Marks an end as unknown if no broker has confirmed it for too long: the log may have grown.
     pub(super) fn forget_old_ends(&self) {
         let now = self.context.turns.now();
@@ -126,7 +126,7 @@ impl FetchTask {
         link: &mut BrokerLink,
         partitions: &[i32],
         end: LogEnd,
-    ) -> Result<Offsets, ConnectionError> {
+    ) -> Result<EndsByPartition, ConnectionError> {
         let shared = &self.shared;
         let (deadline, connection) = (link.deadline(shared), &mut link.connection);
         let topic = &shared.options.input_topic;
@@ -147,6 +147,6 @@ fn ends_due_at(cursor: &Cursor) -> Option<Instant> {
     Some(known_at + Duration::from_millis(ENDS_EVERY_MS))
 }
 
-fn offset_of(offsets: &Offsets, partition: i32) -> Option<i64> {
+fn offset_of(offsets: &EndsByPartition, partition: i32) -> Option<i64> {
     offsets.iter().find(|(of, _)| *of == partition)?.1
 }

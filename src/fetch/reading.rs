@@ -7,7 +7,7 @@
 use crate::fetch::connection::Response;
 use crate::fetch::cursor::{Cursor, CursorFault};
 use crate::fetch::decoding::UnreadableBatch;
-use crate::fetch::task::{Asked, DoubtedClaim, FetchTask, PartitionAnswer};
+use crate::fetch::task::{AskedPartition, DoubtedClaim, FetchTask, PartitionAnswer};
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::fetch::{
     self, CurrentLeader, EpochEnd, FetchError, FetchRemedy, FetchedPartition,
@@ -58,7 +58,7 @@ impl FetchTask {
                 .position(|asked| asked.cursor.partition == part.partition);
             let Some(steps) = asked else { continue };
             place = (place + steps) % self.asked.len();
-            let Asked { cursor, offset } = &self.asked[place];
+            let AskedPartition { cursor, offset } = &self.asked[place];
             if cursor.position.get() == *offset {
                 let cursor = cursor.clone();
                 self.read_part(cursor, part, bytes);

@@ -36,7 +36,7 @@ pub(super) const ASKED_AGAIN: &str = "another connection is asked before that co
 pub(crate) const CONNECTIONS_MAX: usize = 60;
 
 /// What all tasks of the fetch path share.
-pub(crate) struct Shared {
+pub(crate) struct SharedFetch {
     /// Time, turns, operations, progress and counters.
     pub context: HotContext,
     /// What the operator chose.
@@ -76,7 +76,7 @@ pub(crate) struct FetchEnds {
     pub blocks: Sender<Box<Block>>,
 }
 
-impl Shared {
+impl SharedFetch {
     /// Reports to the control thread. False: there is no room now, and the report will be repeated.
     pub(crate) fn report(&self, report: ToControl) -> bool {
         self.control.try_send_below(REPORTS_MAX, report).is_ok()
@@ -176,17 +176,17 @@ impl Shared {
 
 /// The stage: finished once the cursors have ended.
 pub(crate) struct Fetching {
-    shared: Rc<Shared>,
+    shared: Rc<SharedFetch>,
     blocks: Sender<Box<Block>>,
     metadata: Pin<Box<dyn Future<Output = ()>>>,
-    tasks: Vec<Task>,
+    tasks: Vec<SpawnedTask>,
     /// The edition of the table whose leaders have tasks.
     edition: u64,
     /// When the ends of logs are next checked for their age.
     ends_due_at: Instant,
 }
 
-struct Task {
+struct SpawnedTask {
     /// No other task has the same at the same time.
     id: usize,
     node_id: i32,
@@ -204,7 +204,7 @@ impl Fetching {
         ends: FetchEnds,
     ) -> Fetching {
         let FetchEnds { control, dial_ends, blocks } = ends;
-        let shared = Rc::new(Shared {
+        let shared = Rc::new(SharedFetch {
             context,
             options,
             cursors,
@@ -258,7 +258,7 @@ impl Fetching {
                 };
                 let blocks = self.blocks.clone();
                 let task = FetchTask::new(shared.clone(), id, node_id, index, blocks);
-                self.tasks.push(Task { id, node_id, index, future: Box::pin(task.run()) });
+                self.tasks.push(SpawnedTask { id, node_id, index, future: Box::pin(task.run()) });
             }
         }
     }
@@ -295,7 +295,7 @@ impl Future for Fetching {
 }
 
 /// Asks who leads whenever somebody needs to know.
-async fn follow_metadata(shared: Rc<Shared>) {
+async fn follow_metadata(shared: Rc<SharedFetch>) {
     let turns = shared.context.turns.clone();
     let mut wait_ms = RECONNECT_MS_MIN;
     loop {
@@ -322,7 +322,7 @@ async fn follow_metadata(shared: Rc<Shared>) {
     }
 }
 
-fn needs_metadata(shared: &Shared) -> bool {
+fn needs_metadata(shared: &SharedFetch) -> bool {
     let table = shared.table.borrow();
     let mut needed = table.partition_count() == 0;
     shared.cursors.each(|cursor| needed |= table.leader(cursor.partition).is_none());

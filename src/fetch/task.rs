@@ -8,7 +8,7 @@ use crate::fetch::connection::{Connection, ConnectionError};
 use crate::fetch::cursor::{Cursor, CursorFault};
 use crate::fetch::decoding::Decoding;
 use crate::fetch::dialling::{DialError, Dialled};
-use crate::fetch::stage::{ASKED_AGAIN, Shared};
+use crate::fetch::stage::{ASKED_AGAIN, SharedFetch};
 use crate::fetch::topic_check::TopicCheck;
 use crate::kafka::aborted::AbortedTransactions;
 use crate::kafka::fetch::{
@@ -38,7 +38,7 @@ const CHECK_ID: i32 = -1;
 
 /// One connection to one broker.
 pub(crate) struct FetchTask {
-    pub(super) shared: Rc<Shared>,
+    pub(super) shared: Rc<SharedFetch>,
     /// Tells this task from the others.
     id: usize,
     pub(super) node_id: i32,
@@ -47,7 +47,7 @@ pub(crate) struct FetchTask {
     pub(super) decoding: Decoding,
     pub(super) aborted: AbortedTransactions,
     /// What the Fetch under way asks for, in its order.
-    pub(super) asked: Vec<Asked>,
+    pub(super) asked: Vec<AskedPartition>,
     /// What the last response brought.
     pub(super) answers: Vec<PartitionAnswer>,
     /// Reused for every request.
@@ -84,7 +84,7 @@ pub(super) struct BrokerLink {
 
 impl BrokerLink {
     /// When an answer to a request that is sent now is overdue.
-    pub(super) fn deadline(&self, shared: &Shared) -> Instant {
+    pub(super) fn deadline(&self, shared: &SharedFetch) -> Instant {
         self.throttle.reads_at(shared.context.turns.now()) + shared.answer_wait()
     }
 }
@@ -97,7 +97,7 @@ pub(super) struct DoubtedClaim {
 }
 
 /// One partition of a Fetch under way.
-pub(super) struct Asked {
+pub(super) struct AskedPartition {
     pub(super) cursor: Rc<Cursor>,
     pub(super) offset: i64,
 }
@@ -111,7 +111,7 @@ pub(super) struct PartitionAnswer {
 impl FetchTask {
     /// A task that has not connected yet.
     pub(crate) fn new(
-        shared: Rc<Shared>,
+        shared: Rc<SharedFetch>,
         id: usize,
         node_id: i32,
         index: usize,
@@ -299,7 +299,7 @@ impl FetchTask {
         if throttle_ms == 0 {
             return;
         }
-        for Asked { cursor, .. } in &self.asked {
+        for AskedPartition { cursor, .. } in &self.asked {
             let shard = self.shared.context.progress.shard(cursor.partition);
             shard.fetch_throttled_ms.add(Throttle::muted_ms(throttle_ms));
         }
@@ -363,7 +363,7 @@ impl FetchTask {
     /// another connection announces the same.
     fn isolate(&mut self, error: &ConnectionError) {
         match self.asked.as_slice() {
-            [Asked { cursor, offset }] => {
+            [AskedPartition { cursor, offset }] => {
                 let (cursor, partition) = (cursor.clone(), cursor.partition);
                 let sentence = format!("input partition {partition} at offset {offset}: {error}");
                 self.stop(&cursor, Claim::TooLarge, CursorFault::Unreadable(sentence));
@@ -457,7 +457,10 @@ impl FetchTask {
             }
             if cursor.is_fetchable(now) {
                 cursor.owner_task.set(Some(self.id));
-                asked.push(Asked { cursor: cursor.clone(), offset: cursor.fetch_offset.get() });
+                asked.push(AskedPartition {
+                    cursor: cursor.clone(),
+                    offset: cursor.fetch_offset.get(),
+                });
             } else {
                 leaves_out = true;
             }
@@ -474,7 +477,7 @@ impl FetchTask {
         self.asked = asked;
         self.partitions.clear();
         let table = self.shared.table.borrow();
-        for Asked { cursor, offset } in &self.asked {
+        for AskedPartition { cursor, offset } in &self.asked {
             let leader = table.leader(cursor.partition);
             self.partitions.push(FetchPartition {
                 partition: cursor.partition,

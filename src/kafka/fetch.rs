@@ -192,7 +192,7 @@ pub fn parse(bytes: &[u8], version: i16, correlation_id: i32) -> Result<FetchRes
     }
     let topics_left = reader.array(flexible)?;
     let at = reader.at();
-    let (place, left, endpoints) = (Place::Topics, 0, EndpointList::EMPTY);
+    let (place, left, endpoints) = (ResponsePlace::Topics, 0, EndpointList::EMPTY);
     let partitions = Partitions { version, at, place, topics_left, left, endpoints };
     Ok(FetchResponse { throttle_ms, error, partitions })
 }
@@ -203,7 +203,7 @@ pub fn parse(bytes: &[u8], version: i16, correlation_id: i32) -> Result<FetchRes
 pub struct Partitions {
     version: i16,
     at: usize,
-    place: Place,
+    place: ResponsePlace,
     topics_left: usize,
     /// Partitions of the current topic still to be read.
     left: usize,
@@ -211,7 +211,7 @@ pub struct Partitions {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ResponsePlace {
     /// Before a topic, or before the end.
     Topics,
     /// Before a partition of a topic, or before the topic's end.
@@ -276,15 +276,15 @@ impl Partitions {
         // Each turn passes one topic, whose header takes bytes, so the loop ends with them.
         loop {
             match self.place {
-                Place::End => return Ok(None),
-                Place::Topics if self.topics_left == 0 => {
+                ResponsePlace::End => return Ok(None),
+                ResponsePlace::Topics if self.topics_left == 0 => {
                     if flexible {
                         self.endpoints = EndpointList::read(&mut reader)?;
                     }
                     reader.finish()?;
-                    self.place = Place::End;
+                    self.place = ResponsePlace::End;
                 }
-                Place::Topics => {
+                ResponsePlace::Topics => {
                     self.topics_left -= 1;
                     let is_asked = match self.version {
                         ..=VERSION_BY_NAME_MAX => reader.string(flexible)? == topic.name,
@@ -294,15 +294,15 @@ impl Partitions {
                         return Err(FetchError::Topic);
                     }
                     self.left = reader.array(flexible)?;
-                    self.place = Place::Topic;
+                    self.place = ResponsePlace::Topic;
                 }
-                Place::Topic if self.left == 0 => {
+                ResponsePlace::Topic if self.left == 0 => {
                     if flexible {
                         reader.skip_tagged_fields()?;
                     }
-                    self.place = Place::Topics;
+                    self.place = ResponsePlace::Topics;
                 }
-                Place::Topic => {
+                ResponsePlace::Topic => {
                     self.left -= 1;
                     let partition = read_partition(&mut reader, self.version)?;
                     self.at = reader.at();

@@ -177,7 +177,7 @@ impl Membership {
     /// [`MembershipEvent::Answered`] with this number to come. A process that stood still for long
     /// does not know that others have taken its place, but a broker refuses its commits.
     pub fn ask(&mut self, question: u64, offsets: &[(i32, i64)]) {
-        let question = Question { number: question, offsets: self.offset_list(offsets) };
+        let question = CommitQuestion { number: question, offsets: self.offset_list(offsets) };
         let asker = self.asker.as_ref().expect("it is there until the membership is dropped");
         asker.questions.send(question).expect("the asker listens until it is dropped");
     }
@@ -249,12 +249,12 @@ impl Drop for Membership {
 /// A thread for questions that take a while: librdkafka's commits either wait without a limit or
 /// report nothing.
 struct Asker {
-    questions: mpsc::Sender<Question>,
+    questions: mpsc::Sender<CommitQuestion>,
     thread: JoinHandle<()>,
 }
 
 /// Whether the group takes offsets from us.
-struct Question {
+struct CommitQuestion {
     number: u64,
     offsets: TopicPartitionList,
 }
@@ -267,7 +267,7 @@ impl Asker {
     ) -> Result<Asker, MembershipError> {
         let (questions, asked) = mpsc::channel();
         let ask = move || {
-            for Question { number: question, offsets } in asked {
+            for CommitQuestion { number: question, offsets } in asked {
                 let committed = consumer.commit(&offsets, CommitMode::Sync);
                 // The other end is gone only while the membership is being dropped.
                 if let Some(trouble) = missing_right(&options, &consumer, &committed) {

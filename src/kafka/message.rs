@@ -392,7 +392,7 @@ pub fn parse_metadata(
             end_of_struct(reader, flexible)?;
             Ok((brokers, cluster_id.map(str::to_owned), controller, topics))
         })?;
-    let Topic { error, topic_id, partitions, replicas, .. } = topics
+    let TopicMetadata { error, topic_id, partitions, replicas, .. } = topics
         .into_iter()
         .find(|found| found.name.as_deref() == Some(topic))
         .ok_or(MessageError::TopicMissing { api: METADATA.name })?;
@@ -408,7 +408,7 @@ fn read_broker(reader: &mut WireReader<'_>, flexible: bool) -> Result<Broker, Wi
 }
 
 /// One topic of a Metadata answer.
-struct Topic {
+struct TopicMetadata {
     name: Option<String>,
     error: ErrorCode,
     topic_id: u128,
@@ -416,7 +416,7 @@ struct Topic {
     replicas: usize,
 }
 
-fn read_topic(reader: &mut WireReader<'_>, version: i16) -> Result<Topic, WireError> {
+fn read_topic(reader: &mut WireReader<'_>, version: i16) -> Result<TopicMetadata, WireError> {
     let flexible = version >= 9;
     let error = ErrorCode(reader.i16()?);
     let name = reader.nullable_string(flexible)?.map(str::to_owned);
@@ -441,7 +441,7 @@ fn read_topic(reader: &mut WireReader<'_>, version: i16) -> Result<Topic, WireEr
     if version >= 8 {
         let _topic_authorized_operations = reader.i32()?;
     }
-    Ok(Topic { name, error, topic_id, partitions, replicas: replicas.unwrap_or(0) })
+    Ok(TopicMetadata { name, error, topic_id, partitions, replicas: replicas.unwrap_or(0) })
 }
 
 /// Passes over a list of brokers: how many there are.

@@ -42,7 +42,7 @@ impl MetadataError {
 
 /// What the table knows of one partition.
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct LeaderRow {
     leader: Option<i32>,
     leader_epoch: i32,
     /// The leader must be asked for before the next Fetch.
@@ -53,9 +53,9 @@ struct Row {
     preferred: Option<(i32, Instant)>,
 }
 
-impl Row {
-    const UNKNOWN: Row =
-        Row { leader: None, leader_epoch: -1, stale: true, lagging: 0, preferred: None };
+impl LeaderRow {
+    const UNKNOWN: LeaderRow =
+        LeaderRow { leader: None, leader_epoch: -1, stale: true, lagging: 0, preferred: None };
 }
 
 /// After this many answers in a row with a lower leader epoch, the epoch has gone back, and it is
@@ -71,7 +71,7 @@ pub(crate) const BROKERS_MAX: usize = 1024;
 pub struct LeaderTable {
     topic_id: u128,
     brokers: Vec<Broker>,
-    rows: Vec<Row>,
+    rows: Vec<LeaderRow>,
     /// How often leaders have changed.
     edition: u64,
 }
@@ -109,7 +109,7 @@ impl LeaderTable {
             self.brokers.clone_from(&metadata.brokers);
         }
         if !known {
-            self.rows = vec![Row::UNKNOWN; now];
+            self.rows = vec![LeaderRow::UNKNOWN; now];
         }
         for entry in &metadata.partitions {
             self.fold_partition(entry);
@@ -218,7 +218,7 @@ impl LeaderTable {
     /// Whether partitions are fetched from a broker. Partitions whose leader must be asked for
     /// count, too.
     pub fn serves(&self, node_id: i32) -> bool {
-        let is_preferred = |row: &Row| row.preferred.is_some_and(|(node, _)| node == node_id);
+        let is_preferred = |row: &LeaderRow| row.preferred.is_some_and(|(node, _)| node == node_id);
         self.rows.iter().any(|row| row.leader == Some(node_id) || is_preferred(row))
     }
 
@@ -252,7 +252,7 @@ impl LeaderTable {
         (0..).zip(&self.rows).filter(|(_, row)| row.stale).map(|(partition, _)| partition)
     }
 
-    fn row_mut(&mut self, partition: i32) -> Option<&mut Row> {
+    fn row_mut(&mut self, partition: i32) -> Option<&mut LeaderRow> {
         self.rows.get_mut(usize::try_from(partition).ok()?)
     }
 }

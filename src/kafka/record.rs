@@ -13,7 +13,7 @@ const RECORD_BYTES_MIN: usize = 7;
 const HEAD_BYTES: usize = 16;
 
 /// The bytes at the start of a record, or behind its key.
-type Head = [u8; HEAD_BYTES];
+type RecordHead = [u8; HEAD_BYTES];
 
 /// One record. Its bytes lie in the receive buffer or in the decompressor's buffer.
 #[derive(Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub struct Records<'a> {
 
 /// The fields of a record, as places in the bytes.
 #[derive(Debug, PartialEq, Eq)]
-struct Fields {
+struct RecordFields {
     timestamp_delta: i64,
     offset_delta: i32,
     /// Start and length.
@@ -114,7 +114,7 @@ impl<'a> Records<'a> {
 
     /// The record with these fields, if it is at or above the asked offset.
     #[inline(always)]
-    fn take(&mut self, fields: Fields) -> Result<Option<Record<'a>>, BatchError> {
+    fn take(&mut self, fields: RecordFields) -> Result<Option<Record<'a>>, BatchError> {
         if fields.offset_delta <= self.offset_delta || fields.offset_delta > self.offset_delta_max {
             return Err(self.wrong(BatchReason::RecordOffset(self.index())));
         }
@@ -213,16 +213,16 @@ const fn words(pattern: Pattern) -> (u64, u64) {
 
 /// Half of an integer's two bytes as they stand there: what it is, unless it is negative.
 #[inline(always)]
-fn half(head: &Head, at: usize) -> usize {
+fn half(head: &RecordHead, at: usize) -> usize {
     usize::from(head[at] & 0x7f) >> 1 | usize::from(head[at + 1]) << 6
 }
 
 /// Reads the fields of a usual record, whose head one comparison knows as a whole. `None` says only
 /// that [`read_short`] may know more.
 #[inline(always)]
-fn read_usual<const OFFSET_BYTES: usize>(bytes: &[u8], start: usize) -> Option<Fields> {
+fn read_usual<const OFFSET_BYTES: usize>(bytes: &[u8], start: usize) -> Option<RecordFields> {
     let rest = bytes.get(start..)?;
-    let head: &Head = rest.first_chunk()?;
+    let head: &RecordHead = rest.first_chunk()?;
     let (mask, bits) = const { words([SHORT_OFFSET, LONG_OFFSET][OFFSET_BYTES - 1]) };
     if u64::from_le_bytes(*head.first_chunk()?) & mask != bits {
         return None;
@@ -238,7 +238,7 @@ fn read_usual<const OFFSET_BYTES: usize>(bytes: &[u8], start: usize) -> Option<F
     if value_start + value_bytes + 1 != end || *rest.get(end - 1)? != 0 {
         return None;
     }
-    Some(Fields {
+    Some(RecordFields {
         timestamp_delta: i64::from(head[3] >> 1),
         offset_delta: offset_delta as i32,
         key: None,
@@ -248,13 +248,13 @@ fn read_usual<const OFFSET_BYTES: usize>(bytes: &[u8], start: usize) -> Option<F
 }
 
 #[inline(always)]
-fn head_at(bytes: &[u8], start: usize) -> Option<&Head> {
+fn head_at(bytes: &[u8], start: usize) -> Option<&RecordHead> {
     bytes.get(start..)?.first_chunk()
 }
 
 /// A variable-length integer of at most two bytes, in its zigzag form.
 #[inline(always)]
-fn take_short(head: &Head, at: &mut usize) -> Option<u32> {
+fn take_short(head: &RecordHead, at: &mut usize) -> Option<u32> {
     let (first, second) = (head[*at], head[*at + 1]);
     if first < 0x80 {
         *at += 1;
@@ -267,7 +267,7 @@ fn take_short(head: &Head, at: &mut usize) -> Option<u32> {
 /// Reads the fields of a record whose integers are short and not negative, and which has no
 /// headers: nearly every other record. `None` says only that [`read_fields`] must decide.
 #[inline(never)]
-fn read_short(bytes: &[u8], start: usize) -> Option<Fields> {
+fn read_short(bytes: &[u8], start: usize) -> Option<RecordFields> {
     let (mut head, mut head_start, mut at) = (head_at(bytes, start)?, start, 0);
     let length = take_short(head, &mut at)?;
     let end = start + at + (length >> 1) as usize;
@@ -292,7 +292,7 @@ fn read_short(bytes: &[u8], start: usize) -> Option<Fields> {
     let is_any_negative = (length | timestamp_delta | offset_delta | value_length) & 1 == 1;
     // Behind the value stands the number of headers, which is 0.
     let fits = !is_any_negative && value.0 + value.1 + 1 == end && *bytes.get(end - 1)? == 0;
-    fits.then_some(Fields {
+    fits.then_some(RecordFields {
         timestamp_delta: i64::from(timestamp_delta >> 1),
         offset_delta: (offset_delta >> 1) as i32,
         key,
@@ -302,7 +302,7 @@ fn read_short(bytes: &[u8], start: usize) -> Option<Fields> {
 }
 
 #[inline(never)]
-fn read_fields(bytes: &[u8], at: usize) -> Result<Fields, Malformed> {
+fn read_fields(bytes: &[u8], at: usize) -> Result<RecordFields, Malformed> {
     let mut reader = WireReader::resume(bytes, at);
     let length = reader.varint()?;
     let length = usize::try_from(length).map_err(|_| Malformed::Length)?;
@@ -321,7 +321,7 @@ fn read_fields(bytes: &[u8], at: usize) -> Result<Fields, Malformed> {
     if reader.at() != end {
         return Err(Malformed::Length);
     }
-    Ok(Fields { timestamp_delta, offset_delta, key, value, end })
+    Ok(RecordFields { timestamp_delta, offset_delta, key, value, end })
 }
 
 /// Where bytes lie after their zigzag length. Any negative length means null, as Kafka itself reads

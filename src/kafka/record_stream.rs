@@ -75,7 +75,7 @@ impl std::fmt::Debug for Excerpt {
 
 /// Where in the records the stream stands.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum RecordPart {
     BeforeRecord,
     /// This many bytes of the key are to come.
     Key(u64),
@@ -92,7 +92,7 @@ pub struct RecordStream<'r> {
     offset_min: i64,
     /// Records whose start was read.
     index: i32,
-    place: Place,
+    place: RecordPart,
     /// Bytes of the present record that are to come.
     record_left: u64,
     offset_delta: i32,
@@ -120,7 +120,7 @@ impl<'r> RecordStream<'r> {
             header: *header,
             offset_min,
             index: 0,
-            place: Place::BeforeRecord,
+            place: RecordPart::BeforeRecord,
             record_left: 0,
             offset_delta: -1,
             timestamp_ms: 0,
@@ -149,33 +149,33 @@ impl<'r> RecordStream<'r> {
         let mut budget = STEP_BYTES_MAX;
         while budget > 0 {
             let (place, left) = match self.place {
-                Place::BeforeRecord if self.is_at_end() => return self.finish(),
-                Place::BeforeRecord => {
+                RecordPart::BeforeRecord if self.is_at_end() => return self.finish(),
+                RecordPart::BeforeRecord => {
                     self.begin_record()?;
                     continue;
                 }
-                Place::Key(left) | Place::Value(left) => (self.place, left),
-                Place::Headers => (self.place, self.record_left),
+                RecordPart::Key(left) | RecordPart::Value(left) => (self.place, left),
+                RecordPart::Headers => (self.place, self.record_left),
             };
             if left > 0 {
                 let taken = self.take(place, left.min(budget))?;
                 budget -= taken;
                 self.place = match place {
-                    Place::Key(_) => Place::Key(left - taken),
-                    Place::Value(_) => Place::Value(left - taken),
+                    RecordPart::Key(_) => RecordPart::Key(left - taken),
+                    RecordPart::Value(_) => RecordPart::Value(left - taken),
                     other => other,
                 };
                 continue;
             }
             match place {
-                Place::Key(_) => {
+                RecordPart::Key(_) => {
                     let length = self.begin_part()?;
                     self.value = length.map(|_| Excerpt::new());
-                    self.place = Place::Value(length.unwrap_or(0));
+                    self.place = RecordPart::Value(length.unwrap_or(0));
                 }
-                Place::Value(_) => self.place = Place::Headers,
-                Place::Headers | Place::BeforeRecord => {
-                    self.place = Place::BeforeRecord;
+                RecordPart::Value(_) => self.place = RecordPart::Headers,
+                RecordPart::Headers | RecordPart::BeforeRecord => {
+                    self.place = RecordPart::BeforeRecord;
                     if self.offset() >= self.offset_min {
                         return Ok(true);
                     }
@@ -186,7 +186,7 @@ impl<'r> RecordStream<'r> {
     }
 
     fn is_at_end(&self) -> bool {
-        matches!(self.place, Place::BeforeRecord) && self.index == self.header.record_count
+        matches!(self.place, RecordPart::BeforeRecord) && self.index == self.header.record_count
     }
 
     fn finish(&mut self) -> Result<bool, BatchReason> {
@@ -221,7 +221,7 @@ impl<'r> RecordStream<'r> {
         };
         let length = self.begin_part()?;
         self.key = length.map(|_| Excerpt::new());
-        self.place = Place::Key(length.unwrap_or(0));
+        self.place = RecordPart::Key(length.unwrap_or(0));
         Ok(())
     }
 
@@ -235,16 +235,16 @@ impl<'r> RecordStream<'r> {
     }
 
     /// Takes at most this many bytes of the record, and returns how many there were.
-    fn take(&mut self, place: Place, bytes_max: u64) -> Result<u64, BatchReason> {
+    fn take(&mut self, place: RecordPart, bytes_max: u64) -> Result<u64, BatchReason> {
         let bytes = self.bytes.fill_buf().map_err(|_| CodecError::Damaged)?;
         let taken = bytes.len().min(bytes_max as usize);
         if taken == 0 {
             return Err(self.wrong_length());
         }
         let part = match place {
-            Place::Key(_) => self.key.as_mut(),
-            Place::Value(_) => self.value.as_mut(),
-            Place::Headers | Place::BeforeRecord => None,
+            RecordPart::Key(_) => self.key.as_mut(),
+            RecordPart::Value(_) => self.value.as_mut(),
+            RecordPart::Headers | RecordPart::BeforeRecord => None,
         };
         if let Some(part) = part {
             part.take(&bytes[..taken]);

@@ -189,9 +189,9 @@ fn check(header: &FrameHeader) -> Result<(), FrameError> {
 }
 
 /// Reads little-endian fields from the front of a slice. `None`: the slice is too short.
-struct Fields<'a>(&'a [u8]);
+struct FrameFields<'a>(&'a [u8]);
 
-impl Fields<'_> {
+impl FrameFields<'_> {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (field, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
@@ -225,14 +225,14 @@ fn decode_binary(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameError>
         4 => FrameKind::Genesis,
         _ => return Err(FrameError::Field("kind")),
     };
-    let header = binary_header(kind, &mut Fields(rest)).ok_or(FrameError::Field("chain"))?;
+    let header = binary_header(kind, &mut FrameFields(rest)).ok_or(FrameError::Field("chain"))?;
     let expected = FRAME_HEADER_BYTES.saturating_add((header.count as usize) * UPDATE_BYTES);
     if bytes.len() != expected {
         return Err(FrameError::Length { expected, found: bytes.len() });
     }
     let mut updates = Vec::with_capacity(header.count as usize);
     for (index, bytes) in body.chunks_exact(UPDATE_BYTES).enumerate() {
-        let mut fields = Fields(bytes);
+        let mut fields = FrameFields(bytes);
         let words = [fields.u64(), fields.u64(), fields.u64(), fields.u64()];
         let words = words.map(|word| word.unwrap_or_default());
         updates.push(Update::from_words(words).ok_or(FrameError::Update { index })?);
@@ -240,7 +240,7 @@ fn decode_binary(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameError>
     Ok((header, updates))
 }
 
-fn binary_header(kind: FrameKind, fields: &mut Fields<'_>) -> Option<FrameHeader> {
+fn binary_header(kind: FrameKind, fields: &mut FrameFields<'_>) -> Option<FrameHeader> {
     Some(FrameHeader {
         kind,
         owner_epoch: fields.u64()?,
@@ -255,7 +255,7 @@ fn binary_header(kind: FrameKind, fields: &mut Fields<'_>) -> Option<FrameHeader
 
 /// Reads what [`encode_json`] writes: fields in that order, without white space.
 fn decode_json(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameError> {
-    let mut text = Text(bytes);
+    let mut text = FrameText(bytes);
     // Not `02`, nor `+2`.
     text.number::<u8>("{\"version\":", "version")?;
     let kind = text.kind()?;
@@ -288,9 +288,9 @@ fn decode_json(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameError> {
 }
 
 /// The rest of a JSON frame.
-struct Text<'a>(&'a [u8]);
+struct FrameText<'a>(&'a [u8]);
 
-impl<'a> Text<'a> {
+impl<'a> FrameText<'a> {
     fn skip(&mut self, expected: &str) -> Option<()> {
         self.0 = self.0.strip_prefix(expected.as_bytes())?;
         Some(())

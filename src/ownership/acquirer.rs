@@ -25,7 +25,7 @@ pub(super) struct Acquirer {
     /// How often records panicked the engine; `None` until it is known which input they are in.
     pub(super) panics: Option<PanicCounts>,
     /// The question that the group has to answer before fences are written.
-    question: Option<Question>,
+    question: Option<GroupQuestion>,
     /// Numbers of the last question, the last ownership and the last fence.
     questions: u64,
     ownerships: u32,
@@ -36,7 +36,7 @@ pub(super) struct Acquirer {
 
 /// A question to the group: do these partitions still belong to us?
 #[derive(Debug)]
-struct Question {
+struct GroupQuestion {
     number: u64,
     partitions: Vec<i32>,
     asked_at: Instant,
@@ -214,8 +214,9 @@ impl Acquirer {
     /// under way at a time.
     fn ask_the_group(&mut self, table: &mut ShardTable, now: Instant) {
         let answer_max = Duration::from_millis(GROUP_ANSWER_MS_MAX);
-        let is_waiting =
-            |question: &Question| now.saturating_duration_since(question.asked_at) < answer_max;
+        let is_waiting = |question: &GroupQuestion| {
+            now.saturating_duration_since(question.asked_at) < answer_max
+        };
         if self.question.as_ref().is_some_and(is_waiting) {
             return;
         }
@@ -237,7 +238,7 @@ impl Acquirer {
         }
         self.questions += 1;
         let partitions = offsets.iter().map(|(partition, _)| *partition).collect();
-        self.question = Some(Question { number: self.questions, partitions, asked_at: now });
+        self.question = Some(GroupQuestion { number: self.questions, partitions, asked_at: now });
         table.actions.push_back(OwnershipAction::Ask { question: self.questions, offsets });
     }
 
@@ -250,7 +251,7 @@ impl Acquirer {
         is_member: bool,
         now: Instant,
     ) {
-        let is_ours = |question: &mut Question| question.number == number;
+        let is_ours = |question: &mut GroupQuestion| question.number == number;
         let Some(question) = self.question.take_if(is_ours) else { return };
         if !is_member {
             let error = TopicError::Unreachable("the group does not count us in now".to_owned());

@@ -130,7 +130,7 @@ impl Acquired {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum AcquisitionState {
     /// Reading up to the end that the log had, to learn the highest owner epoch.
     Head,
     /// Like `Head`, but all states are known.
@@ -158,7 +158,7 @@ pub struct Acquisition {
     /// Where another candidate was chosen: records after this offset are out of order until reading
     /// has begun again before it.
     turned_at: Option<i64>,
-    state: State,
+    state: AcquisitionState,
     owner_epoch: u64,
     fence_id: u128,
     fences: usize,
@@ -174,7 +174,7 @@ impl Acquisition {
             candidate: 0,
             fold: Fold::from_log_start(0),
             turned_at: None,
-            state: State::Head,
+            state: AcquisitionState::Head,
             owner_epoch: 0,
             fence_id: 0,
             fences: 0,
@@ -211,14 +211,15 @@ impl Acquisition {
     pub fn need(&self) -> Need {
         let next_offset = || self.position().map_or(0, |position| position.next_offset);
         match self.state {
-            State::Asking => Need::States,
-            State::Head | State::Offered | State::Tail(_) | State::Amended(_) => {
-                Need::Read { from: self.fold.next() }
-            }
-            State::Confirming => Need::Confirm { next_offset: next_offset().max(0) },
-            State::Fencing => Need::Append(self.fence()),
-            State::Amending(header) => Need::Append(header),
-            State::Ended => Need::End,
+            AcquisitionState::Asking => Need::States,
+            AcquisitionState::Head
+            | AcquisitionState::Offered
+            | AcquisitionState::Tail(_)
+            | AcquisitionState::Amended(_) => Need::Read { from: self.fold.next() },
+            AcquisitionState::Confirming => Need::Confirm { next_offset: next_offset().max(0) },
+            AcquisitionState::Fencing => Need::Append(self.fence()),
+            AcquisitionState::Amending(header) => Need::Append(header),
+            AcquisitionState::Ended => Need::End,
         }
     }
 
@@ -233,7 +234,7 @@ impl Acquisition {
             return;
         }
         self.turned_at = None;
-        if self.state == State::Ended || offset < self.fold.next() {
+        if self.state == AcquisitionState::Ended || offset < self.fold.next() {
             return;
         }
         match self.fold.take(offset, payload) {
@@ -252,8 +253,8 @@ impl Acquisition {
 
     /// These are all states there are, newest first.
     pub fn offer(&mut self, candidates: Vec<Candidate>) {
-        assert_eq!(self.state, State::Asking);
-        self.state = State::Offered;
+        assert_eq!(self.state, AcquisitionState::Asking);
+        self.state = AcquisitionState::Offered;
         if candidates == self.brief.candidates {
             return self.go_on();
         }
@@ -264,7 +265,7 @@ impl Acquisition {
     /// There were no more records than those taken, at a time after the bounds were asked for.
     /// Missing offsets up to the end have no record.
     pub fn reach_end(&mut self) {
-        if let State::Head | State::Offered = self.state
+        if let AcquisitionState::Head | AcquisitionState::Offered = self.state
             && self.turned_at.is_none()
         {
             self.fold.pass_to(self.bounds.output_end);
@@ -274,19 +275,19 @@ impl Acquisition {
 
     /// The group counts us in. The id has never been used before.
     pub fn confirm(&mut self, fence_id: u128) {
-        assert!(self.state == State::Confirming && fence_id != 0);
+        assert!(self.state == AcquisitionState::Confirming && fence_id != 0);
         // Not higher, whatever a state knows: a reader would conclude that it has missed a fence.
         self.owner_epoch = self.position().map_or(0, |position| position.owner_epoch) + 1;
         self.fence_id = fence_id;
         self.fences += 1;
-        self.state = State::Fencing;
+        self.state = AcquisitionState::Fencing;
     }
 
     /// All replicas have the frame, at this offset of the output.
     pub fn appended(&mut self, offset: i64) {
         self.state = match self.state {
-            State::Fencing => State::Tail(offset),
-            State::Amending(_) => State::Amended(offset),
+            AcquisitionState::Fencing => AcquisitionState::Tail(offset),
+            AcquisitionState::Amending(_) => AcquisitionState::Amended(offset),
             other => unreachable!("nothing is written in {other:?}"),
         };
         self.go_on();
@@ -294,16 +295,20 @@ impl Acquisition {
 
     fn go_on(&mut self) {
         match self.state {
-            State::Head if self.fold.next() >= self.bounds.output_end => {
+            AcquisitionState::Head if self.fold.next() >= self.bounds.output_end => {
                 match self.is_newest_here() {
                     true => self.ask_group(),
-                    false => self.state = State::Asking,
+                    false => self.state = AcquisitionState::Asking,
                 }
             }
-            State::Offered if self.fold.next() >= self.bounds.output_end => self.ask_group(),
+            AcquisitionState::Offered if self.fold.next() >= self.bounds.output_end => {
+                self.ask_group()
+            }
             // Records that are read meanwhile may show that the shard's position is not known.
-            State::Confirming => self.ask_group(),
-            State::Tail(through) | State::Amended(through) if self.fold.next() > through => {
+            AcquisitionState::Confirming => self.ask_group(),
+            AcquisitionState::Tail(through) | AcquisitionState::Amended(through)
+                if self.fold.next() > through =>
+            {
                 match self.is_in_force() {
                     true => self.decide(),
                     false => self.lose_fence(),
@@ -316,7 +321,7 @@ impl Acquisition {
     /// A fence may be written once the group counts us in, if it is known where the shard stands.
     fn ask_group(&mut self) {
         match self.fold.reader().is_some() {
-            true => self.state = State::Confirming,
+            true => self.state = AcquisitionState::Confirming,
             false => self.end(Err(StartError::StartGone)),
         }
     }
@@ -454,7 +459,7 @@ impl Acquisition {
     }
 
     fn amend(&mut self, kind: FrameKind, start: Start) {
-        self.state = State::Amending(FrameHeader {
+        self.state = AcquisitionState::Amending(FrameHeader {
             kind,
             next_offset: start.next_offset,
             first_update: start.next_update,
@@ -484,7 +489,7 @@ impl Acquisition {
 
     fn end(&mut self, outcome: Result<Acquired, StartError>) {
         self.ended = Some(outcome);
-        self.state = State::Ended;
+        self.state = AcquisitionState::Ended;
     }
 }
 

@@ -19,7 +19,7 @@ const COMMIT_EVERY_MS: u64 = 1_000;
 /// Our place in the group.
 #[derive(Debug)]
 pub(super) struct GroupSession {
-    state: State,
+    state: SessionState,
     losses: InstanceIdLosses,
     /// Since when the input topic is said to be missing.
     topic_missing_since: Option<Instant>,
@@ -27,7 +27,7 @@ pub(super) struct GroupSession {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum SessionState {
     /// The group has not let us in yet.
     Joining,
     Member,
@@ -43,7 +43,7 @@ impl GroupSession {
     /// We are about to join.
     pub(super) fn new(now: Instant) -> GroupSession {
         GroupSession {
-            state: State::Joining,
+            state: SessionState::Joining,
             losses: InstanceIdLosses::default(),
             topic_missing_since: None,
             committed_at: now,
@@ -52,19 +52,19 @@ impl GroupSession {
 
     /// Whether the group has let us in.
     pub(super) fn is_member(&self) -> bool {
-        self.state == State::Member
+        self.state == SessionState::Member
     }
 
     /// Whether the group's events are meant for our former membership.
     pub(super) fn is_rejoining(&self) -> bool {
-        matches!(self.state, State::Rejoining { .. })
+        matches!(self.state, SessionState::Rejoining { .. })
     }
 
     /// The group lets us in, or has given our partitions away and has to let us in again.
     pub(super) fn on_group_event(&mut self, event: &MembershipEvent) {
         self.state = match (event, self.state) {
-            (MembershipEvent::Assigned(_), State::Joining) => State::Member,
-            (MembershipEvent::Lost(_), State::Member) => State::Joining,
+            (MembershipEvent::Assigned(_), SessionState::Joining) => SessionState::Member,
+            (MembershipEvent::Lost(_), SessionState::Member) => SessionState::Joining,
             (_, state) => state,
         };
     }
@@ -79,7 +79,7 @@ impl GroupSession {
     /// returned.
     pub(super) fn lose_id(&mut self, now: Instant) -> Option<IdLoss> {
         let loss = self.losses.lose(now)?;
-        self.state = State::Rejoining { since: now, retry_at: None };
+        self.state = SessionState::Rejoining { since: now, retry_at: None };
         Some(loss)
     }
 
@@ -105,9 +105,9 @@ impl GroupSession {
         result: Result<(), MembershipError>,
         now: Instant,
     ) -> Option<OwnershipAction> {
-        let State::Rejoining { since, .. } = self.state else { return None };
+        let SessionState::Rejoining { since, .. } = self.state else { return None };
         let Err(error) = result else {
-            self.state = State::Joining;
+            self.state = SessionState::Joining;
             return None;
         };
         let is_missing = matches!(error, MembershipError::TopicMissing(_));
@@ -117,7 +117,7 @@ impl GroupSession {
             return Some(OwnershipAction::Fail(error));
         }
         let retry_at = Some(now + Duration::from_millis(REJOIN_MS));
-        self.state = State::Rejoining { since, retry_at };
+        self.state = SessionState::Rejoining { since, retry_at };
         Some(self.bear(&error))
     }
 
@@ -134,9 +134,9 @@ impl GroupSession {
         let has_passed = |since: Instant, wait_ms: u64| {
             now.saturating_duration_since(since) >= Duration::from_millis(wait_ms)
         };
-        if let State::Rejoining { since, retry_at: Some(at) } = self.state {
+        if let SessionState::Rejoining { since, retry_at: Some(at) } = self.state {
             if at <= now {
-                self.state = State::Rejoining { since, retry_at: None };
+                self.state = SessionState::Rejoining { since, retry_at: None };
                 return Some(OwnershipAction::Rejoin);
             }
             return None;

@@ -57,7 +57,7 @@ struct Window {
     failed: bool,
     /// Sequence of the window's first entry.
     first: u64,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<LedgerEntry>,
     /// Entries at the window's front that are verified as far as they can be.
     verified_entries: usize,
     /// How far the log is verified; `None` before the first ownership.
@@ -69,7 +69,7 @@ struct Window {
 }
 
 /// What stands in a window.
-enum Entry {
+enum LedgerEntry {
     /// A frame that is not acknowledged yet.
     Frame(FrameHeader),
     /// One that is acknowledged at this output offset.
@@ -98,7 +98,7 @@ impl Ledger {
         let window = self.window(partition);
         let before = window.ownership_id;
         assert!(ownership_id > before, "ownership ids count up");
-        let is_waiting = |entry: &Entry| matches!(entry, Entry::Checkpoint(_));
+        let is_waiting = |entry: &LedgerEntry| matches!(entry, LedgerEntry::Checkpoint(_));
         let ungated = window.entries.iter().any(is_waiting).then_some(before);
         window.clear();
         window.ownership_id = ownership_id;
@@ -127,14 +127,14 @@ impl Ledger {
     pub(crate) fn sent(&mut self, receipt: Receipt, header: Option<FrameHeader>) {
         assert_eq!(receipt, self.receipt(receipt.partition), "sent in another order");
         self.window(receipt.partition).entries.push_back(match header {
-            Some(header) => Entry::Frame(header),
-            None => Entry::Beside { acked: false },
+            Some(header) => LedgerEntry::Frame(header),
+            None => LedgerEntry::Beside { acked: false },
         });
     }
 
     /// A checkpoint was begun after all that was sent so far.
     pub(crate) fn checkpoint(&mut self, id: CheckpointId) {
-        self.window(id.partition).entries.push_back(Entry::Checkpoint(id));
+        self.window(id.partition).entries.push_back(LedgerEntry::Checkpoint(id));
         let _moved = self.settle(id.partition);
     }
 
@@ -147,8 +147,8 @@ impl Ledger {
         }
         let entry = &mut window.entries[(receipt.sequence - window.first) as usize];
         *entry = match entry {
-            Entry::Frame(header) => Entry::Acked(*header, offset),
-            Entry::Beside { acked: false } => Entry::Beside { acked: true },
+            LedgerEntry::Frame(header) => LedgerEntry::Acked(*header, offset),
+            LedgerEntry::Beside { acked: false } => LedgerEntry::Beside { acked: true },
             _ => panic!("delivered twice"),
         };
         self.settle(receipt.partition)
@@ -194,15 +194,15 @@ impl Ledger {
         let mut moved = false;
         while let Some(entry) = window.entries.front().filter(|entry| entry.is_done()) {
             match *entry {
-                Entry::Verified(mark) => {
+                LedgerEntry::Verified(mark) => {
                     window.mark = mark;
                     moved = true;
                 }
-                Entry::Checkpoint(id) => {
+                LedgerEntry::Checkpoint(id) => {
                     let mark = window.mark;
                     gates.push_back(GatedCheckpoint { id, mark });
                 }
-                Entry::Frame(_) | Entry::Acked(..) | Entry::Beside { .. } => {}
+                LedgerEntry::Frame(_) | LedgerEntry::Acked(..) | LedgerEntry::Beside { .. } => {}
             }
             window.entries.pop_front();
             window.first += 1;
@@ -254,17 +254,21 @@ impl Window {
             && let Some(entry) = self.entries.get_mut(self.verified_entries)
         {
             match entry {
-                Entry::Frame(_) => break,
-                Entry::Acked(header, output_offset) => match verified.ack(*output_offset, header) {
-                    Ack::Counts => *entry = Entry::Verified(verified.mark()),
-                    Ack::AfterForeign => {
-                        self.is_at_span = true;
-                        return Ok(Some((verified.mark(), *output_offset)));
+                LedgerEntry::Frame(_) => break,
+                LedgerEntry::Acked(header, output_offset) => {
+                    match verified.ack(*output_offset, header) {
+                        Ack::Counts => *entry = LedgerEntry::Verified(verified.mark()),
+                        Ack::AfterForeign => {
+                            self.is_at_span = true;
+                            return Ok(Some((verified.mark(), *output_offset)));
+                        }
+                        Ack::Misplaced => return Err("frames stand in another order than sent"),
+                        Ack::NotAccepted => return Err("readers do not accept a frame"),
                     }
-                    Ack::Misplaced => return Err("frames stand in another order than sent"),
-                    Ack::NotAccepted => return Err("readers do not accept a frame"),
-                },
-                Entry::Verified(_) | Entry::Beside { .. } | Entry::Checkpoint(_) => {}
+                }
+                LedgerEntry::Verified(_)
+                | LedgerEntry::Beside { .. }
+                | LedgerEntry::Checkpoint(_) => {}
             }
             self.verified_entries += 1;
         }
@@ -272,12 +276,12 @@ impl Window {
     }
 }
 
-impl Entry {
+impl LedgerEntry {
     fn is_done(&self) -> bool {
         match self {
-            Entry::Verified(_) | Entry::Checkpoint(_) => true,
-            Entry::Beside { acked } => *acked,
-            Entry::Frame(_) | Entry::Acked(..) => false,
+            LedgerEntry::Verified(_) | LedgerEntry::Checkpoint(_) => true,
+            LedgerEntry::Beside { acked } => *acked,
+            LedgerEntry::Frame(_) | LedgerEntry::Acked(..) => false,
         }
     }
 }

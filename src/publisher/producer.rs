@@ -65,7 +65,7 @@ const PINNED: &[(&str, &str)] = &[
 pub(crate) struct Producer<T> {
     options: PublisherOptions,
     /// `None` until the first record.
-    client: Option<BaseProducer<Reports>>,
+    client: Option<BaseProducer<ProducerCallbacks>>,
     sender: mpsc::Sender<Reported>,
     reported: mpsc::Receiver<Reported>,
     /// By the record's number: its receipt, until the delivery is reported.
@@ -158,16 +158,16 @@ impl<T> Producer<T> {
     }
 
     /// Starts it before the first record.
-    pub(crate) fn start(&mut self) -> Result<&BaseProducer<Reports>, ProducerError> {
+    pub(crate) fn start(&mut self) -> Result<&BaseProducer<ProducerCallbacks>, ProducerError> {
         if self.client.is_none() {
             let config = config(&self.options);
             check_pinned(&config)?;
-            let reports = Reports {
+            let callbacks = ProducerCallbacks {
                 reported: self.sender.clone(),
                 troubled: AtomicBool::new(false),
                 tokens: TokenSource::of(&self.options.client.security),
             };
-            let client = config.create_with_context(reports);
+            let client = config.create_with_context(callbacks);
             let client = client.map_err(|error: KafkaError| ProducerError(error.to_string()))?;
             self.client = Some(client);
         }
@@ -304,14 +304,14 @@ struct Reported {
 }
 
 /// librdkafka's callbacks. They run inside [`Produce::poll`], on the publisher's thread.
-pub(crate) struct Reports {
+pub(crate) struct ProducerCallbacks {
     reported: mpsc::Sender<Reported>,
     /// An error was reported since the last call; it may have been a fatal one.
     troubled: AtomicBool,
     tokens: TokenSource,
 }
 
-impl ClientContext for Reports {
+impl ClientContext for ProducerCallbacks {
     const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
 
     fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
@@ -324,7 +324,7 @@ impl ClientContext for Reports {
     }
 }
 
-impl ProducerContext for Reports {
+impl ProducerContext for ProducerCallbacks {
     type DeliveryOpaque = usize;
 
     fn delivery(&self, result: &DeliveryResult<'_>, number: usize) {

@@ -28,7 +28,7 @@ pub fn bounded_with_bell<T>(items_max: usize, bell: &Arc<Bell>) -> (Sender<T>, R
 }
 
 fn ends<T>(items_max: usize, bell: Option<Arc<Bell>>) -> (Sender<T>, Receiver<T>) {
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(SharedQueue {
         items: ArrayQueue::new(items_max),
         senders: AtomicUsize::new(1),
         receiver_gone: AtomicBool::new(false),
@@ -37,14 +37,14 @@ fn ends<T>(items_max: usize, bell: Option<Arc<Bell>>) -> (Sender<T>, Receiver<T>
     (Sender { shared: shared.clone() }, Receiver { shared })
 }
 
-struct Shared<T> {
+struct SharedQueue<T> {
     items: ArrayQueue<T>,
     senders: AtomicUsize,
     receiver_gone: AtomicBool,
     bell: Option<Arc<Bell>>,
 }
 
-impl<T> Shared<T> {
+impl<T> SharedQueue<T> {
     fn ring(&self) {
         if let Some(bell) = &self.bell {
             bell.ring();
@@ -54,7 +54,7 @@ impl<T> Shared<T> {
 
 /// An end to put items in. Clones are further senders.
 pub struct Sender<T> {
-    shared: Arc<Shared<T>>,
+    shared: Arc<SharedQueue<T>>,
 }
 
 impl<T> Sender<T> {
@@ -122,7 +122,7 @@ pub enum Received<T> {
 
 /// The end to take items out.
 pub struct Receiver<T> {
-    shared: Arc<Shared<T>>,
+    shared: Arc<SharedQueue<T>>,
 }
 
 impl<T> Receiver<T> {

@@ -22,17 +22,17 @@ pub type Handle = Arc<OwnedFd>;
 
 /// All operations of one thread.
 pub struct Operations {
-    inner: RefCell<Inner>,
+    inner: RefCell<OperationTable>,
 }
 
-struct Inner {
-    slots: Vec<Slot>,
+struct OperationTable {
+    slots: Vec<OperationSlot>,
     free: Vec<u32>,
     requests: VecDeque<Request>,
 }
 
 /// An operation under way, or its result until it is taken.
-struct Slot {
+struct OperationSlot {
     /// Distinguishes this operation from earlier ones in the same slot.
     serial: u32,
     state: SlotState,
@@ -87,7 +87,8 @@ pub struct Completed {
 impl Operations {
     /// Nothing is under way.
     pub fn new() -> Rc<Operations> {
-        let inner = Inner { slots: Vec::new(), free: Vec::new(), requests: VecDeque::new() };
+        let inner =
+            OperationTable { slots: Vec::new(), free: Vec::new(), requests: VecDeque::new() };
         Rc::new(Operations { inner: RefCell::new(inner) })
     }
 
@@ -163,10 +164,10 @@ impl Operations {
     }
 }
 
-impl Inner {
+impl OperationTable {
     fn take_slot(&mut self) -> UserData {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { serial: 0, state: SlotState::Free });
+            self.slots.push(OperationSlot { serial: 0, state: SlotState::Free });
             u32::try_from(self.slots.len() - 1).expect("operations are few")
         });
         let slot = &mut self.slots[index as usize];

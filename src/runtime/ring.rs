@@ -25,11 +25,11 @@ pub(crate) const RING_ENTRIES: u32 = 256;
 /// A thread's one ring.
 pub struct Ring {
     operations: Rc<Operations>,
-    inner: RefCell<Inner>,
+    inner: RefCell<RingState>,
     enters: Cell<u64>,
 }
 
-struct Inner {
+struct RingState {
     uring: IoUring,
     /// What the kernel has, by the operation's slot.
     carried: Vec<Option<Carried>>,
@@ -74,7 +74,7 @@ impl Ring {
         let uring = build(entries, 2 * entries)?;
         let flags = Restriction::sqe_flags_allowed(FLAGS.bits());
         enable(&uring, &OPCODES, vec![flags, Restriction::register_op(REGISTER_IOWQ_AFF)])?;
-        let inner = Inner { uring, carried: Vec::with_capacity(entries as usize), ended: 0 };
+        let inner = RingState { uring, carried: Vec::with_capacity(entries as usize), ended: 0 };
         Ok(Ring { operations, inner: RefCell::new(inner), enters: Cell::new(0) })
     }
 
@@ -117,7 +117,7 @@ impl Ring {
         Ok(())
     }
 
-    fn carry_out(&self, inner: &mut Inner, order: Request) {
+    fn carry_out(&self, inner: &mut RingState, order: Request) {
         match order {
             Request::Start(user_data, task) => {
                 let before = entry_before(&task);
@@ -166,7 +166,7 @@ impl Ring {
     ///
     /// # Safety
     /// What the entries point to must stay valid, and untouched by others, until their completion.
-    unsafe fn push(&self, inner: &mut Inner, entries: &[squeue::Entry]) {
+    unsafe fn push(&self, inner: &mut RingState, entries: &[squeue::Entry]) {
         // SAFETY: the caller's promise is the one that is asked for here.
         while unsafe { inner.uring.submission().push_multiple(entries) }.is_err() {
             self.enters.set(self.enters.get() + 1);
@@ -175,8 +175,8 @@ impl Ring {
         }
     }
 
-    fn collect(&self, inner: &mut Inner) {
-        let Inner { uring, carried, ended } = inner;
+    fn collect(&self, inner: &mut RingState) {
+        let RingState { uring, carried, ended } = inner;
         for completion in uring.completion() {
             if completion.user_data() == UNATTENDED {
                 continue;

@@ -222,12 +222,13 @@ struct SharedBuffers {
 
 #[derive(Clone)]
 #[repr(align(4096))]
-struct Page(#[expect(dead_code, reason = "the kernel reads it")] [u8; 4096]);
+struct MemoryPage(#[expect(dead_code, reason = "the kernel reads it")] [u8; 4096]);
 
 impl SharedBuffers {
     fn register(uring: &IoUring) -> Result<SharedBuffers, RingError> {
-        let pages = usize::from(SHARED_BUFFERS) * size_of::<BufRingEntry>() / size_of::<Page>();
-        let queue = vec![Page([0; 4096]); pages].leak().as_mut_ptr().cast::<BufRingEntry>();
+        let pages =
+            usize::from(SHARED_BUFFERS) * size_of::<BufRingEntry>() / size_of::<MemoryPage>();
+        let queue = vec![MemoryPage([0; 4096]); pages].leak().as_mut_ptr().cast::<BufRingEntry>();
         let bytes = vec![0; usize::from(SHARED_BUFFERS) * SHARED_BUFFER_BYTES].leak().as_mut_ptr();
         let submitter = uring.submitter();
         // SAFETY: the queue has this many entries, begins at a page and is never freed.

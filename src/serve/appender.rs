@@ -34,16 +34,16 @@ const POLL_WAIT: Duration = Duration::from_secs(1);
 /// that it may not send yet: its thread would wait busily for that.
 pub(crate) struct Appender {
     topic: String,
-    producer: Arc<BaseProducer<Reports>>,
+    producer: Arc<BaseProducer<AppenderCallbacks>>,
     /// By zone.
-    lanes: Vec<Lane>,
+    appends: Vec<ZoneAppends>,
     /// Zones with events that may be sent.
     ready: VecDeque<u16>,
 }
 
 /// One zone's events on their way to the brokers.
 #[derive(Default)]
-struct Lane {
+struct ZoneAppends {
     /// Sent, and not reported yet.
     in_flight: usize,
     /// The next batch: records, and whose they are.
@@ -73,14 +73,14 @@ pub(crate) struct Report {
 }
 
 /// Hands each delivery report to the serving thread.
-struct Reports {
+struct AppenderCallbacks {
     topic: String,
     reports: queue::Sender<Report>,
     trouble: Mutex<Repeated>,
     tokens: TokenSource,
 }
 
-impl Reports {
+impl AppenderCallbacks {
     fn tell(&self, ticket: Ticket, appended: Appended) {
         // There is room for all commands that may wait; the serving thread may be gone.
         let _gone = self.reports.try_send(Report { ticket, appended });
@@ -100,7 +100,7 @@ impl Reports {
     }
 }
 
-impl ClientContext for Reports {
+impl ClientContext for AppenderCallbacks {
     const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
 
     fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
@@ -112,7 +112,7 @@ impl ClientContext for Reports {
     }
 }
 
-impl ProducerContext for Reports {
+impl ProducerContext for AppenderCallbacks {
     type DeliveryOpaque = Box<Ticket>;
 
     fn delivery(&self, result: &DeliveryResult<'_>, ticket: Box<Ticket>) {
@@ -139,13 +139,14 @@ impl Appender {
             .set("queue.buffering.max.messages", COMMANDS_WAITING_MAX.to_string());
         let unusable = |error: KafkaError| TopicError::Unreachable(error.to_string());
         let tokens = TokenSource::of(&client.security);
-        let reports = Reports { topic: topic.clone(), reports, trouble: Mutex::default(), tokens };
-        let producer: BaseProducer<Reports> =
-            config.create_with_context(reports).map_err(unusable)?;
+        let callbacks =
+            AppenderCallbacks { topic: topic.clone(), reports, trouble: Mutex::default(), tokens };
+        let producer: BaseProducer<AppenderCallbacks> =
+            config.create_with_context(callbacks).map_err(unusable)?;
         Ok(Appender {
             topic,
             producer: Arc::new(producer),
-            lanes: Vec::new(),
+            appends: Vec::new(),
             ready: VecDeque::new(),
         })
     }
@@ -163,14 +164,14 @@ impl Appender {
     /// Takes a command's record, whose one report comes later.
     pub(crate) fn append(&mut self, record: Vec<u8>, ticket: Ticket) {
         let at = usize::from(ticket.zone);
-        if self.lanes.len() <= at {
-            self.lanes.resize_with(at + 1, Lane::default);
+        if self.appends.len() <= at {
+            self.appends.resize_with(at + 1, ZoneAppends::default);
         }
-        let lane = &mut self.lanes[at];
-        if lane.in_flight == 0 && lane.waiting.is_empty() {
+        let of_zone = &mut self.appends[at];
+        if of_zone.in_flight == 0 && of_zone.waiting.is_empty() {
             self.ready.push_back(ticket.zone);
         }
-        lane.waiting.push((record, ticket));
+        of_zone.waiting.push((record, ticket));
     }
 
     /// Whether some events wait for nothing but [`Appender::send`].
@@ -184,10 +185,10 @@ impl Appender {
         while left > 0
             && let Some(zone) = self.ready.pop_front()
         {
-            let lane = &mut self.lanes[usize::from(zone)];
-            lane.in_flight = lane.waiting.len().min(left);
-            left -= lane.in_flight;
-            for (record, ticket) in lane.waiting.drain(..lane.in_flight) {
+            let of_zone = &mut self.appends[usize::from(zone)];
+            of_zone.in_flight = of_zone.waiting.len().min(left);
+            left -= of_zone.in_flight;
+            for (record, ticket) in of_zone.waiting.drain(..of_zone.in_flight) {
                 let record =
                     BaseRecord::<(), [u8], _>::with_opaque_to(&self.topic, Box::new(ticket))
                         .partition(zone.into())
@@ -205,9 +206,9 @@ impl Appender {
 
     /// A command is reported: after a batch's last one the next batch may be sent.
     pub(crate) fn reported(&mut self, ticket: Ticket) {
-        let lane = &mut self.lanes[usize::from(ticket.zone)];
-        lane.in_flight -= 1;
-        if lane.in_flight == 0 && !lane.waiting.is_empty() {
+        let of_zone = &mut self.appends[usize::from(ticket.zone)];
+        of_zone.in_flight -= 1;
+        if of_zone.in_flight == 0 && !of_zone.waiting.is_empty() {
             self.ready.push_back(ticket.zone);
         }
     }
@@ -234,7 +235,7 @@ mod tests {
         }
         let mut turn = || {
             appender.send();
-            let in_flight = appender.lanes.iter().map(|lane| lane.in_flight);
+            let in_flight = appender.appends.iter().map(|of_zone| of_zone.in_flight);
             (in_flight.collect::<Vec<_>>(), appender.is_ready())
         };
         let most = COMMANDS_PER_TURN;

@@ -21,7 +21,7 @@ pub struct Gate {
     edition: Cell<u32>,
     /// The Unix time at 0 of the caller's clock, in milliseconds.
     origin_ms: u64,
-    buckets: RefCell<HashMap<BucketKey, Bucket>>,
+    buckets: RefCell<HashMap<BucketKey, RequestBucket>>,
 }
 
 /// Whose requests are counted together.
@@ -32,7 +32,7 @@ enum BucketKey {
 }
 
 /// Requests that a client has left, in thousandths.
-struct Bucket {
+struct RequestBucket {
     left: u64,
     filled_ms: u64,
 }
@@ -146,7 +146,7 @@ impl Gate {
                 return Err(Problem::TooMany);
             }
         }
-        let bucket = buckets.entry(key).or_insert(Bucket { left: most, filled_ms: now_ms });
+        let bucket = buckets.entry(key).or_insert(RequestBucket { left: most, filled_ms: now_ms });
         let passed_ms = now_ms.saturating_sub(bucket.filled_ms);
         bucket.left = (bucket.left + rate.saturating_mul(passed_ms)).min(most);
         bucket.filled_ms = now_ms;

@@ -120,12 +120,12 @@ pub(crate) enum FoldingTurn {
 struct Folding {
     feed: Receiver<FeedMessage>,
     /// A frame of which updates are left, and how many are folded.
-    frame: Option<Frame>,
+    frame: Option<FrameToFold>,
     /// A zone's answers have changed, and the sessions do not know it yet.
     has_news: bool,
 }
 
-struct Frame {
+struct FrameToFold {
     zone: u16,
     updates: Vec<Update>,
     folded: usize,
@@ -179,7 +179,7 @@ impl Folding {
     }
 }
 
-impl Frame {
+impl FrameToFold {
     fn seal(&self, served: &mut Served) {
         let frame_ms = unix_ms().saturating_sub(self.published_ms).max(0).cast_unsigned();
         served.seal(self.zone, self.next_offset, self.owner_epoch, frame_ms);
@@ -187,11 +187,11 @@ impl Frame {
 }
 
 /// Takes what the feed says. Gives a frame, which is to be folded.
-fn take(served: &mut Served, message: FeedMessage) -> Option<Frame> {
+fn take(served: &mut Served, message: FeedMessage) -> Option<FrameToFold> {
     match message {
         FeedMessage::Begun(begun) => served.view.put(*begun),
         FeedMessage::Frame { zone, updates, next_offset, owner_epoch, published_ms } => {
-            return Some(Frame {
+            return Some(FrameToFold {
                 zone,
                 updates,
                 folded: 0,

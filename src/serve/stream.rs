@@ -41,7 +41,7 @@ const UPDATES_PER_PIECE: usize = 64;
 
 /// What a stream is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Topic {
+enum StreamTopic {
     /// Every update of a zone, from this one on.
     Updates {
         zone: u16,
@@ -90,7 +90,7 @@ enum UpdatesWritten {
 /// A stream to one client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stream {
-    topics: Vec<Topic>,
+    topics: Vec<StreamTopic>,
     every_ms: u64,
     alive_ms: u64,
 }
@@ -124,20 +124,20 @@ impl Stream {
                         None if resumed.is_empty() => UpdatesFrom::Present,
                         None => UpdatesFrom::Reset,
                     };
-                    Topic::Updates { zone, from, ahead_since_ms: None }
+                    StreamTopic::Updates { zone, from, ahead_since_ms: None }
                 }
                 "player" => {
                     let player_id = number.filter(|player| *player != 0);
                     let player_id = player_id.ok_or(wrong("player", "a player's number"))?;
                     let query = PlayerQuery { player_id, zone: None, after: None };
-                    Topic::state("card", Route::Player(query))
+                    StreamTopic::state("card", Route::Player(query))
                 }
                 "board" => {
                     if value != "world" && zone.is_none() {
                         return Err(wrong("board", "a zone's number, or `world`"));
                     }
                     let query = BoardQuery { zone, places: BoardPlaces::From(1, 10) };
-                    Topic::state("board", Route::Board(query))
+                    StreamTopic::state("board", Route::Board(query))
                 }
                 "every_ms" => {
                     let every_ms = number.ok_or(wrong("every_ms", "milliseconds"))?;
@@ -160,20 +160,20 @@ impl Stream {
     /// Whether the client may have all of it.
     pub(crate) fn is_for(&self, pass: &Pass) -> bool {
         self.topics.iter().all(|topic| match topic {
-            Topic::Updates { .. } => pass.may_read_all(),
-            Topic::State { route, .. } => pass.may_read(route),
+            StreamTopic::Updates { .. } => pass.may_read_all(),
+            StreamTopic::State { route, .. } => pass.may_read(route),
         })
     }
 
     /// The first of its zones that comes no further, and why.
     pub(crate) fn halted(&self, served: &Served) -> Option<(u16, Problem)> {
         self.topics.iter().find_map(|topic| match topic {
-            Topic::Updates { zone, .. } => match served.zone(*zone) {
+            StreamTopic::Updates { zone, .. } => match served.zone(*zone) {
                 Err(halted @ Problem::ZoneHalted { .. }) => Some((*zone, halted)),
                 _ => None,
             },
             // They say it themselves.
-            Topic::State { .. } => None,
+            StreamTopic::State { .. } => None,
         })
     }
 
@@ -186,7 +186,7 @@ impl Stream {
             let (earlier, rest) = self.topics.split_at_mut(at);
             let (topic, later) = rest.split_first_mut().expect("it is one of the topics");
             match topic {
-                Topic::Updates { zone, from, ahead_since_ms } => {
+                StreamTopic::Updates { zone, from, ahead_since_ms } => {
                     let written = match served.zone(*zone) {
                         Ok(known) if known.is_within_frame() => UpdatesWritten::None,
                         Ok(known) if is_ahead(known, *from, ahead_since_ms, now_ms) => {
@@ -208,7 +208,7 @@ impl Stream {
                         }
                     }
                 }
-                Topic::State { name, route, written, due_ms: due } => {
+                StreamTopic::State { name, route, written, due_ms: due } => {
                     if *due <= now_ms {
                         *due = now_ms + self.every_ms;
                         write_state(served, name, route, written, out);
@@ -229,9 +229,9 @@ impl Stream {
     }
 }
 
-impl Topic {
-    fn state(name: &'static str, route: Route) -> Topic {
-        Topic::State { name, route, written: Vec::new(), due_ms: 0 }
+impl StreamTopic {
+    fn state(name: &'static str, route: Route) -> StreamTopic {
+        StreamTopic::State { name, route, written: Vec::new(), due_ms: 0 }
     }
 }
 
@@ -253,10 +253,10 @@ fn resumed(last_event_id: Option<&str>) -> Vec<(u16, u64)> {
 
 /// What follows a zone's own position in its ids: how far the zones of the other topics were
 /// written.
-fn other_positions<'a>(own: u16, topics: impl Iterator<Item = &'a Topic>) -> String {
+fn other_positions<'a>(own: u16, topics: impl Iterator<Item = &'a StreamTopic>) -> String {
     let mut others = String::new();
     for topic in topics {
-        if let Topic::Updates { zone, from: UpdatesFrom::Next(next), .. } = *topic
+        if let StreamTopic::Updates { zone, from: UpdatesFrom::Next(next), .. } = *topic
             && zone != own
             && let Some(last) = next.checked_sub(1)
         {

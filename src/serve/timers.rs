@@ -20,14 +20,14 @@ pub(crate) struct Timers {
     /// Which slots have a session.
     map: Vec<u64>,
     /// By session.
-    links: Vec<Link>,
+    links: Vec<WheelLink>,
     /// All times before this one were given out.
     reached_ms: u64,
 }
 
 /// Where a session is on the wheel.
 #[derive(Clone, Copy)]
-struct Link {
+struct WheelLink {
     before: u32,
     after: u32,
     /// The millisecond of its slot; `None`: it is in no slot.
@@ -47,7 +47,7 @@ impl Timers {
     pub(crate) fn set(&mut self, session: u32, due_ms: u64) {
         let at = session as usize;
         if at >= self.links.len() {
-            let link = Link { before: NONE, after: NONE, linked_ms: None, due_ms: None };
+            let link = WheelLink { before: NONE, after: NONE, linked_ms: None, due_ms: None };
             self.links.resize(at + 1, link);
         }
         self.links[at].due_ms = Some(due_ms);
@@ -125,7 +125,7 @@ impl Timers {
     }
 
     fn unlink(&mut self, session: u32) {
-        let Link { before, after, linked_ms, .. } = self.links[session as usize];
+        let WheelLink { before, after, linked_ms, .. } = self.links[session as usize];
         let slot = (linked_ms.expect("it is linked") % TURN_MS) as usize;
         match before {
             NONE => self.slots[slot] = after,

@@ -95,7 +95,7 @@ fn load(path: &Path) -> Result<Rules, RulesFileError> {
 
 /// The rules of a text; `folder` is where its map of walls would be.
 pub(crate) fn parse(text: &str, folder: &Path) -> Result<Rules, RulesFileError> {
-    let raw: WrittenRules = toml::from_str(text).map_err(|error| {
+    let raw: RawRules = toml::from_str(text).map_err(|error| {
         let before = &text.as_bytes()[..error.span().map_or(0, |span| span.start)];
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         // What serde says may go over several lines.
@@ -151,7 +151,7 @@ fn read_walls(path: &Path, tiles: u32) -> Result<Vec<u64>, RulesFileError> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenRules {
+struct RawRules {
     world: RawWorld,
     actors: RawActors,
     hunts: RawHunts,

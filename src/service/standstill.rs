@@ -30,7 +30,7 @@ impl StillShard {
 
 /// How far a shard was when it last moved.
 #[derive(Debug)]
-struct Seen {
+struct LastMove {
     ownership_id: u32,
     offsets: [i64; 5],
     /// When any stage moved, or there was nothing to do.
@@ -55,7 +55,7 @@ struct Throttled {
 /// Remembers how far each shard was.
 #[derive(Debug, Default)]
 pub(crate) struct Standstill {
-    shards: BTreeMap<i32, Seen>,
+    shards: BTreeMap<i32, LastMove>,
     sampled_at: Option<Instant>,
 }
 
@@ -75,7 +75,7 @@ impl Standstill {
         for (partition, shard) in progress.owned() {
             let ownership_id = shard.ownership_id.get();
             let seen = before.remove(&partition).filter(|seen| seen.ownership_id == ownership_id);
-            let mut seen = seen.unwrap_or_else(|| Seen::new(shard, now));
+            let mut seen = seen.unwrap_or_else(|| LastMove::new(shard, now));
             seen.fetch.count(shard.fetch_throttled_ms.get(), now);
             seen.frames.count(shard.frames_throttled_ms.get(), now);
             seen.note(shard, now);
@@ -104,10 +104,10 @@ fn offsets(shard: &ShardProgress) -> [i64; 5] {
     [fetched.get(), decoded.get(), applied.get(), published.get(), acked.get()]
 }
 
-impl Seen {
-    fn new(shard: &ShardProgress, now: Instant) -> Seen {
+impl LastMove {
+    fn new(shard: &ShardProgress, now: Instant) -> LastMove {
         let throttled = |ms: &Count| Throttled { ms: ms.get(), until: None };
-        Seen {
+        LastMove {
             ownership_id: shard.ownership_id.get(),
             offsets: offsets(shard),
             at: now,
@@ -315,7 +315,7 @@ mod tests {
             ([90; 5], "fetched"),
         ] {
             shard(&progress, offsets);
-            let seen = Seen::new(progress.shard(3), now);
+            let seen = LastMove::new(progress.shard(3), now);
             let waits_for = seen.waits_for(progress.shard(3), now);
             assert!(waits_for.contains(word), "{offsets:?}");
             assert_is_short(waits_for);

@@ -318,7 +318,7 @@ impl Header {
     /// The header at the beginning of these bytes. What follows it does not matter.
     pub fn decode(bytes: &[u8]) -> Result<Header, SnapshotError> {
         let short = SnapshotError::Header("it is too short");
-        let mut fields = Fields { left: bytes };
+        let mut fields = HeaderFields { left: bytes };
         if fields.take::<8>() != Some(MAGIC) {
             return Err(SnapshotError::Header("it is none"));
         }
@@ -335,7 +335,7 @@ impl Header {
         if header_crc(bytes) != crc {
             return Err(SnapshotError::Header("its checksum does not match"));
         }
-        let mut fields = Fields { left: &bytes[UNTIL_RULESET_BYTES..] };
+        let mut fields = HeaderFields { left: &bytes[UNTIL_RULESET_BYTES..] };
         fields.header(version).ok_or(SnapshotError::Header("its fields contradict each other"))
     }
 }
@@ -350,11 +350,11 @@ fn header_crc(bytes: &[u8]) -> u32 {
 }
 
 /// Fields that are read from bytes.
-struct Fields<'a> {
+struct HeaderFields<'a> {
     left: &'a [u8],
 }
 
-impl<'a> Fields<'a> {
+impl<'a> HeaderFields<'a> {
     fn take<const BYTES: usize>(&mut self) -> Option<[u8; BYTES]> {
         let (taken, left) = self.left.split_first_chunk()?;
         self.left = left;

@@ -94,7 +94,7 @@ pub struct Replica {
 pub struct Replicas {
     options: ReplicaOptions,
     consumer: KafkaReader,
-    producer: BaseProducer<Appended>,
+    producer: BaseProducer<ReplicaCallbacks>,
     appended: mpsc::Receiver<Result<i64, KafkaError>>,
     /// By partition: keys of all records of replicas that are there, as far as is known.
     present: BTreeMap<i32, BTreeSet<String>>,
@@ -106,8 +106,10 @@ impl Replicas {
         let unusable = |error: KafkaError| failure(&options.topic, &error);
         let consumer = reader(&consumer_config(&options), &options.client).map_err(unusable)?;
         let (sender, appended) = mpsc::channel();
-        let appends = Appended { sender, tokens: TokenSource::of(&options.client.security) };
-        let producer = producer_config(&options).create_with_context(appends).map_err(unusable)?;
+        let callbacks =
+            ReplicaCallbacks { sender, tokens: TokenSource::of(&options.client.security) };
+        let producer =
+            producer_config(&options).create_with_context(callbacks).map_err(unusable)?;
         Ok(Replicas { options, consumer, producer, appended, present: BTreeMap::new() })
     }
 
@@ -425,12 +427,12 @@ fn take_record(
 }
 
 /// What became of one record.
-struct Appended {
+struct ReplicaCallbacks {
     sender: mpsc::Sender<Result<i64, KafkaError>>,
     tokens: TokenSource,
 }
 
-impl ClientContext for Appended {
+impl ClientContext for ReplicaCallbacks {
     const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
 
     fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
@@ -442,7 +444,7 @@ impl ClientContext for Appended {
     }
 }
 
-impl ProducerContext for Appended {
+impl ProducerContext for ReplicaCallbacks {
     type DeliveryOpaque = ();
 
     fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {

@@ -58,13 +58,13 @@ pub enum SnapshotOutcome {
 pub struct SnapshotWriter<D> {
     store: Store<D>,
     /// By partition: the checkpoint that is written or waits for its gate.
-    waiting: BTreeMap<i32, Waiting>,
+    waiting: BTreeMap<i32, WaitingDraft>,
     /// The partition whose state is being received.
     writing: Option<i32>,
     outcomes: VecDeque<SnapshotOutcome>,
 }
 
-struct Waiting {
+struct WaitingDraft {
     id: CheckpointId,
     draft: SnapshotDraft,
     gate: Option<Mark>,
@@ -109,7 +109,7 @@ impl<D: Disk> SnapshotWriter<D> {
         self.writing = None;
         match self.store.begin(header) {
             Ok(draft) => {
-                let waiting = Waiting { id, draft, gate: None };
+                let waiting = WaitingDraft { id, draft, gate: None };
                 self.waiting.insert(partition, waiting);
                 self.writing = Some(partition);
             }
@@ -140,10 +140,11 @@ impl<D: Disk> SnapshotWriter<D> {
 
     /// Makes snapshots of all checkpoints that are whole and gated.
     pub fn settle(&mut self, now_ms: i64) {
-        let is_ready = |waiting: &Waiting| waiting.gate.is_some() && waiting.draft.is_complete();
+        let is_ready =
+            |waiting: &WaitingDraft| waiting.gate.is_some() && waiting.draft.is_complete();
         while let Some((&partition, _)) = self.waiting.iter().find(|(_, waiting)| is_ready(waiting))
         {
-            let Waiting { draft, gate, .. } = self.waiting.remove(&partition).expect("found");
+            let WaitingDraft { draft, gate, .. } = self.waiting.remove(&partition).expect("found");
             self.writing = self.writing.filter(|writing| *writing != partition);
             match self.store.commit(draft, gate.expect("it is ready"), now_ms) {
                 Ok(header) => self.outcomes.push_back(SnapshotOutcome::Stored(Box::new(header))),
@@ -198,9 +199,9 @@ pub(crate) fn run<D: Disk>(mut writer: SnapshotWriter<D>, mut ends: WriterEnds) 
             report(&outcome, &ends, &mut failures);
         }
         match inbox {
-            Inbox::Ended => return,
-            Inbox::Full => {}
-            Inbox::Empty => {
+            ReadOutcome::Ended => return,
+            ReadOutcome::Full => {}
+            ReadOutcome::Empty => {
                 // Where sleeping fails, the next turn comes early.
                 let _rung = ends.bell.sleep(Duration::from_millis(WRITER_IDLE_MS_MAX));
             }
@@ -209,7 +210,7 @@ pub(crate) fn run<D: Disk>(mut writer: SnapshotWriter<D>, mut ends: WriterEnds) 
 }
 
 /// How reading the queue ended.
-enum Inbox {
+enum ReadOutcome {
     /// There may be more.
     Full,
     /// There was no more.
@@ -219,7 +220,7 @@ enum Inbox {
 }
 
 /// Takes messages, a bounded number: snapshots that are ready wait meanwhile.
-fn take_messages<D: Disk>(writer: &mut SnapshotWriter<D>, ends: &mut WriterEnds) -> Inbox {
+fn take_messages<D: Disk>(writer: &mut SnapshotWriter<D>, ends: &mut WriterEnds) -> ReadOutcome {
     for _ in 0..WRITER_BATCH_MAX {
         match ends.messages.receive() {
             Received::Item(message) => {
@@ -228,11 +229,11 @@ fn take_messages<D: Disk>(writer: &mut SnapshotWriter<D>, ends: &mut WriterEnds)
                     let _gone = ends.free_buffers.try_send(buffer);
                 }
             }
-            Received::Ended => return Inbox::Ended,
-            Received::Empty => return Inbox::Empty,
+            Received::Ended => return ReadOutcome::Ended,
+            Received::Empty => return ReadOutcome::Empty,
         }
     }
-    Inbox::Full
+    ReadOutcome::Full
 }
 
 fn report(outcome: &SnapshotOutcome, ends: &WriterEnds, trouble: &mut Repeated) {

@@ -8,10 +8,10 @@ use std::rc::Rc;
 
 /// A disk and its handles: clones are the same disk.
 #[derive(Clone, Default)]
-pub struct Memory(Rc<RefCell<State>>);
+pub struct Memory(Rc<RefCell<DiskContents>>);
 
 #[derive(Default)]
-struct State {
+struct DiskContents {
     /// Contents by inode: as written, and as they are on the disk.
     inodes: BTreeMap<u64, (Vec<u8>, Vec<u8>)>,
     /// Names as they are, and as they are on the disk.
@@ -61,7 +61,7 @@ impl Memory {
             bits ^= bits << 17;
             bits >> 60 & 1 == 1
         };
-        let State { inodes, names, durable_names, dead_from, fails_at, .. } = &mut *state;
+        let DiskContents { inodes, names, durable_names, dead_from, fails_at, .. } = &mut *state;
         if toss() {
             durable_names.clone_from(names);
         } else {
@@ -96,7 +96,7 @@ impl Memory {
     }
 }
 
-impl State {
+impl DiskContents {
     fn change(&mut self) -> io::Result<()> {
         let number = self.operations;
         self.operations += 1;

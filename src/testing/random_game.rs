@@ -48,7 +48,7 @@ impl Setting {
 
 /// What a player knows of itself.
 #[derive(Clone, Debug)]
-struct Player {
+struct RandomPlayer {
     seq: u64,
     x: i32,
     y: i32,
@@ -60,7 +60,7 @@ struct Player {
 #[derive(Clone, Debug)]
 pub struct RandomGame {
     setting: Setting,
-    players: Vec<Player>,
+    players: Vec<RandomPlayer>,
     hunts: u64,
     ticks: u64,
     time_ms: i64,
@@ -81,7 +81,7 @@ impl RandomGame {
     /// A game before its first event. Players will join around the middle of the map.
     pub fn new(setting: Setting) -> RandomGame {
         let middle = setting.side_cm / 2;
-        let player = Player { seq: 0, x: middle, y: middle, is_here: false };
+        let player = RandomPlayer { seq: 0, x: middle, y: middle, is_here: false };
         let players = vec![player; setting.players as usize];
         RandomGame { setting, players, hunts: 0, ticks: 0, time_ms: BASE_MS, events: 0 }
     }
@@ -194,7 +194,7 @@ impl RandomGame {
     /// Takes a player some way on, now and then a little beyond the edge of the map.
     fn step(&mut self, player: usize, below: Below) {
         let side_cm = self.setting.side_cm;
-        let Player { x, y, .. } = &mut self.players[player];
+        let RandomPlayer { x, y, .. } = &mut self.players[player];
         for along in [x, y] {
             let way_cm = below(2 * MOVE_CM_MAX + 1) as i32 - MOVE_CM_MAX as i32;
             *along = (*along + way_cm).clamp(-9, side_cm + 8);
@@ -209,7 +209,7 @@ impl RandomGame {
         player: usize,
         below: Below,
     ) -> Option<u64> {
-        let Player { x, y, .. } = self.players[player];
+        let RandomPlayer { x, y, .. } = self.players[player];
         let one_of = |count: usize, below: Below| (count > 0).then(|| below(count as u64) as usize);
         Some(match field {
             EventField::X => i64::from(x) as u64,

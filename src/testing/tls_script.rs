@@ -51,9 +51,9 @@ impl TlsEnds {
         let (early, is_ahead) = (script.number(), script.byte().is_multiple_of(2));
         let count = script.byte();
         let pieces = script.bytes(count.into()).iter().map(|byte| piece_bytes(*byte)).collect();
-        let mut broker = Broker::new(peer);
+        let mut broker = ScriptedBroker::new(peer);
         broker.follow(script.0);
-        let Broker { mut peer, responses, records, ending, .. } = broker;
+        let ScriptedBroker { mut peer, responses, records, ending, .. } = broker;
         // A broker that is not ahead sends no answer before the one to the last request is there.
         let stops = match is_ahead {
             true => vec![],
@@ -145,16 +145,16 @@ impl Ending {
 }
 
 /// A response, its length included, and where the records end that it needs.
-struct Sent {
+struct ScriptedResponse {
     bytes: Vec<u8>,
     records_end: usize,
 }
 
 /// The broker's end, which follows a script.
-struct Broker {
+struct ScriptedBroker {
     peer: TlsPeer,
     /// Those that the client must receive before the connection ends.
-    responses: Vec<Sent>,
+    responses: Vec<ScriptedResponse>,
     /// Of further responses, what is not sealed yet.
     unsealed: Vec<u8>,
     /// Responses in `unsealed`: their bytes, and how many of `unsealed` are before their end.
@@ -166,9 +166,9 @@ struct Broker {
     ending: Ending,
 }
 
-impl Broker {
-    fn new(peer: TlsPeer) -> Broker {
-        Broker {
+impl ScriptedBroker {
+    fn new(peer: TlsPeer) -> ScriptedBroker {
+        ScriptedBroker {
             peer,
             responses: Vec::new(),
             unsealed: Vec::new(),
@@ -256,7 +256,7 @@ impl Broker {
         let records_end = self.records.len();
         for (bytes, end) in std::mem::take(&mut self.waiting) {
             match end.saturating_sub(part.len()) {
-                0 if may_come => self.responses.push(Sent { bytes, records_end }),
+                0 if may_come => self.responses.push(ScriptedResponse { bytes, records_end }),
                 0 => {}
                 end => self.waiting.push((bytes, end)),
             }
@@ -307,9 +307,9 @@ mod tests {
 
     /// A broker that has sent two responses of 30 bytes: one in two records, and one behind what
     /// TLS says to itself.
-    fn two_responses(place: usize) -> (Broker, TlsSession) {
+    fn two_responses(place: usize) -> (ScriptedBroker, TlsSession) {
         let (peer, session) = TlsPeer::connect(&ENDS.brokers[place], &ENDS.client);
-        let mut broker = Broker::new(peer);
+        let mut broker = ScriptedBroker::new(peer);
         broker.respond(26);
         broker.seal(3, 0);
         broker.seal(27, 0);
@@ -347,7 +347,7 @@ mod tests {
         const WARM: usize = 3;
         for place in 0..ENDS.brokers.len() {
             let (peer, session) = TlsPeer::connect(&ENDS.brokers[place], &ENDS.client);
-            let mut broker = Broker::new(peer);
+            let mut broker = ScriptedBroker::new(peer);
             for count in 0..40 {
                 broker.respond(RESPONSE_BYTES_MAX - FRAME_PREFIX_BYTES - count * 700);
                 if broker.peer.is_tls13() {

@@ -124,20 +124,20 @@ pub(crate) fn now_us() -> i64 {
 
 /// Sends records to one topic: idempotent, in order, acknowledged by all in-sync replicas.
 pub(crate) struct EventSender {
-    producer: BaseProducer<Reports>,
+    producer: BaseProducer<LoadCallbacks>,
     topic: String,
     /// Records that librdkafka has taken.
     pub sent: u64,
 }
 
 /// What the brokers say about the records.
-struct Reports {
+struct LoadCallbacks {
     tokens: TokenSource,
     failed: AtomicU64,
     first_failure: Mutex<Option<KafkaError>>,
 }
 
-impl ClientContext for Reports {
+impl ClientContext for LoadCallbacks {
     const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
 
     fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
@@ -145,7 +145,7 @@ impl ClientContext for Reports {
     }
 }
 
-impl ProducerContext for Reports {
+impl ProducerContext for LoadCallbacks {
     type DeliveryOpaque = ();
 
     fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
@@ -166,8 +166,8 @@ impl EventSender {
         linger_ms: u32,
     ) -> Result<EventSender, ToolError> {
         let config = producer_config(client, compression, linger_ms);
-        let producer: Result<BaseProducer<Reports>, KafkaError> =
-            config.create_with_context(Reports {
+        let producer: Result<BaseProducer<LoadCallbacks>, KafkaError> =
+            config.create_with_context(LoadCallbacks {
                 tokens: TokenSource::of(&client.security),
                 failed: AtomicU64::new(0),
                 first_failure: Mutex::default(),

@@ -24,12 +24,12 @@ pub struct SourceRecord<'a> {
 
 /// A source of at most this many records.
 pub struct Source {
-    kind: Kind,
+    kind: SourceKind,
     left: u64,
     events_expected: Option<u64>,
 }
 
-enum Kind {
+enum SourceKind {
     Match(Box<MatchEvents>),
     Synthetic(Box<Synthetic>),
     Lines(Box<EventLines>),
@@ -38,7 +38,7 @@ enum Kind {
 impl Source {
     /// The generator's first `events` events.
     pub fn synthetic(options: SyntheticOptions, events: u64) -> Source {
-        let kind = Kind::Synthetic(Box::new(Synthetic::new(options)));
+        let kind = SourceKind::Synthetic(Box::new(Synthetic::new(options)));
         Source { kind, left: events, events_expected: Some(events) }
     }
 
@@ -47,13 +47,13 @@ impl Source {
         options: MatchOptions,
         events_max: Option<u64>,
     ) -> Result<Source, SourceError> {
-        let kind = Kind::Match(Box::new(MatchEvents::open(options)?));
+        let kind = SourceKind::Match(Box::new(MatchEvents::open(options)?));
         Ok(Source { kind, left: events_max.unwrap_or(u64::MAX), events_expected: events_max })
     }
 
     /// A file of events.
     pub(crate) fn open_lines(file: &Path) -> Result<Source, SourceError> {
-        let kind = Kind::Lines(Box::new(EventLines::open(file)?));
+        let kind = SourceKind::Lines(Box::new(EventLines::open(file)?));
         Ok(Source { kind, left: u64::MAX, events_expected: None })
     }
 
@@ -69,9 +69,9 @@ impl Source {
         }
         self.left -= 1;
         match &mut self.kind {
-            Kind::Match(events) => events.next_record(),
-            Kind::Synthetic(generator) => Ok(Some(generator.next_record())),
-            Kind::Lines(lines) => lines.next_record(),
+            SourceKind::Match(events) => events.next_record(),
+            SourceKind::Synthetic(generator) => Ok(Some(generator.next_record())),
+            SourceKind::Lines(lines) => lines.next_record(),
         }
     }
 }
@@ -202,10 +202,10 @@ impl EventLines {
 
 fn time_of(event: &[u8]) -> Option<i64> {
     #[derive(serde::Deserialize)]
-    struct Time {
+    struct EventTime {
         ts_us: i64,
     }
-    let time: Time = serde_json::from_slice(event).ok()?;
+    let time: EventTime = serde_json::from_slice(event).ok()?;
     Some(time.ts_us / 1000)
 }
 

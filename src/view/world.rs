@@ -34,11 +34,11 @@ fn entry(partition: u16, row: u32) -> u32 {
 
 /// The first looks ahead at the next updates, by number.
 #[derive(Default)]
-struct Ahead {
+struct LookupsAhead {
     lookups: [Lookup; 2 * UPDATES_AHEAD],
 }
 
-impl Ahead {
+impl LookupsAhead {
     /// Before the update `at` of these is folded.
     fn look(&mut self, zone: &ZoneView, updates: &[Update], at: usize) {
         let places = self.lookups.len();
@@ -144,7 +144,7 @@ impl View {
 
     /// Folds the next updates of a zone. No answer may be made of it until its frame is sealed.
     pub(crate) fn fold(&mut self, partition: u16, updates: &[Update]) -> Result<(), FoldError> {
-        let mut ahead = Ahead::default();
+        let mut ahead = LookupsAhead::default();
         for (at, update) in updates.iter().enumerate() {
             let zone = self.zones[usize::from(partition)].as_deref_mut();
             let zone = zone.expect("updates are folded into a zone that is known");

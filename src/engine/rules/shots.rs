@@ -19,7 +19,7 @@ const OBSTACLES_AHEAD: usize = 8;
 const NO_TILE: u32 = u32::MAX;
 
 /// Where a shot ended.
-struct Flight {
+struct ShotEnd {
     distance_cm: u32,
     target: Option<u32>,
 }
@@ -44,7 +44,7 @@ impl Shard {
         }
         body.ready_at_ms = self.clock.now_ms() + u64::from(rules.reload_ms);
         body.set_heading(heading);
-        let Flight { distance_cm, target } = self.fly(row, body, &rules, heading);
+        let ShotEnd { distance_cm, target } = self.fly(row, body, &rules, heading);
         let target_id = target.map(|target| self.actors.body(target).player_id);
         let shot = Change::Shot { weapon, heading, distance_cm, target: target_id };
         out.push(body.player_id, shot);
@@ -54,7 +54,7 @@ impl Shard {
         Ok(())
     }
 
-    fn fly(&self, row: u32, body: &Body, weapon: &Weapon, heading: u16) -> Flight {
+    fn fly(&self, row: u32, body: &Body, weapon: &Weapon, heading: u16) -> ShotEnd {
         let (way_x, way_y) = along(heading, weapon.range_cm);
         let walk = Walk::new(&self.tiles, body.x(), body.y(), way_x, way_y);
         let mut obstacles = walk.filter(|tile| !self.tiles.is_clear(*tile)).peekable();
@@ -65,7 +65,7 @@ impl Shard {
                 return flight;
             }
         }
-        Flight { distance_cm: weapon.range_cm, target: None }
+        ShotEnd { distance_cm: weapon.range_cm, target: None }
     }
 
     /// Where a shot that passes these tiles ends, if it ends there.
@@ -76,7 +76,7 @@ impl Shard {
         weapon: &Weapon,
         (way_x, way_y): (i32, i32),
         tiles: &[u32; OBSTACLES_AHEAD],
-    ) -> Option<Flight> {
+    ) -> Option<ShotEnd> {
         let tiles = tiles.iter().copied().take_while(|tile| *tile != NO_TILE);
         // The actors that stand there lie anywhere in memory: prefetched together, they share one
         // wait.
@@ -97,7 +97,7 @@ impl Shard {
             if self.tiles.is_wall(tile) {
                 let (x, y) = self.tiles.middle(tile);
                 let distance_cm = distance_cm(x - body.x(), y - body.y()).min(weapon.range_cm);
-                return Some(Flight { distance_cm, target: None });
+                return Some(ShotEnd { distance_cm, target: None });
             }
             let hits = self.tiles.actors(tile).filter(|actor| *actor != row).filter_map(|actor| {
                 let other = self.actors.body(actor);
@@ -107,7 +107,7 @@ impl Shard {
             if let Some((_, _, target)) = hits.min() {
                 let other = self.actors.body(target);
                 let distance_cm = distance_cm(other.x() - body.x(), other.y() - body.y());
-                return Some(Flight { distance_cm, target: Some(target) });
+                return Some(ShotEnd { distance_cm, target: Some(target) });
             }
         }
         None

@@ -133,9 +133,9 @@ fn roots(options: &TlsOptions) -> Result<RootCertStore, TlsError> {
     }
 }
 
-type Chain = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+type ClientIdentity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-fn client_certificate(client: &ClientCertificate) -> Result<Chain, SecurityFileError> {
+fn client_certificate(client: &ClientCertificate) -> Result<ClientIdentity, SecurityFileError> {
     let path = &client.certificate_file;
     let wrong = |error: rustls::pki_types::pem::Error| SecurityFileError::new(path, error);
     let certificates = read_file(path, PEM_BYTES_MAX)?;

@@ -25,7 +25,7 @@ const RETRY_MS_MIN: u64 = 10;
 
 /// One partition's batches, oldest first.
 pub(super) struct Lane<T> {
-    batches: VecDeque<Batch<T>>,
+    batches: VecDeque<ProducerBatch<T>>,
     /// The producer id and epoch of the batches; `None` until the first one leaves.
     producer: Option<ProducerId>,
     next_sequence: i32,
@@ -45,7 +45,7 @@ pub(super) struct Lane<T> {
     shares: bool,
 }
 
-struct Batch<T> {
+struct ProducerBatch<T> {
     number: u64,
     content: Content,
     receipts: Vec<T>,
@@ -114,7 +114,9 @@ impl<T> Lane<T> {
         let held_bytes = held_bytes(value);
         let shares = self.shares;
         let last = self.batches.back_mut().filter(|_| shares);
-        if let Some(Batch { content: Content::Open(open), receipts, held_bytes: held, .. }) = last
+        if let Some(ProducerBatch {
+            content: Content::Open(open), receipts, held_bytes: held, ..
+        }) = last
             && open.len() + held_bytes <= SHARED_BYTES_MAX
         {
             open.push(value);
@@ -124,7 +126,7 @@ impl<T> Lane<T> {
         }
         let mut open = UnsealedBatch::new(memory.pop().unwrap_or_default());
         open.push(value);
-        self.batches.push_back(Batch {
+        self.batches.push_back(ProducerBatch {
             number,
             content: Content::Open(open),
             receipts: vec![receipt],
@@ -244,7 +246,7 @@ impl<T> Lane<T> {
             shares: self.shares,
             ..Lane::new()
         };
-        self.batches.drain(..).map(Batch::done).collect()
+        self.batches.drain(..).map(ProducerBatch::done).collect()
     }
 
     /// The producer id and epoch under which the broker knows the batches.
@@ -253,7 +255,7 @@ impl<T> Lane<T> {
     }
 }
 
-impl<T> Batch<T> {
+impl<T> ProducerBatch<T> {
     fn done(self) -> Done<T> {
         let memory = match self.content {
             Content::Open(_) => None,

@@ -59,7 +59,7 @@ pub(super) struct Lanes<T> {
     first: i32,
     table: LeaderTable,
     /// What each connected broker has not answered yet, oldest first.
-    asked: BTreeMap<i32, VecDeque<Asked>>,
+    asked: BTreeMap<i32, VecDeque<PendingRequest>>,
     /// For lanes that have no producer id yet.
     producer: Option<ProducerId>,
     /// Another broker is asked for it no sooner.
@@ -80,14 +80,14 @@ pub(super) struct Lanes<T> {
 }
 
 /// A request that is not answered yet.
-struct Asked {
+struct PendingRequest {
     correlation_id: i32,
     version: i16,
     at: Instant,
-    what: Question,
+    what: RequestKind,
 }
 
-enum Question {
+enum RequestKind {
     ProducerId,
     /// Partitions with the numbers of their batches.
     Batches(Vec<(i32, u64)>),
@@ -242,7 +242,7 @@ impl<T> Lanes<T> {
                 let version = versions.init_producer_id;
                 producer_id::request(envelope(version), out);
                 self.is_naming = true;
-                (version, Question::ProducerId)
+                (version, RequestKind::ProducerId)
             }
             Some(producer) => {
                 let mut sealing = Sealing {
@@ -264,14 +264,14 @@ impl<T> Lanes<T> {
                 let version = versions.produce;
                 let (topic, batches) = (&self.options.topic, batches.into_iter());
                 produce::request(envelope(version), topic, REPLICAS_MS_MAX, batches, out);
-                (version, Question::Batches(numbers))
+                (version, RequestKind::Batches(numbers))
             }
         };
         self.correlation_id = correlation_id;
-        if let Question::Batches(numbers) = &what {
+        if let RequestKind::Batches(numbers) = &what {
             numbers.iter().for_each(|(partition, _)| self.note_waiting(*partition));
         }
-        self.asked.entry(node_id).or_default().push_back(Asked {
+        self.asked.entry(node_id).or_default().push_back(PendingRequest {
             correlation_id,
             version,
             at: now,
@@ -319,13 +319,13 @@ impl<T> Lanes<T> {
         let asked = self.asked.get_mut(&node_id).and_then(VecDeque::pop_front);
         let asked = asked.expect("an answer is waited for after a request");
         match &asked.what {
-            Question::ProducerId => {
+            RequestKind::ProducerId => {
                 let answer = producer_id::parse_answer(bytes, asked.correlation_id);
                 self.is_naming = false;
                 self.named(answer?, now);
                 Ok(0)
             }
-            Question::Batches(numbers) => {
+            RequestKind::Batches(numbers) => {
                 let (topic, id) = (&self.options.topic, asked.correlation_id);
                 let answer = produce::parse_answer(bytes, asked.version, id, topic);
                 for (partition, number) in numbers {
@@ -350,8 +350,8 @@ impl<T> Lanes<T> {
     pub(super) fn closed(&mut self, node_id: i32) {
         for asked in self.asked.remove(&node_id).unwrap_or_default() {
             match asked.what {
-                Question::ProducerId => self.is_naming = false,
-                Question::Batches(numbers) => {
+                RequestKind::ProducerId => self.is_naming = false,
+                RequestKind::Batches(numbers) => {
                     numbers.iter().for_each(|(partition, number)| {
                         self.came_back(*partition, *number);
                     });
@@ -364,7 +364,7 @@ impl<T> Lanes<T> {
     /// Gives up everything.
     pub(super) fn give_up(&mut self, sentence: &str) {
         for partition in 0..self.lanes.len() as i32 {
-            self.fail(partition, sentence, Verdict::Passing);
+            self.fail(partition, sentence, LaneFailure::Passing);
         }
     }
 
@@ -420,16 +420,16 @@ impl<T> Lanes<T> {
             true => TopicError::NotAuthorised(topic.clone()).to_string(),
             false => format!("partition {partition} of `{topic}` does not take a batch: {error}"),
         };
-        let verdict = match remedy {
-            ProduceRemedy::Split if records == 1 => Verdict::TooLarge,
+        let cause = match remedy {
+            ProduceRemedy::Split if records == 1 => LaneFailure::TooLarge,
             ProduceRemedy::Split => {
                 self.lanes[partition as usize].share_no_more();
-                Verdict::Passing
+                LaneFailure::Passing
             }
-            ProduceRemedy::NewProducerId => Verdict::Unknown,
-            _ => Verdict::Passing,
+            ProduceRemedy::NewProducerId => LaneFailure::Unknown,
+            _ => LaneFailure::Passing,
         };
-        self.fail(partition, &sentence, verdict);
+        self.fail(partition, &sentence, cause);
     }
 
     fn came_back(&mut self, partition: i32, number: u64) {
@@ -448,20 +448,20 @@ impl<T> Lanes<T> {
     fn give_up_waiting(&mut self, sentence: &str, is_chosen: impl Fn(i32) -> bool) {
         let waiting = self.waiting.iter().copied().filter(|partition| is_chosen(*partition));
         for partition in waiting.collect::<Vec<i32>>() {
-            self.fail(partition, sentence, Verdict::Passing);
+            self.fail(partition, sentence, LaneFailure::Passing);
         }
     }
 
-    fn fail(&mut self, partition: i32, sentence: &str, verdict: Verdict) {
+    fn fail(&mut self, partition: i32, sentence: &str, cause: LaneFailure) {
         let lane = &mut self.lanes[partition as usize];
         let id = lane.producer().map(|producer| producer.id);
-        let given_up = lane.give_up(verdict != Verdict::Unknown);
+        let given_up = lane.give_up(cause != LaneFailure::Unknown);
         if lane.producer().is_none() {
             self.producer.take_if(|producer| Some(producer.id) == id);
         }
         let failure = SendFailure {
             sentence: sentence.to_owned(),
-            is_too_large: verdict == Verdict::TooLarge,
+            is_too_large: cause == LaneFailure::TooLarge,
         };
         for done in given_up {
             self.tell(done, |_| (OFFSET_UNKNOWN, Some(failure.clone())));
@@ -485,7 +485,7 @@ impl<T> Lanes<T> {
 
 /// Why a lane has failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum LaneFailure {
     /// Other frames may succeed.
     Passing,
     /// Its oldest frame is larger than the topic takes.

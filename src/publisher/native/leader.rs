@@ -1,7 +1,7 @@
 //! The connection to one broker that leads partitions: it sends requests, takes answers, and is
 //! replaced after a failure.
 
-use super::Shared;
+use super::SharedProducer;
 use super::lanes::REPLICAS_MS_MAX;
 use crate::fetch::connection::{Connection, ConnectionError};
 use crate::fetch::dialling::{DialError, Dialled, Endpoint};
@@ -22,14 +22,14 @@ const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
 /// One broker.
 pub(super) struct Leader<T> {
-    pub(super) shared: Rc<Shared<T>>,
+    pub(super) shared: Rc<SharedProducer<T>>,
     /// Tells this task from the others.
     pub(super) task: usize,
     pub(super) node_id: i32,
 }
 
 /// The connection in use.
-struct Link {
+struct LeaderConnection {
     connection: Connection,
     versions: Versions,
     /// When it must have been replaced by another one.
@@ -37,7 +37,7 @@ struct Link {
     throttle: Cell<Throttle>,
 }
 
-impl Link {
+impl LeaderConnection {
     /// When the answer to a request that was sent at this time is overdue.
     fn overdue_at(&self, sent_at: Instant) -> Instant {
         self.throttle.get().reads_at(sent_at) + answer_max()
@@ -73,7 +73,7 @@ impl<T> Leader<T> {
     }
 
     async fn dial(&self) -> Result<Dialled, DialError> {
-        let Shared { turns, lanes, .. } = &*self.shared;
+        let SharedProducer { turns, lanes, .. } = &*self.shared;
         let known = || lanes.borrow().table().broker(self.node_id).map(Endpoint::of);
         let known = turns.until(known).await;
         self.shared.dialling.ask_for_connection(self.task, known);
@@ -86,13 +86,13 @@ impl<T> Leader<T> {
         let Dialled { versions, replace_at, .. } = dialled;
         let connection = Connection::new(&self.shared.turns, dialled, ANSWER_BYTES_MAX);
         let throttle = Cell::new(Throttle::none(self.shared.turns.now()));
-        let link = Link { connection, versions, replace_at, throttle };
+        let link = LeaderConnection { connection, versions, replace_at, throttle };
         // Answers first: they make room for requests.
         future::or(self.receive(&link), self.send(&link)).await
     }
 
-    async fn send(&self, link: &Link) -> Result<(), ConnectionError> {
-        let Shared { turns, lanes, now_ms, .. } = &*self.shared;
+    async fn send(&self, link: &LeaderConnection) -> Result<(), ConnectionError> {
+        let SharedProducer { turns, lanes, now_ms, .. } = &*self.shared;
         let mut request = Vec::new();
         loop {
             request.clear();
@@ -125,8 +125,8 @@ impl<T> Leader<T> {
         }
     }
 
-    async fn receive(&self, link: &Link) -> Result<(), ConnectionError> {
-        let Shared { turns, lanes, .. } = &*self.shared;
+    async fn receive(&self, link: &LeaderConnection) -> Result<(), ConnectionError> {
+        let SharedProducer { turns, lanes, .. } = &*self.shared;
         loop {
             let asked_at = turns.until(|| lanes.borrow().asked_at(self.node_id)).await;
             let mut answer = link.connection.receive_next(link.overdue_at(asked_at)).await?;

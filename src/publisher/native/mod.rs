@@ -34,21 +34,21 @@ use std::time::Duration;
 
 /// Frames on a ring, everything else through `O`.
 pub struct NativeProducer<T, O> {
-    shared: Rc<Shared<T>>,
+    shared: Rc<SharedProducer<T>>,
     output_topic: String,
     others: O,
     metadata: Pin<Box<dyn Future<Output = Infallible>>>,
-    leaders: Vec<Serving>,
+    leaders: Vec<LeaderTask>,
 }
 
 /// A broker's task.
-struct Serving {
+struct LeaderTask {
     node_id: i32,
     future: Pin<Box<dyn Future<Output = Infallible>>>,
 }
 
 /// What all tasks share.
-struct Shared<T> {
+struct SharedProducer<T> {
     turns: Rc<Turns>,
     lanes: RefCell<Lanes<T>>,
     dialling: Dialling,
@@ -58,7 +58,7 @@ struct Shared<T> {
     progress: Arc<Progress>,
 }
 
-impl<T> Shared<T> {
+impl<T> SharedProducer<T> {
     /// A broker throttles: the frames of all shards that it leads wait.
     fn count_throttled(&self, node_id: i32, throttle_ms: u32) {
         let lanes = self.lanes.borrow();
@@ -93,7 +93,7 @@ impl<T: 'static, O> NativeProducer<T, O> {
             compression: options.compression,
             held_bytes_max: options.queue_kbytes_max * 1024,
         });
-        let shared = Rc::new(Shared {
+        let shared = Rc::new(SharedProducer {
             turns: turns.clone(),
             lanes: RefCell::new(lanes),
             dialling: Dialling::new(ends),
@@ -124,7 +124,7 @@ impl<T: 'static, O> NativeProducer<T, O> {
                 continue;
             }
             let leader = Leader { shared: self.shared.clone(), task, node_id };
-            self.leaders.push(Serving { node_id, future: Box::pin(leader.run()) });
+            self.leaders.push(LeaderTask { node_id, future: Box::pin(leader.run()) });
         }
     }
 }
@@ -201,8 +201,8 @@ impl<T: 'static, O: Produce<T>> Produce<T> for NativeProducer<T, O> {
 }
 
 /// Asks who leads whenever something waits for that.
-async fn follow_metadata<T>(shared: Rc<Shared<T>>) -> Infallible {
-    let Shared { turns, lanes, dialling, .. } = &*shared;
+async fn follow_metadata<T>(shared: Rc<SharedProducer<T>>) -> Infallible {
+    let SharedProducer { turns, lanes, dialling, .. } = &*shared;
     let mut wait_ms = RECONNECT_MS_MIN;
     loop {
         turns.until(|| lanes.borrow().needs_metadata().then_some(())).await;

@@ -18,7 +18,7 @@ pub(crate) const CSGO_MAP_HALF_CM: i64 = 7_804;
 const UNIT_CM: f64 = 1.905;
 
 #[derive(Deserialize)]
-struct Line<'a> {
+struct CsgoLine<'a> {
     ts_ms: i64,
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
@@ -43,7 +43,7 @@ pub(crate) struct CsgoAdapter {
 impl CsgoAdapter {
     /// Reads one record of the recording.
     pub(crate) fn read(&mut self, line: &str, scene: &mut Scene) -> Result<(), serde_json::Error> {
-        let line: Line<'_> = serde_json::from_str(line)?;
+        let line: CsgoLine<'_> = serde_json::from_str(line)?;
         scene.set_time(line.ts_ms);
         if line.event.as_deref() == Some("Round_Start") {
             self.seen_this_round.clear();

@@ -18,7 +18,7 @@ pub(crate) const PRBF2_MAP_HALF_CM: i64 = 204_800;
 const HEIGHTS_UNSPAWNED: [f64; 2] = [-2.0, 5000.0];
 
 #[derive(Deserialize)]
-struct Line<'a> {
+struct Prbf2Line<'a> {
     ts_ms: i64,
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
@@ -40,12 +40,12 @@ struct Line<'a> {
 /// What the differences are differences to.
 #[derive(Default)]
 pub(crate) struct Prbf2Adapter {
-    players: BTreeMap<u64, Known>,
+    players: BTreeMap<u64, KnownPlayer>,
 }
 
 /// The latest of one player. Absent fields of the recording mean "as before".
 #[derive(Default)]
-struct Known {
+struct KnownPlayer {
     alive: bool,
     kit: String,
     /// The change of `kit` that a `kit_allocated` record has announced is the same pick-up.
@@ -56,7 +56,7 @@ struct Known {
 impl Prbf2Adapter {
     /// Reads one record of the recording.
     pub(crate) fn read(&mut self, line: &str, scene: &mut Scene) -> Result<(), serde_json::Error> {
-        let line: Line<'_> = serde_json::from_str(line)?;
+        let line: Prbf2Line<'_> = serde_json::from_str(line)?;
         scene.set_time(line.ts_ms);
         let Some(player) = line.player.as_deref().and_then(player_number) else {
             return Ok(());
@@ -93,7 +93,7 @@ impl Prbf2Adapter {
         heading_between(from, to)
     }
 
-    fn update(&mut self, player: u64, line: &Line<'_>, scene: &mut Scene) {
+    fn update(&mut self, player: u64, line: &Prbf2Line<'_>, scene: &mut Scene) {
         let known = self.players.entry(player).or_default();
         let was_alive = known.alive;
         known.alive = line.alive.unwrap_or(was_alive);

@@ -18,7 +18,7 @@ pub(crate) const PUBG_MAP_HALF_CM: i64 = 408_000;
 const PLANE_CM: f64 = 100_000.0;
 
 #[derive(Deserialize)]
-struct Line<'a> {
+struct PubgLine<'a> {
     #[serde(rename = "_T", borrow)]
     kind: Cow<'a, str>,
     #[serde(rename = "_D")]
@@ -37,7 +37,7 @@ struct Line<'a> {
     #[serde(borrow)]
     victim: Option<Character<'a>>,
     #[serde(borrow)]
-    weapon: Option<Item<'a>>,
+    weapon: Option<PubgItem<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -61,7 +61,7 @@ struct Location {
 }
 
 #[derive(Deserialize)]
-struct Item<'a> {
+struct PubgItem<'a> {
     #[serde(rename = "itemId", borrow)]
     id: Cow<'a, str>,
 }
@@ -83,7 +83,7 @@ impl PubgAdapter {
         record: &str,
         scene: &mut Scene,
     ) -> Result<(), serde_json::Error> {
-        let line: Line<'_> = serde_json::from_str(record)?;
+        let line: PubgLine<'_> = serde_json::from_str(record)?;
         let began = *self.began.get_or_insert(line.time);
         let ts_ms = line.time.as_millisecond() - began.as_millisecond();
         if ts_ms.abs() >= REPETITION_MS {
@@ -123,7 +123,7 @@ impl PubgAdapter {
         }
     }
 
-    fn act(&mut self, line: &Line<'_>, scene: &mut Scene) {
+    fn act(&mut self, line: &PubgLine<'_>, scene: &mut Scene) {
         let player = |character: &Option<Character<'_>>| {
             self.players.get(&*character.as_ref()?.account).copied()
         };

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub(crate) const ROCKET_LEAGUE_MAP_HALF_CM: i64 = 8_192;
 
 #[derive(Deserialize)]
-struct Line<'a> {
+struct RocketLeagueLine<'a> {
     ts_ms: i64,
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
@@ -33,7 +33,7 @@ pub(crate) struct RocketLeagueAdapter {
 impl RocketLeagueAdapter {
     /// Reads one record of the recording.
     pub(crate) fn read(&mut self, line: &str, scene: &mut Scene) -> Result<(), serde_json::Error> {
-        let line: Line<'_> = serde_json::from_str(line)?;
+        let line: RocketLeagueLine<'_> = serde_json::from_str(line)?;
         scene.set_time(line.ts_ms);
         let Some(player) = line.player.as_deref().and_then(player_number) else {
             return Ok(());
@@ -60,7 +60,7 @@ impl RocketLeagueAdapter {
         Ok(())
     }
 
-    fn drive(&mut self, player: u64, line: &Line<'_>, scene: &mut Scene) {
+    fn drive(&mut self, player: u64, line: &RocketLeagueLine<'_>, scene: &mut Scene) {
         if let Some([x, y, _]) = line.pos {
             self.cars.insert(player, (x, y));
             scene.see(player, x.round() as i64, y.round() as i64);

@@ -55,22 +55,22 @@ pub(crate) struct Scene {
     tick_ms_next: i64,
     hunt_ms_next: i64,
     /// By the recording's own numbers; in order, so that the leaves at the end are.
-    players: BTreeMap<u64, Player>,
+    players: BTreeMap<u64, ScenePlayer>,
     offset_next: Vec<i64>,
     text: Vec<u8>,
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingEvent>,
     taken: usize,
 }
 
 #[derive(Default)]
-struct Player {
+struct ScenePlayer {
     seq: u64,
-    place: Option<Place>,
+    place: Option<MapPlace>,
 }
 
 /// Where a player stands, in map centimetres from the map's corner.
 #[derive(Clone, Copy)]
-struct Place {
+struct MapPlace {
     x: i64,
     y: i64,
     zone: u16,
@@ -80,20 +80,20 @@ struct Place {
     allowance: i64,
 }
 
-impl Place {
+impl MapPlace {
     /// The other place with what is left of the allowance; nothing if it is too far to walk.
-    fn walk_to(&self, to: Place) -> Option<Place> {
+    fn walk_to(&self, to: MapPlace) -> Option<MapPlace> {
         let grown = self.allowance + (to.time_ms - self.time_ms) * WALK_CM_PER_S;
         let (dx, dy) = (to.x - self.x, to.y - self.y);
         let way_cm = (dx * dx + dy * dy).isqrt() + 1;
         let allowance = grown.min(WALK_ALLOWANCE_MAX) - way_cm * 1000;
         let stood = dx == 0 && dy == 0;
-        (stood || allowance >= 0).then_some(Place { allowance: allowance.max(0), ..to })
+        (stood || allowance >= 0).then_some(MapPlace { allowance: allowance.max(0), ..to })
     }
 }
 
 /// An event that nobody has taken yet.
-struct Waiting {
+struct WaitingEvent {
     partition: u16,
     offset: i64,
     time_ms: i64,
@@ -162,7 +162,7 @@ impl Scene {
             self.leave(player);
             return;
         };
-        let here = Place { x, y, zone, time_ms: self.time_ms, allowance: WALK_ALLOWANCE_MAX };
+        let here = MapPlace { x, y, zone, time_ms: self.time_ms, allowance: WALK_ALLOWANCE_MAX };
         let from = self.players.entry(player).or_default().place;
         let walked = from.and_then(|from| from.walk_to(here));
         match from {
@@ -189,13 +189,13 @@ impl Scene {
         self.see(player, x, y);
     }
 
-    fn join(&mut self, player: u64, here: Place) {
+    fn join(&mut self, player: u64, here: MapPlace) {
         self.put(player, here);
         let (x, y) = self.grid.within_zone(here.zone, here.x, here.y);
         self.emit_player(player, here.zone, Action::Join { x, y });
     }
 
-    fn put(&mut self, player: u64, here: Place) {
+    fn put(&mut self, player: u64, here: MapPlace) {
         self.players.entry(player).or_default().place = Some(here);
     }
 
@@ -243,7 +243,7 @@ impl Scene {
         let start = self.text.len();
         write_event(&mut self.text, player_id, seq, self.time_ms * 1000, &action);
         let offset = &mut self.offset_next[usize::from(zone)];
-        self.waiting.push(Waiting {
+        self.waiting.push(WaitingEvent {
             partition: zone,
             offset: *offset,
             time_ms: self.time_ms,

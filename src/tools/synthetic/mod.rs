@@ -61,7 +61,7 @@ const HUNT_TREASURES: u16 = 2048;
 pub(crate) struct Synthetic {
     options: SyntheticOptions,
     chance: SplitMix64,
-    players: Vec<Player>,
+    players: Vec<SyntheticPlayer>,
     joined: usize,
     made: u64,
     time_us: i64,
@@ -75,7 +75,7 @@ pub(crate) struct Synthetic {
     text: Vec<u8>,
 }
 
-struct Player {
+struct SyntheticPlayer {
     seq: u64,
     x: i64,
     y: i64,
@@ -96,7 +96,7 @@ impl Synthetic {
         assert!(options.zones > 0 && options.rate > 0);
         let mut chance = SplitMix64(options.seed);
         let players = (0..options.players.max(u32::from(options.zones)))
-            .map(|number| Player {
+            .map(|number| SyntheticPlayer {
                 seq: 0,
                 x: chance.below(WALK_SIDE as u64) as i64,
                 y: chance.below(WALK_SIDE as u64) as i64,
@@ -235,7 +235,7 @@ impl Synthetic {
     }
 }
 
-impl Player {
+impl SyntheticPlayer {
     /// Where the player stands, in centimetres.
     fn position(&self) -> (i32, i32) {
         ((self.x / CM) as i32, (self.y / CM) as i32)

@@ -221,7 +221,7 @@ fn what_other_files_do_not_name_is_private_and_what_only_the_library_names_is_no
 }
 
 #[test]
-fn a_type_or_a_constant_that_other_files_see_has_a_name_of_its_own() {
+fn a_type_or_a_visible_constant_has_a_name_of_its_own() {
     let event = ("src/engine/event.rs", "pub struct Event;");
     let bytes = ("src/output/encode.rs", "pub const HEADER_BYTES: usize = 64;");
     check(
@@ -230,11 +230,17 @@ fn a_type_or_a_constant_that_other_files_see_has_a_name_of_its_own() {
             &[event, ("src/ownership/event.rs", "pub(crate) enum Event {}")],
             &[event, ("src/tools/a.rs", "pub type Event = u8;")],
             &[event, ("src/tools/a.rs", "pub(super) struct Event;")],
+            &[event, ("src/tools/a.rs", "struct Event;")],
+            &[event, ("src/tools/a.rs", "impl A { fn f() { enum Event {} } }")],
+            &[event, ("src/tools/a.rs", "trait Event { fn f(); }")],
+            &[("src/tools/a.rs", "mod b { struct Event; } mod c { type Event = u8; }")],
             &[bytes, ("src/kafka/a.rs", "pub(crate) const HEADER_BYTES: usize = 61;")],
             &[bytes, ("src/kafka/a.rs", "impl A {} pub(super) static HEADER_BYTES: u8 = 6;")],
         ],
         &[
-            &[event, ("src/ownership/event.rs", "enum Event {} pub(super) struct Events;")],
+            &[event, ("src/ownership/event.rs", "struct Events; enum E { Event }")],
+            &[event, ("src/a.rs", "#[cfg(test)] mod tests { struct Event; }")],
+            &[event, ("src/a.rs", "trait A { type Event; } impl A for B { type Event = u8; }")],
             &[bytes, ("src/kafka/a.rs", "const HEADER_BYTES: usize = 61;")],
             &[bytes, ("src/kafka/a.rs", "impl A { pub const HEADER_BYTES: usize = 61; }")],
             &[bytes, ("src/kafka/a.rs", "pub(crate) const fn header_bytes() -> usize {}")],

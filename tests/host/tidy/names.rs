@@ -1,7 +1,7 @@
-//! Rules about public names: what they are public for, and that each means one thing.
+//! Rules about names: what public ones are public for, and that each means one thing.
 
 use super::form::Finding;
-use super::source::{Source, Token, Tree, close};
+use super::source::{Source, Token, Tree, close, find};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -191,31 +191,55 @@ pub(super) fn visibility(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// A type or a constant that any other file can see has a name that no other has.
-/// (A constant of a type is named with the type.)
+/// A type has a name that no other type has, whoever may see it: a reader who searches for it finds
+/// one thing. So does a constant that other files can see.
 pub(super) fn one_meaning(tree: &Tree) -> Vec<Finding> {
     let mut first: BTreeMap<&str, &str> = BTreeMap::new();
     let mut findings = Vec::new();
     for source in tree.product() {
-        let of_types = implementations(&source.product);
-        let is_own = |item: &Item<'_>| match TYPES.contains(&item.keyword) {
-            true => true,
-            false => {
-                CONSTANTS.contains(&item.keyword)
-                    && !of_types.iter().any(|range| range.contains(&item.name_at))
-            }
-        };
-        for item in items(source).into_iter().filter(is_own) {
-            match first.get(item.name) {
+        let mut named = types(&source.product);
+        named.extend(visible_constants(source));
+        for Token { text: name, line } in named {
+            match first.get(name.as_str()) {
                 Some(path) => {
-                    let message = format!("{} has another meaning in {path}", item.name);
-                    findings.push(Finding::at(source, item.line, message));
+                    let message = format!("{name} has another meaning in {path}");
+                    findings.push(Finding::at(source, *line, message));
                 }
                 None => {
-                    first.insert(item.name, &source.path);
+                    first.insert(name, &source.path);
                 }
             }
         }
     }
     findings
+}
+
+/// The names of all types, traits and aliases. A type that a trait has, or an implementation of it,
+/// is named with the trait.
+fn types(tokens: &[Token]) -> Vec<&Token> {
+    let owners = [implementations(tokens), traits(tokens)].concat();
+    let is_owned = |at: usize| owners.iter().any(|range| range.contains(&at));
+    let is_type = |&at: &usize| {
+        let keyword = tokens[at].text.as_str();
+        TYPES.contains(&keyword) && !(keyword == "type" && is_owned(at))
+    };
+    let names = (0..tokens.len()).filter(is_type).filter_map(|at| tokens.get(at + 1));
+    names.filter(|name| name.text.starts_with(char::is_uppercase)).collect()
+}
+
+/// The names of constants that other files can see. A constant of a type is named with the type.
+fn visible_constants(source: &Source) -> impl Iterator<Item = &Token> {
+    let of_types = implementations(&source.product);
+    let is_own = move |item: &Item<'_>| {
+        CONSTANTS.contains(&item.keyword)
+            && !of_types.iter().any(|range| range.contains(&item.name_at))
+    };
+    items(source).into_iter().filter(is_own).map(|item| &source.product[item.name_at])
+}
+
+/// Blocks of traits, as ranges of tokens.
+fn traits(tokens: &[Token]) -> Vec<Range<usize>> {
+    let block = |at: usize| (at..tokens.len()).find(|&at| tokens[at].text == "{");
+    let blocks = find(tokens, "trait").into_iter().filter_map(block);
+    blocks.map(|open| open..close(tokens, open)).collect()
 }
