@@ -3,7 +3,7 @@
 
 use super::ledger::{Ledger, Settled};
 use super::producer::{Delivery, Produce, SendError, SendFailure};
-use super::sent::{Quota, Sent, SentFrame, SentLetter};
+use super::sent::{QuotaItem, Sent, SentFrame, SentLetter};
 use super::ticker::{Ticker, tick_id};
 use super::{Outgoing, PublisherEnds, PublisherError, PublisherOptions, ToPublisher};
 use crate::engine::event::Action;
@@ -183,8 +183,8 @@ impl<P: Produce<Sent>> Publisher<P> {
             return None;
         }
         let receipt = self.ledger.receipt(partition);
-        let quota = Quota { receipt, bytes: outgoing.bytes_max() };
-        match self.produce(&outgoing, quota) {
+        let item = QuotaItem { receipt, bytes: outgoing.bytes_max() };
+        match self.produce(&outgoing, item) {
             Ok(header) => {
                 self.ledger.sent(receipt, header);
                 if let Outgoing::Frame(frame) = outgoing {
@@ -205,7 +205,7 @@ impl<P: Produce<Sent>> Publisher<P> {
     fn produce(
         &mut self,
         outgoing: &Outgoing,
-        quota: Quota,
+        item: QuotaItem,
     ) -> Result<Option<FrameHeader>, SendError> {
         match outgoing {
             Outgoing::Frame(frame) => {
@@ -215,7 +215,7 @@ impl<P: Produce<Sent>> Publisher<P> {
                 let newest_us = updates.last().map(|update| update.ts_us());
                 let bytes = self.bytes.len();
                 let sent_at = Instant::now();
-                let sent = Sent::Frame(quota, SentFrame { bytes, newest_us, sent_at });
+                let sent = Sent::Frame(item, SentFrame { bytes, newest_us, sent_at });
                 let topic = &self.options.output_topic;
                 self.producer.send(topic, frame.partition, &self.bytes, sent)?;
                 self.in_flight_bytes += bytes;
@@ -228,25 +228,25 @@ impl<P: Produce<Sent>> Publisher<P> {
                 }
                 Ok(Some(frame.header))
             }
-            Outgoing::DeadLetter(letter) => self.produce_dead_letter(letter, quota),
+            Outgoing::DeadLetter(letter) => self.produce_dead_letter(letter, item),
             Outgoing::Handoff(handoff) if handoff.to_partition() < self.zones => {
                 self.bytes.clear();
                 handoff.write(&mut self.bytes);
                 let (topic, partition) = (&self.options.input_topic, handoff.to_partition());
-                self.producer.send(topic, partition, &self.bytes, Sent::Handoff(quota))?;
+                self.producer.send(topic, partition, &self.bytes, Sent::Handoff(item))?;
                 Ok(None)
             }
-            Outgoing::Handoff(handoff) => self.produce_dead_letter(&handoff.dead_letter(), quota),
+            Outgoing::Handoff(handoff) => self.produce_dead_letter(&handoff.dead_letter(), item),
         }
     }
 
     fn produce_dead_letter(
         &mut self,
         letter: &DeadLetter,
-        quota: Quota,
+        item: QuotaItem,
     ) -> Result<Option<FrameHeader>, SendError> {
         let PublisherOptions { dead_letter_topic, input_topic, skips, .. } = &self.options;
-        let sent = Sent::DeadLetter(quota, SentLetter::of(letter, skips));
+        let sent = Sent::DeadLetter(item, SentLetter::of(letter, skips));
         self.producer.send_dead_letter(dead_letter_topic, input_topic, letter, sent)?;
         Ok(None)
     }
@@ -294,13 +294,13 @@ impl<P: Produce<Sent>> Publisher<P> {
     }
 
     fn settle(&mut self, delivery: Delivery<Sent>) {
-        let (Quota { receipt, bytes }, counter) = match &delivery.receipt {
-            Sent::Frame(quota, frame) => {
+        let (QuotaItem { receipt, bytes }, counter) = match &delivery.receipt {
+            Sent::Frame(item, frame) => {
                 self.in_flight_bytes -= frame.bytes;
-                (*quota, Counter::FramesAcked)
+                (*item, Counter::FramesAcked)
             }
-            Sent::DeadLetter(quota, _) => (*quota, Counter::DeadLettersAcked),
-            Sent::Handoff(quota) => (*quota, Counter::OwnRecordsAcked),
+            Sent::DeadLetter(item, _) => (*item, Counter::DeadLettersAcked),
+            Sent::Handoff(item) => (*item, Counter::OwnRecordsAcked),
             Sent::Tick(partition) => {
                 self.ticker.settled(*partition);
                 let Some(SendFailure { sentence, .. }) = delivery.failure else {

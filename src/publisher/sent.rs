@@ -9,11 +9,11 @@ use std::time::Instant;
 /// A record whose delivery is not known yet.
 pub enum Sent {
     /// A frame.
-    Frame(Quota, SentFrame),
+    Frame(QuotaItem, SentFrame),
     /// A dead letter.
-    DeadLetter(Quota, SentLetter),
+    DeadLetter(QuotaItem, SentLetter),
     /// A player for another zone's input.
-    Handoff(Quota),
+    Handoff(QuotaItem),
     /// A tick of this partition.
     Tick(i32),
 }
@@ -35,9 +35,9 @@ pub struct SentLetter {
     pub(super) is_dispensable: bool,
 }
 
-/// What counts against a shard's quota until it is settled.
+/// One item of a shard's quota, until it is settled.
 #[derive(Clone, Copy)]
-pub struct Quota {
+pub struct QuotaItem {
     pub(super) receipt: Receipt,
     pub(super) bytes: u64,
 }
@@ -55,8 +55,8 @@ impl SentLetter {
 impl Sent {
     /// What a failed delivery means for the record's shard. `None`: nothing.
     pub(super) fn loss(&self, failure: SendFailure) -> Option<SendFailure> {
-        let Sent::DeadLetter(quota, letter) = self else { return Some(failure) };
-        let (partition, offset) = (quota.receipt.partition, letter.offset);
+        let Sent::DeadLetter(item, letter) = self else { return Some(failure) };
+        let (partition, offset) = (item.receipt.partition, letter.offset);
         let SendFailure { sentence, is_too_large } = failure;
         if is_too_large && letter.is_dispensable {
             tracing::error!(
