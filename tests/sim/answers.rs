@@ -157,8 +157,8 @@ impl Broker {
             writer.i32(partition);
             writer.i32(log.leader);
             if version >= 7 {
-                let of_output = || self.output_epoch(partition as usize);
-                writer.i32(if is_input { log.epoch } else { of_output() });
+                let of_output = || self.output_leader_epoch(partition as usize);
+                writer.i32(if is_input { log.leader_epoch } else { of_output() });
             }
             for _ in 0..if version >= 5 { 3 } else { 2 } {
                 writer.array(1, flexible);
@@ -283,7 +283,7 @@ impl Broker {
             return part;
         }
         let diverging = match asked.last_fetched_epoch {
-            epoch if epoch >= 0 && version >= 12 => log.diverges(epoch, asked.offset),
+            known if known >= 0 && version >= 12 => log.diverges(known, asked.offset),
             _ => None,
         };
         part.error = if chance.strikes(Fault::PartitionRefused) {
@@ -292,9 +292,9 @@ impl Broker {
             chance.pick(&[2, 76]) as i16
         } else if log.leader != node_id && !(has_followers && version >= 11) {
             6
-        } else if version >= 9 && asked.leader_epoch >= 0 && asked.leader_epoch < log.epoch {
+        } else if version >= 9 && asked.leader_epoch >= 0 && asked.leader_epoch < log.leader_epoch {
             74
-        } else if version >= 9 && asked.leader_epoch > log.epoch {
+        } else if version >= 9 && asked.leader_epoch > log.leader_epoch {
             75
         } else if diverging.is_none() && !(log.start..=log.end).contains(&asked.offset) {
             1
@@ -302,7 +302,8 @@ impl Broker {
             0
         };
         if part.error != 0 {
-            part.leader = (part.error == 6 || part.error == 74).then_some((log.leader, log.epoch));
+            part.leader =
+                (part.error == 6 || part.error == 74).then_some((log.leader, log.leader_epoch));
         } else if diverging.is_some() {
             part.diverging = diverging;
         } else {
@@ -376,18 +377,18 @@ impl Part {
     fn write_tags(&self, writer: &mut WireWriter<'_>) {
         let tags = u32::from(self.diverging.is_some()) + u32::from(self.leader.is_some());
         writer.unsigned_varint(tags);
-        if let Some((epoch, end)) = self.diverging {
+        if let Some((leader_epoch, end)) = self.diverging {
             writer.unsigned_varint(0);
             writer.unsigned_varint(13);
-            writer.i32(epoch);
+            writer.i32(leader_epoch);
             writer.i64(end);
             writer.no_tagged_fields(true);
         }
-        if let Some((node_id, epoch)) = self.leader {
+        if let Some((node_id, leader_epoch)) = self.leader {
             writer.unsigned_varint(1);
             writer.unsigned_varint(9);
             writer.i32(node_id);
-            writer.i32(epoch);
+            writer.i32(leader_epoch);
             writer.no_tagged_fields(true);
         }
     }

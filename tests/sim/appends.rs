@@ -16,12 +16,12 @@ const KNOWN_MAX: usize = 5;
 const NONE: i16 = 0;
 const NOT_LEADER: i16 = 6;
 const OUT_OF_ORDER: i16 = 45;
-const OLD_EPOCH: i16 = 47;
+const OLD_PRODUCER_EPOCH: i16 = 47;
 
 /// What a broker knows of a producer's batches in one partition.
 #[derive(Default)]
 pub(crate) struct Producer {
-    epoch: i16,
+    producer_epoch: i16,
     next_sequence: i32,
     known: VecDeque<Known>,
 }
@@ -35,7 +35,7 @@ struct Known {
 /// A batch, as it says itself.
 struct Named {
     producer: i64,
-    epoch: i16,
+    producer_epoch: i16,
     sequence: i32,
     values: Vec<Vec<u8>>,
 }
@@ -46,7 +46,7 @@ impl Named {
         let records = read_batch(&mut batch.to_vec(), 0).expect("huntd sends whole batches");
         Named {
             producer: field(43).i64().expect("a header"),
-            epoch: field(51).i16().expect("a header"),
+            producer_epoch: field(51).i16().expect("a header"),
             sequence: field(53).i32().expect("a header"),
             values: records.into_iter().map(|record| record.value.expect("a frame")).collect(),
         }
@@ -124,21 +124,22 @@ impl Broker {
     }
 
     fn take_batch(&mut self, chance: &mut Chance, partition: i32, named: Named) -> (i16, i64) {
-        let Named { producer, epoch, sequence, values } = named;
+        let Named { producer, producer_epoch, sequence, values } = named;
         let key = (partition, producer);
         if let Some(state) = self.producers.get(&key) {
             let is_known =
                 |known: &&Known| known.sequence == sequence && known.records == values.len();
-            let known = state.known.iter().filter(|_| state.epoch == epoch).find(is_known);
+            let is_of_it = state.producer_epoch == producer_epoch;
+            let known = state.known.iter().filter(|_| is_of_it).find(is_known);
             if let Some(known) = known {
                 chance.see(Sight::BatchKnown);
                 return (NONE, known.offset);
             }
-            if epoch < state.epoch {
-                chance.see(Sight::BatchOfOldEpoch);
-                return (OLD_EPOCH, -1);
+            if producer_epoch < state.producer_epoch {
+                chance.see(Sight::BatchOfOldProducerEpoch);
+                return (OLD_PRODUCER_EPOCH, -1);
             }
-            let expected = if epoch == state.epoch { state.next_sequence } else { 0 };
+            let expected = if is_of_it { state.next_sequence } else { 0 };
             if sequence != expected {
                 chance.see(Sight::BatchOutOfOrder);
                 return (OUT_OF_ORDER, -1);
@@ -150,9 +151,9 @@ impl Broker {
             log.append(value);
         });
         let state = self.producers.entry(key).or_default();
-        if state.epoch != epoch {
-            chance.see(Sight::EpochRaised);
-            *state = Producer { epoch, ..Producer::default() };
+        if state.producer_epoch != producer_epoch {
+            chance.see(Sight::ProducerEpochRaised);
+            *state = Producer { producer_epoch, ..Producer::default() };
         }
         state.next_sequence = sequence.wrapping_add(records as i32) & i32::MAX;
         state.known.push_back(Known { sequence, records, offset });

@@ -37,9 +37,9 @@ pub(crate) struct InputLog {
     pub(crate) start: i64,
     pub(crate) end: i64,
     pub(crate) leader: i32,
-    pub(crate) epoch: i32,
+    pub(crate) leader_epoch: i32,
     /// Each leader epoch with its first offset.
-    pub(crate) epochs: Vec<(i32, i64)>,
+    pub(crate) leader_epochs: Vec<(i32, i64)>,
     /// All records of committed batches, whatever retention has deleted since.
     pub(crate) records: BTreeMap<i64, Record>,
     /// The first offset at which a truncation has ever removed a record.
@@ -93,8 +93,8 @@ impl InputLog {
             start: 0,
             end: 0,
             leader,
-            epoch: 0,
-            epochs: vec![(0, 0)],
+            leader_epoch: 0,
+            leader_epochs: vec![(0, 0)],
             records: BTreeMap::new(),
             truncated_to: None,
         }
@@ -136,7 +136,7 @@ impl InputLog {
     fn store(&mut self, plan: &BatchPlan) {
         let mut bytes = plan.build();
         // The leader epoch stands outside the checksum.
-        bytes[12..16].copy_from_slice(&self.epoch.to_be_bytes());
+        bytes[12..16].copy_from_slice(&self.leader_epoch.to_be_bytes());
         let last = plan.base_offset + i64::from(plan.last_offset_delta);
         self.batches.push(Batch { first: plan.base_offset, last, bytes });
         self.end = last + 1;
@@ -145,8 +145,8 @@ impl InputLog {
     /// Another broker leads from now on.
     pub(crate) fn elect(&mut self, leader: i32) {
         self.leader = leader;
-        self.epoch += 1;
-        self.epochs.push((self.epoch, self.end));
+        self.leader_epoch += 1;
+        self.leader_epochs.push((self.leader_epoch, self.end));
     }
 
     /// An unclean election: the new leader lacks the last batches.
@@ -165,7 +165,7 @@ impl InputLog {
         self.records.split_off(&self.end);
         let end = self.end;
         self.aborted.retain(|aborted| aborted.last < end);
-        self.epochs.iter_mut().for_each(|(_, start)| *start = (*start).min(end));
+        self.leader_epochs.iter_mut().for_each(|(_, start)| *start = (*start).min(end));
         self.elect(1 + self.leader % BROKERS);
     }
 
@@ -176,17 +176,18 @@ impl InputLog {
         self.start = self.batches.first().map_or(self.end, |batch| batch.first).max(self.start);
     }
 
-    /// Where this log differs from one whose last record before an offset has this epoch.
-    pub(crate) fn diverges(&self, epoch: i32, offset: i64) -> Option<(i32, i64)> {
-        Some(self.end_of_epoch(epoch)).filter(|(known, end)| *known < epoch || *end < offset)
+    /// Where this log differs from one whose last record before an offset has this leader epoch.
+    pub(crate) fn diverges(&self, leader_epoch: i32, offset: i64) -> Option<(i32, i64)> {
+        Some(self.end_of_leader_epoch(leader_epoch))
+            .filter(|(known, end)| *known < leader_epoch || *end < offset)
     }
 
     /// Where a leader epoch ends (KIP-320): the largest known one not above it, and its end.
-    fn end_of_epoch(&self, epoch: i32) -> (i32, i64) {
-        let known = self.epochs.iter().rposition(|(known, _)| *known <= epoch);
+    fn end_of_leader_epoch(&self, leader_epoch: i32) -> (i32, i64) {
+        let known = self.leader_epochs.iter().rposition(|(known, _)| *known <= leader_epoch);
         let Some(known) = known else { return (-1, -1) };
-        let end = self.epochs.get(known + 1).map_or(self.end, |(_, start)| *start);
-        (self.epochs[known].0, end)
+        let end = self.leader_epochs.get(known + 1).map_or(self.end, |(_, start)| *start);
+        (self.leader_epochs[known].0, end)
     }
 
     /// The stored batches from an offset on, cut off after this many bytes.
@@ -269,9 +270,9 @@ impl Broker {
         if !self.is_about_this_input(header) {
             return true;
         }
-        let Some(epoch) = header.leader_epoch else { return false };
+        let Some(leader_epoch) = header.leader_epoch else { return false };
         let log = &self.inputs[header.partition as usize];
-        self.fetch_version >= 12 && log.diverges(epoch, header.next_offset).is_some()
+        self.fetch_version >= 12 && log.diverges(leader_epoch, header.next_offset).is_some()
     }
 
     /// Appends a record that a daemon has written itself: its offset.

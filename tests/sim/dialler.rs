@@ -36,7 +36,7 @@ pub(crate) struct Dialler {
     /// The last answers about the cluster, of any broker, the oldest first.
     last_metadata: VecDeque<Vec<u8>>,
     /// The highest leader epoch that was answered of each partition.
-    epochs: BTreeMap<i32, i32>,
+    leader_epochs: BTreeMap<i32, i32>,
     /// Brokers that were not found where they had been.
     lost: BTreeSet<String>,
     /// The last connection of each task.
@@ -62,7 +62,7 @@ impl Dialler {
             topic,
             coming: Vec::new(),
             last_metadata: VecDeque::new(),
-            epochs: BTreeMap::new(),
+            leader_epochs: BTreeMap::new(),
             lost: BTreeSet::new(),
             connections: BTreeMap::new(),
             base,
@@ -123,9 +123,9 @@ impl Dialler {
         let metadata = metadata.map_err(|error| DialError::Answer { endpoint, error })?;
         self.candidates.learn(&metadata.brokers);
         for leader in &metadata.partitions {
-            let highest = self.epochs.entry(leader.partition).or_insert(leader.leader_epoch);
+            let highest = self.leader_epochs.entry(leader.partition).or_insert(leader.leader_epoch);
             if leader.leader_epoch < *highest {
-                chance.see(Sight::EpochWentBack);
+                chance.see(Sight::LeaderEpochWentBack);
             }
             *highest = leader.leader_epoch.max(*highest);
         }

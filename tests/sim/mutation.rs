@@ -20,8 +20,8 @@ pub(crate) enum Mutation {
     TailBeforeFence,
     /// A replay publishes again what is published.
     Unsuppressed,
-    /// Readers take frames of any epoch.
-    AnyEpoch,
+    /// Readers take frames of any owner epoch.
+    AnyOwnerEpoch,
     /// A frame that was not delivered is sent again from memory, and every acknowledgement counts.
     /// If only verified ones did, the ledger would notice the missing frame.
     Resent,
@@ -45,7 +45,7 @@ pub(crate) enum Mutation {
     TopicCheckMisread,
     /// An output that cannot be read is waited for.
     OutputFailureIgnored,
-    /// Views fold frames of any epoch.
+    /// Views fold frames of any owner epoch.
     ViewFoldsStale,
     /// A view keeps its old state after a genesis.
     ViewSkipsGenesis,
@@ -66,7 +66,7 @@ impl Mutation {
         Mutation::MarkOfSnapshot,
         Mutation::TailBeforeFence,
         Mutation::Unsuppressed,
-        Mutation::AnyEpoch,
+        Mutation::AnyOwnerEpoch,
         Mutation::Resent,
         Mutation::FailureIgnored,
         Mutation::SpanCheckForgotten,

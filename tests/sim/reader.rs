@@ -41,7 +41,7 @@ pub(crate) struct Follower {
     pub(crate) era: Era,
     /// The eras before it.
     pub(crate) past: Vec<Era>,
-    /// The highest epoch of a fence so far, kept apart from the reader.
+    /// The highest owner epoch of a fence so far, kept apart from the reader.
     fenced: u64,
     /// Where the reader stood before each record.
     pub(crate) marks: Vec<Mark>,
@@ -105,19 +105,22 @@ impl Follower {
 
     fn take(&mut self, bytes: &[u8], chance: &mut Chance) -> Result<(), String> {
         let (mut header, updates) = decode_frame(bytes).map_err(|error| format!("{error:?}"))?;
-        let (epoch, position) = (header.owner_epoch, self.reader.position());
+        let (owner_epoch, position) = (header.owner_epoch, self.reader.position());
         if header.kind == FrameKind::Fence {
-            self.fenced = self.fenced.max(epoch);
+            self.fenced = self.fenced.max(owner_epoch);
             if header.next_offset >= 0 {
                 chance.see(Sight::FenceRepeated);
             }
-        } else if self.mutation == Mutation::AnyEpoch {
+        } else if self.mutation == Mutation::AnyOwnerEpoch {
             header.owner_epoch = header.owner_epoch.max(position.owner_epoch);
         }
         match self.reader.fold(&header, &updates) {
             Verdict::Accepted { from } => {
-                if epoch < self.fenced {
-                    return Err(format!("a frame of epoch {epoch} counts after {}", self.fenced));
+                if owner_epoch < self.fenced {
+                    return Err(format!(
+                        "a frame of owner epoch {owner_epoch} counts after {}",
+                        self.fenced
+                    ));
                 }
                 self.take_rules(&header, &updates[from..], chance)?;
                 self.era.accepted.extend_from_slice(&updates[from..]);
@@ -150,7 +153,7 @@ impl Follower {
             Verdict::Progress { is_at_next: true } => {
                 self.take_rules(&header, &[], chance)?;
             }
-            Verdict::Fence if self.era.ruleset.is_none() && position.owner_epoch < epoch => {
+            Verdict::Fence if self.era.ruleset.is_none() && position.owner_epoch < owner_epoch => {
                 self.era.begun_by = Some(header.ruleset);
             }
             Verdict::Progress { .. } | Verdict::Fence | Verdict::Waiting => {}

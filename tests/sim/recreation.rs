@@ -65,9 +65,9 @@ impl Broker {
     }
 
     /// The leader epoch of an output partition. The topic stays when the input is deleted.
-    pub(crate) fn output_epoch(&self, partition: usize) -> i32 {
-        let before = self.input_topic.before.get(partition).map_or(0, |log| log.epoch + 1);
-        before + self.inputs[partition].epoch
+    pub(crate) fn output_leader_epoch(&self, partition: usize) -> i32 {
+        let before = self.input_topic.before.get(partition).map_or(0, |log| log.leader_epoch + 1);
+        before + self.inputs[partition].leader_epoch
     }
 
     fn delete_input(&mut self, id: u128, created_at: u64) {

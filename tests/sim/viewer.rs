@@ -109,7 +109,7 @@ impl Viewer {
     }
 
     fn apply(&mut self, followed: Followed) -> Result<(), String> {
-        let epoch = self.follower.owner_epoch();
+        let owner_epoch = self.follower.owner_epoch();
         match followed {
             Followed::Begun(zone) => self.served.view.put(*zone),
             Followed::Updates(updates, next_offset) => {
@@ -118,11 +118,11 @@ impl Viewer {
                     _ => updates,
                 };
                 self.served.fold(self.zone, &updates);
-                self.served.seal(self.zone, next_offset, epoch, 0);
+                self.served.seal(self.zone, next_offset, owner_epoch, 0);
             }
             Followed::Halted(sentence) => return Err(format!("a view is halted: {sentence}")),
         }
-        self.served.live(self.zone, epoch);
+        self.served.live(self.zone, owner_epoch);
         match &self.served.zones[usize::from(self.zone)] {
             ZoneState::Halted(sentence) => Err(format!("a view is halted: {sentence}")),
             _ => Ok(()),
