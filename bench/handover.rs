@@ -66,8 +66,8 @@ fn main() {
     load.produce(&cluster, &topics, size.players);
     let mut instances = Instances::new(&cluster, &topics, &size);
     let mut first = instances.start();
-    first.wait_until("a copy of each snapshot", |first| {
-        first.metric("huntd_snapshots_copied_total") >= PARTITIONS as u64
+    first.wait_until("a replica of each snapshot", |first| {
+        first.metric("huntd_snapshot_replicas_stored_total") >= PARTITIONS as u64
     });
     let (is_over, mut changes) = (AtomicBool::new(false), Vec::new());
     thread::scope(|scope| {

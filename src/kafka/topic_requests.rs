@@ -43,7 +43,7 @@ pub(crate) struct NewTopic<'a> {
     pub name: &'a str,
     /// How many partitions.
     pub partitions: u16,
-    /// Copies of each partition.
+    /// Replicas of each partition.
     pub replicas: u16,
     /// Settings that differ from the broker's.
     pub settings: Vec<(&'a str, &'a str)>,

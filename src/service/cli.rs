@@ -375,7 +375,7 @@ pub struct TopicsArgs {
     /// Partitions of a new input topic: zones of the world; 4 without it.
     #[arg(long, value_name = "K", value_parser = partitions())]
     pub partitions: Option<u16>,
-    /// Copies of each partition of new topics; without it as many as existing topics have, or 1.
+    /// Replicas of each partition of new topics; without it as many as existing topics have, or 1.
     #[arg(long, value_name = "N", value_parser = replicas())]
     pub replicas: Option<u16>,
     /// Create nothing, only check.

@@ -120,15 +120,15 @@ fn snapshots_go_where_the_file_says_or_else_where_systemd_does() {
 }
 
 #[test]
-fn a_topic_for_copies_is_no_other_keys_topic() {
+fn a_topic_for_replicas_is_no_other_keys_topic() {
     let text = "[snapshot]\ntopic = \"hunt-events\"";
     assert_eq!(
         refusal(text),
         "huntd.toml:2: snapshot.topic = \"hunt-events\": choose a topic that no other key names"
     );
     assert_eq!(from_text("").expect("valid").snapshot.topic, None);
-    let config = from_text("[snapshot]\ntopic = \"copies\"").expect("valid");
-    assert_eq!(config.snapshot.topic.as_deref(), Some("copies"));
+    let config = from_text("[snapshot]\ntopic = \"replicas\"").expect("valid");
+    assert_eq!(config.snapshot.topic.as_deref(), Some("replicas"));
     assert!(refusal("[snapshot]\nkeep = 2").contains("choose 3 to 64"));
 }
 

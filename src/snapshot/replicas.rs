@@ -45,7 +45,7 @@ const REPLICA_MS_MAX: u64 = 30_000;
 /// KiB of replicas that may wait for the brokers.
 const REPLICA_QUEUE_KBYTES: usize = 16 * 1024;
 
-/// The options of copying.
+/// The options of replicating.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaOptions {
     /// How the brokers are reached.
@@ -61,7 +61,7 @@ pub struct ReplicaOptions {
 pub enum ReplicaError {
     /// The brokers.
     #[error(
-        "snapshots cannot be copied to or from `{topic}`: {sentence}; create it with `huntd \
+        "snapshots cannot be replicated to or from `{topic}`: {sentence}; create it with `huntd \
          topics`, and grant READ and WRITE on it"
     )]
     Topic {
@@ -77,7 +77,7 @@ pub enum ReplicaError {
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
     /// The daemon is about to end.
-    #[error("copying was given up")]
+    #[error("replicating was given up")]
     GivenUp,
 }
 
@@ -113,7 +113,7 @@ impl Replicas {
         Ok(Replicas { options, consumer, producer, appended, present: BTreeMap::new() })
     }
 
-    /// Copies a snapshot, whose blocks `read_block` reads. Asks `watch` every few milliseconds
+    /// Replicates a snapshot, whose blocks `read_block` reads. Asks `watch` every few milliseconds
     /// whether to go on.
     pub fn put(
         &mut self,
@@ -231,7 +231,7 @@ impl Replicas {
                 let key = String::from_utf8_lossy(message.key().unwrap_or_default());
                 if key == partition.to_string() {
                     let replica = message.payload().and_then(|value| manifest(value, partition));
-                    // An owner that was frozen while it copied may finish after the next one.
+                    // An owner that was frozen while it replicated may finish after the next one.
                     let recency = |replica: &Replica| replica.header.recency(&self.options.origin);
                     let known = newest.as_ref().map(recency);
                     let is_newer =

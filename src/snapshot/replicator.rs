@@ -1,4 +1,4 @@
-//! The replicator: copies stored snapshots to the topic, on a thread of its own, because
+//! The replicator: stores a replica of each snapshot in the topic, on a thread of its own, because
 //! brokers may be slow and the next snapshot must not wait for them.
 
 use crate::snapshot::disk::Disk;
@@ -15,24 +15,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Instant;
 
-/// Milliseconds that copying may go on when the daemon has to end.
+/// Milliseconds that replicating may go on when the daemon has to end.
 const REPLICATOR_END_MS_MAX: u64 = 3_000;
 
 /// Snapshots that may wait for the replicator. If one does not fit, its shard's next snapshot is
-/// copied.
+/// replicated.
 pub(crate) const REPLICAS_WAITING_MAX: usize = SHARDS_MAX;
 
 /// The replicator's ends of all that it shares with other threads.
 pub(crate) struct ReplicatorEnds {
     /// Stored snapshots. When the channel ends, the replicator ends.
     pub stored: Receiver<Header>,
-    /// Raised when the daemon has to end: copying has little time left then.
+    /// Raised when the daemon has to end: replicating has little time left then.
     pub stop: Arc<AtomicBool>,
     /// The counters.
     pub metrics: Arc<Metrics>,
 }
 
-/// Copies snapshots until no more will be stored. Of each shard, only the newest one is copied.
+/// Replicates snapshots until no more will be stored. Of each shard, only the newest one counts.
 pub(crate) fn run<D: Disk>(options: &ReplicaOptions, mut store: Store<D>, ends: &ReplicatorEnds) {
     let mut trouble = Repeated::new();
     let mut replicas: Option<Replicas> = None;
@@ -55,12 +55,12 @@ pub(crate) fn run<D: Disk>(options: &ReplicaOptions, mut store: Store<D>, ends: 
         if watch().is_break() {
             continue;
         }
-        match copy(options, &mut replicas, &mut store, &header, &mut watch) {
-            Ok(()) => ends.metrics.add(Counter::SnapshotsCopied, 1),
+        match replicate(options, &mut replicas, &mut store, &header, &mut watch) {
+            Ok(()) => ends.metrics.add(Counter::SnapshotReplicasStored, 1),
             Err(error) => {
-                // Its records may still be on their way: the next copy begins with new clients.
+                // Its records may still be on their way: the next replica begins with new clients.
                 replicas = None;
-                ends.metrics.add(Counter::SnapshotCopiesFailed, 1);
+                ends.metrics.add(Counter::SnapshotReplicasFailed, 1);
                 if let Some(withheld) = trouble.notice(Instant::now()) {
                     tracing::warn!(withheld, "{error}");
                 }
@@ -69,8 +69,8 @@ pub(crate) fn run<D: Disk>(options: &ReplicaOptions, mut store: Store<D>, ends: 
     }
 }
 
-/// Takes all stored snapshots, and waits for one if there is nothing to copy. False: there will be
-/// no more.
+/// Takes all stored snapshots, and waits for one if there is nothing to replicate. False: there
+/// will be no more.
 fn gather(stored: &Receiver<Header>, waiting: &mut BTreeMap<i32, Header>) -> bool {
     if waiting.is_empty() {
         match stored.recv() {
@@ -86,7 +86,7 @@ fn gather(stored: &Receiver<Header>, waiting: &mut BTreeMap<i32, Header>) -> boo
     }
 }
 
-fn copy<D: Disk>(
+fn replicate<D: Disk>(
     options: &ReplicaOptions,
     replicas: &mut Option<Replicas>,
     store: &mut Store<D>,

@@ -61,10 +61,10 @@ counters! {
         "Snapshots that could not be stored.";
     SnapshotBytes, "snapshot_bytes", "snapshots",
         "Bytes of state in the snapshots stored.";
-    SnapshotsCopied, "snapshots_copied", "replicator",
-        "Snapshots copied to the snapshot topic.";
-    SnapshotCopiesFailed, "snapshot_copies_failed", "replicator",
-        "Snapshots that could not be copied to the snapshot topic.";
+    SnapshotReplicasStored, "snapshot_replicas_stored", "replicator",
+        "Snapshot replicas stored in the snapshot topic.";
+    SnapshotReplicasFailed, "snapshot_replicas_failed", "replicator",
+        "Snapshot replicas that could not be stored.";
     Turns, "turns", "hot thread",
         "Turns of the hot thread's loop.";
     RingEnters, "ring_enters", "hot thread",

@@ -152,7 +152,7 @@ fn a_shard_that_cannot_start_without_its_copy_waits_for_the_topic_of_copies() {
     let mut follower = Follower::new(&cluster, &topics);
     let mut huntd = start(&cluster, here.path(), &[]);
     accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
-    huntd.wait_until("a copy", |huntd| huntd.metric("huntd_snapshots_copied_total") > 0);
+    huntd.wait_until("a replica", |huntd| huntd.metric("huntd_snapshot_replicas_stored_total") > 0);
     let ended = huntd.stop();
     assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
     let (replayed, _) = accounts::replay(&cluster, &topics, 0);

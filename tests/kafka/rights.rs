@@ -131,12 +131,12 @@ fn run(secure: &SecureCluster, topics: &Topics, further: &[(&str, &str)]) -> Att
     let sasl = sasl(secure);
     let mut settings = vec![("kafka.sasl", sasl.as_str()), ("input", "tick_every_ms = 200")];
     settings.extend(further);
-    let copies = further.iter().any(|(section, _)| *section == "snapshot");
+    let replicates = further.iter().any(|(section, _)| *section == "snapshot");
     let mut huntd = Huntd::start_with(&[&secure.address(Kind::PlainSasl)], topics, &settings);
     // Beyond what was produced, there are ticks.
     let is_done = |page: &Page| {
-        let is_copied = || page.value("huntd_snapshots_copied_total") > 0;
-        page.progress("acked") > events.len() as u64 && (!copies || is_copied())
+        let is_replicated = || page.value("huntd_snapshot_replicas_stored_total") > 0;
+        page.progress("acked") > events.len() as u64 && (!replicates || is_replicated())
     };
     let ended = Instant::now() + PATIENCE;
     loop {
@@ -255,7 +255,7 @@ fn copying(secure: &SecureCluster, topics: &Topics, snapshots: &str) -> Huntd {
     let mut huntd = Huntd::start(&secure.cluster, topics, &[("snapshot", snapshots)]);
     produce(&secure.cluster, topics, &events(1, 5, 1..=5));
     huntd.wait_for_address();
-    huntd.wait_until("a copy", |huntd| huntd.metric("huntd_snapshots_copied_total") > 0);
+    huntd.wait_until("a replica", |huntd| huntd.metric("huntd_snapshot_replicas_stored_total") > 0);
     huntd
 }
 

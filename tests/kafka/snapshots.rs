@@ -195,22 +195,22 @@ fn a_pipe_in_the_place_of_a_snapshot_does_not_hold_up_a_start() {
 }
 
 #[test]
-fn a_host_without_files_goes_on_from_the_copy_in_the_snapshot_topic() {
-    let topics = Topics::create(kafka::shared(), "copied", 1);
-    let copies = format!("{}-copies", topics.input);
-    kafka::shared().client().create_topic(&copies, 1, &[("cleanup.policy", "compact")]);
-    let with_copies = |folder: &Path| {
+fn a_host_without_files_goes_on_from_the_replica_in_the_snapshot_topic() {
+    let topics = Topics::create(kafka::shared(), "replicated", 1);
+    let replicas = format!("{}-replicas", topics.input);
+    kafka::shared().client().create_topic(&replicas, 1, &[("cleanup.policy", "compact")]);
+    let with_replicas = |folder: &Path| {
         let mut settings = settings(folder);
-        settings[0].1.push_str(&format!("\ntopic = {copies:?}"));
+        settings[0].1.push_str(&format!("\ntopic = {replicas:?}"));
         settings
     };
     let folder = tempfile::tempdir().expect("a temporary folder");
     produce(kafka::shared(), &topics, &events(1, 20, 1..=30));
     let mut follower = Follower::new(kafka::shared(), &topics);
-    let mut huntd = start(&topics, &with_copies(folder.path()), &[]);
+    let mut huntd = start(&topics, &with_replicas(folder.path()), &[]);
     accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
-    let is_copied = |huntd: &Huntd| huntd.metric("huntd_snapshots_copied_total") > 0;
-    huntd.wait_until("a copy", is_copied);
+    let is_replicated = |huntd: &Huntd| huntd.metric("huntd_snapshot_replicas_stored_total") > 0;
+    huntd.wait_until("a replica", is_replicated);
     produce(kafka::shared(), &topics, &events(1, 20, 31..=32));
     accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
     stop(huntd);
@@ -218,8 +218,8 @@ fn a_host_without_files_goes_on_from_the_copy_in_the_snapshot_topic() {
     kafka::shared().client().delete_records(&topics.input, 0, 600);
 
     // Only the replica says what came before offset 600.
-    let log_from_copy = |folder: &Path| {
-        let mut huntd = start(&topics, &with_copies(folder), &[]);
+    let log_from_replica = |folder: &Path| {
+        let mut huntd = start(&topics, &with_replicas(folder), &[]);
         huntd.wait_until("the shard", |huntd| huntd.log().contains("\"live\""));
         let log = stop(huntd);
         assert!(start_offsets(&log)[0] >= 600, "{log}");
@@ -227,17 +227,17 @@ fn a_host_without_files_goes_on_from_the_copy_in_the_snapshot_topic() {
         log
     };
     let elsewhere = tempfile::tempdir().expect("a temporary folder");
-    log_from_copy(elsewhere.path());
+    log_from_replica(elsewhere.path());
 
     // All snapshots are damaged. Their replica serves like one of another host's snapshot.
     let in_the_state = |bytes: &[u8]| bytes.len() - 64;
     damage_snapshots(folder.path(), in_the_state);
-    log_from_copy(folder.path());
+    log_from_replica(folder.path());
 
     // As if a later huntd had written them.
     let in_the_version = |_: &[u8]| 9;
     damage_snapshots(folder.path(), in_the_version);
-    let log = log_from_copy(folder.path());
+    let log = log_from_replica(folder.path());
     assert!(log.contains("the snapshot has format version"), "{log}");
     assert!(follower.into_stories().remove(0) == replayed);
 }

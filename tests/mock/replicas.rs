@@ -54,7 +54,7 @@ fn replicas(cluster: &Cluster) -> Replicas {
     Replicas::connect(options).expect("clients")
 }
 
-/// Copies a snapshot of which this many blocks can be read.
+/// Replicates a snapshot of which this many blocks can be read.
 fn put(replicas: &mut Replicas, sequence: u64, blocks: usize) -> Result<(), ReplicaError> {
     let header = header(sequence);
     let read_block = |index: u32| match (index as usize) < blocks {
@@ -110,7 +110,7 @@ fn replicating_the_same_snapshot_again_removes_nothing_of_it() {
     assert_eq!(kept(&cluster), replica(1));
 }
 
-/// A file may be overwritten, for a later snapshot, while it is copied.
+/// A file may be overwritten, for a later snapshot, while it is replicated.
 #[test]
 fn a_block_that_is_not_the_snapshots_own_makes_no_replica() {
     let cluster = mock::cluster(&[("replicas", 1)]);
@@ -128,7 +128,7 @@ fn a_block_that_is_not_the_snapshots_own_makes_no_replica() {
     assert_eq!(newest.map(|replica| replica.header), Some(header(1)));
 }
 
-/// An owner that was frozen while it copied writes its manifest after those that came after it.
+/// An owner that was frozen while it replicated writes its manifest after those that came after it.
 #[test]
 fn the_replica_of_a_later_owner_is_newer_whenever_it_was_finished() {
     let cluster = mock::cluster(&[("replicas", 1)]);

@@ -184,13 +184,13 @@ fn replicas_in_the_topic_are_the_snapshots_and_a_new_one_takes_the_place_of_the_
     let daemon = Daemon::start(config.clone(), rulebook()).expect("the daemon starts");
     let metrics = daemon.observed.metrics.clone();
     for seed in 1..4 {
-        let before = metrics.get(Counter::SnapshotsCopied);
+        let before = metrics.get(Counter::SnapshotReplicasStored);
         produce(&cluster, 2_000, seed);
-        wait_for("replicas", || metrics.get(Counter::SnapshotsCopied) > before);
+        wait_for("replicas", || metrics.get(Counter::SnapshotReplicasStored) > before);
     }
     daemon.stop();
     daemon.wait().expect("the daemon ends well");
-    assert_eq!(metrics.get(Counter::SnapshotCopiesFailed), 0);
+    assert_eq!(metrics.get(Counter::SnapshotReplicasFailed), 0);
     let origin = snapshots::origin(&config, &TopicId::default());
     let options = snapshots::replica_options(&config, &origin).expect("there is a topic");
     let replicas = Replicas::connect(options).expect("clients");
@@ -227,7 +227,7 @@ fn a_topic_that_is_missing_costs_the_replicas_and_nothing_else() {
     let daemon = Daemon::start(config, rulebook()).expect("the daemon starts");
     let metrics = daemon.observed.metrics.clone();
     produce(&cluster, 500, 1);
-    wait_for("a replica that fails", || metrics.get(Counter::SnapshotCopiesFailed) > 0);
+    wait_for("a replica that fails", || metrics.get(Counter::SnapshotReplicasFailed) > 0);
     let stored = metrics.get(Counter::SnapshotsStored);
     produce(&cluster, 500, 2);
     wait_for("more snapshots", || metrics.get(Counter::SnapshotsStored) > stored);
