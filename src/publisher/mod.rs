@@ -125,7 +125,7 @@ pub enum ToPublisher {
 /// Something to be sent.
 #[derive(Debug)]
 pub enum Outgoing {
-    /// Updates, a fence or a skip.
+    /// Updates, perhaps none, or a repeated fence.
     Frame(Box<Frame>),
     /// A record that is no event. It comes before the frame that covers its offset.
     DeadLetter(Box<DeadLetter>),
