@@ -1,4 +1,4 @@
-//! Rules about what may stand where: imports, doors, unsafe code, purity, modules.
+//! Rules about what may stand where: imports, unsafe code, purity, modules.
 
 use super::form::Finding;
 use super::source::{Source, Token, Tree, close, find, paths, paths_at};
@@ -50,33 +50,7 @@ const PURE: &[(&str, &[&str])] = &[
 /// The crate's roots, which may import everything.
 const ROOTS: &[&str] = &["lib", "main"];
 
-/// The files or folders that may name an outside crate. Replacing the crate touches these alone.
-const DOORS: &[(&str, &[&str])] = &[
-    ("io_uring", &["src/runtime/ring.rs", "src/runtime/socket_ring.rs"]),
-    (
-        "rdkafka",
-        &[
-            "src/kafka/client.rs",
-            "src/kafka/group.rs",
-            "src/kafka/group_lag.rs",
-            "src/publisher/producer.rs",
-            "src/control/output_log.rs",
-            "src/snapshot/replicas.rs",
-            "src/serve/feed.rs",
-            "src/serve/appender.rs",
-            "src/tools/",
-        ],
-    ),
-    ("rustls", &["src/kafka/tls/", "src/testing/tls_peer.rs", "src/testing/tls_script.rs"]),
-    ("rsasl", &["src/kafka/sasl.rs"]),
-    ("crc_fast", &["src/kafka/checksum.rs"]),
-    ("simd_json", &["src/decoder/json.rs"]),
-    ("crossbeam_queue", &["src/queue/"]),
-    ("core_affinity", &["src/runtime/cpu.rs"]),
-    ("mimalloc", &["src/runtime/allocator.rs"]),
-    ("seccompiler", &["src/runtime/confinement.rs"]),
-];
-
+/// The files that may hold unsafe code.
 const UNSAFE: &[&str] = &[
     "src/runtime/ring.rs",
     "src/runtime/socket_ring.rs",
@@ -182,32 +156,6 @@ fn used_paths(source: &Source, mut path: Vec<String>, line: usize) -> Vec<(Vec<S
     if uses.is_empty() { vec![(path, line)] } else { uses }
 }
 
-/// Outside crates are named behind their doors alone. Tests may name them: they are not what a
-/// replacement has to change.
-pub(super) fn doors(tree: &Tree) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for source in tree.product() {
-        for (name, doors) in DOORS {
-            if doors.iter().any(|door| source.path.starts_with(door)) {
-                continue;
-            }
-            for line in crate_uses(&source.product, name) {
-                let message = format!("{name} may only be named in {doors:?}");
-                findings.push(Finding::at(source, line, message));
-            }
-        }
-    }
-    findings
-}
-
-/// Lines that name an outside crate: `name::...`, `use name;`, `use name as ...`.
-fn crate_uses(tokens: &[Token], name: &str) -> Vec<usize> {
-    let mut starts = find(tokens, &format!("{name} ::"));
-    starts.extend(find(tokens, &format!("use {name} ;")));
-    starts.extend(find(tokens, &format!("use {name} as")));
-    starts.into_iter().map(|start| tokens[start].line).collect()
-}
-
 /// `unsafe` stands in the files that are allowed it.
 pub(super) fn unsafe_code(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -221,6 +169,18 @@ pub(super) fn unsafe_code(tree: &Tree) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// STYLE.md lists the files with unsafe code as they are.
+pub(super) fn listed_unsafe_code(tree: &Tree) -> Vec<Finding> {
+    let Some(source) = tree.get("docs/STYLE.md") else { return Vec::new() };
+    let listed = source.text.split_once("**`unsafe` stands in ");
+    let listed = listed.and_then(|(_, rest)| rest.split_once("**")).map(|(list, _)| list);
+    let listed = listed.unwrap_or_default().split('`').skip(1).step_by(2);
+    match listed.eq(UNSAFE.iter().map(|path| path.trim_start_matches("src/"))) {
+        true => Vec::new(),
+        false => vec![Finding::at(source, 1, format!("must list the unsafe files: {UNSAFE:?}"))],
+    }
 }
 
 /// The engine depends on its input alone.

@@ -242,8 +242,8 @@ fn each_line<'a>(
     findings
 }
 
-/// Phrases that a reader has to read twice, and what to write instead.
-const PHRASES: &[(&str, &str)] = &[
+/// Phrases that a reader has to read twice, and what to write instead. None is part of another.
+pub(super) const PHRASES: &[(&str, &str)] = &[
     ("anew", "again"),
     ("at hand", "available, or loaded"),
     ("whoever", "the one who"),
@@ -255,7 +255,6 @@ const PHRASES: &[(&str, &str)] = &[
     ("for the same, when", "the sentence itself"),
     ("a ownership", "an ownership"),
     ("of the hour", "current"),
-    ("begins anew", "starts over"),
     ("bridged", "passed over"),
     ("captured", "checkpointed"),
     ("a capture", "a checkpoint"),
@@ -288,12 +287,51 @@ pub(super) fn plain_english(tree: &Tree) -> Vec<Finding> {
         let is_prose = endings.iter().any(|ending| path.ends_with(ending));
         is_prose && !is_rule && !is_history(path) && path != "CHANGELOG.md"
     };
-    let sources = tree.sources.iter().filter(|source| is_read(&source.path));
-    each_line(sources, |line| {
-        let line = words_of_names(line).to_lowercase();
-        let found = PHRASES.iter().find(|(phrase, _)| has_words(&line, phrase));
-        found.map(|(phrase, better)| format!("{phrase:?}: write {better:?}"))
-    })
+    let mut findings = Vec::new();
+    for source in tree.sources.iter().filter(|source| is_read(&source.path)) {
+        let prose = Prose::of(source);
+        for (phrase, better) in PHRASES {
+            for line in prose.lines_with(phrase) {
+                let message = format!("{phrase:?}: write {better:?}");
+                findings.push(Finding::at(source, line, message));
+            }
+        }
+    }
+    findings
+}
+
+/// A file's words in lower case, with its line ends gone: a phrase may begin on one line and end on
+/// the next.
+struct Prose {
+    text: String,
+    /// Where each line begins in the text.
+    starts: Vec<usize>,
+}
+
+impl Prose {
+    fn of(source: &Source) -> Prose {
+        let (mut text, mut starts) = (String::new(), Vec::new());
+        for (_, line) in source.lines() {
+            starts.push(text.len());
+            // What begins a comment, a list's item or a quotation, and what goes on with a string.
+            let is_mark = |c: char| c.is_whitespace() || "/!#*>|-".contains(c);
+            let line = line.trim_start_matches(is_mark).trim_end_matches(['\\', ' ']);
+            text.push_str(&words_of_names(line).to_lowercase());
+            text.push(if line.is_empty() { '\n' } else { ' ' });
+        }
+        Prose { text, starts }
+    }
+
+    /// The lines on which these words begin, with nothing of a word before and after them.
+    fn lines_with(&self, words: &str) -> impl Iterator<Item = usize> {
+        let is_inside = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+        let is_whole = move |at: &usize| {
+            let after = &self.text[at + words.len()..];
+            !is_inside(self.text[..*at].chars().next_back()) && !is_inside(after.chars().next())
+        };
+        let places = self.text.match_indices(words).map(|(at, _)| at).filter(is_whole);
+        places.map(|at| self.starts.partition_point(|start| *start <= at))
+    }
 }
 
 /// A line with the words of its names apart: `begins_anew` and `BeginsAnew` are two each.
@@ -308,13 +346,4 @@ fn words_of_names(line: &str) -> String {
         before = c;
     }
     words
-}
-
-/// Whether a line has these words, with nothing of a word before and after them.
-fn has_words(line: &str, words: &str) -> bool {
-    let is_inside = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
-    line.match_indices(words).any(|(at, _)| {
-        let after = &line[at + words.len()..];
-        !is_inside(line[..at].chars().next_back()) && !is_inside(after.chars().next())
-    })
 }

@@ -2,6 +2,7 @@
 
 mod architecture;
 mod documents;
+mod doors;
 mod form;
 mod names;
 mod source;
@@ -97,29 +98,6 @@ fn imports_point_down_from_layer_to_layer() {
 }
 
 #[test]
-fn outside_crates_are_named_behind_their_doors() {
-    check(
-        architecture::doors,
-        &[
-            &[("src/fetch/connection.rs", "use io_uring::opcode;")],
-            &[("src/ownership/fence.rs", "fn f() { rdkafka::util::get_rdkafka_version(); }")],
-            &[("src/snapshot/slots.rs", "fn f() { crc_fast::crc32_iscsi(&[]); }")],
-            &[("src/decoder/mod.rs", "use simd_json as json;")],
-            &[("src/daemon/mod.rs", "use crossbeam_queue::ArrayQueue;")],
-            &[("src/service/cpu.rs", "use core_affinity::CoreId;")],
-            &[("src/main.rs", "static A: mimalloc::MiMalloc = mimalloc::MiMalloc;")],
-        ],
-        &[
-            &[("src/runtime/ring.rs", "use io_uring::opcode;")],
-            &[("src/tools/load.rs", "use rdkafka::ClientConfig;")],
-            &[("src/queue/mod.rs", "use crossbeam_queue::ArrayQueue;")],
-            &[("src/service/exit.rs", "enum Exit { io_uring }")],
-            &[("src/publisher/mod.rs", "#[cfg(test)] mod tests { use rdkafka::mocking; }")],
-        ],
-    );
-}
-
-#[test]
 fn unsafe_code_stands_in_the_files_that_the_style_names() {
     check(
         architecture::unsafe_code,
@@ -132,6 +110,22 @@ fn unsafe_code_stands_in_the_files_that_the_style_names() {
             &[("src/runtime/ring.rs", "#![allow(unsafe_code)] fn f() { unsafe { g() } }")],
             &[("src/lib.rs", "#![deny(unsafe_code)] // unsafe")],
         ],
+    );
+}
+
+#[test]
+fn the_style_lists_the_files_with_unsafe_code() {
+    let all = "`runtime/ring.rs`, `runtime/socket_ring.rs`, `runtime/allocator.rs`,\n\
+               `runtime/prefetch.rs` and `decoder/simd.rs`";
+    let text = |list: &str| format!("**`unsafe` stands in {list}.** Its comment says why.\n");
+    check(
+        architecture::listed_unsafe_code,
+        &[
+            &[("docs/STYLE.md", "Where `unsafe` stands.\n")],
+            &[("docs/STYLE.md", &text("`runtime/ring.rs`"))],
+            &[("docs/STYLE.md", &text(&format!("{all} and `queue/mod.rs`")))],
+        ],
+        &[&[("docs/STYLE.md", &text(all))]],
     );
 }
 
@@ -363,9 +357,23 @@ fn prose_has_no_phrase_that_is_read_twice() {
             &[("systemd/a.service", "# Begins anew.\n")],
             &[("docs/a.json", "\"but for one\"\n")],
             &[("docs/a.go", "// nextAnew\n")],
+            &[("docs/A.md", "- all the\n  same\n")],
+            &[("src/a.rs", "    /// There is room for so\n    /// many.\n")],
+            &[("src/a.rs", "\"it is all the \\\n same\"\n")],
         ],
-        &[&[("src/a.rs", "// A newer housekeeper.\n"), ("docs/decisions/1.md", "anew\n")]],
+        &[
+            &[("src/a.rs", "// A newer housekeeper.\n"), ("docs/decisions/1.md", "anew\n")],
+            &[("docs/A.md", "all the\n\nsame\n")],
+        ],
     );
+}
+
+#[test]
+fn each_phrase_is_found_by_itself() {
+    for (phrase, _) in form::PHRASES {
+        let findings = form::plain_english(&tree_of(&[("docs/A.md", phrase)]));
+        assert_eq!(findings.len(), 1, "{phrase:?} holds another one:\n{}", listed(&findings));
+    }
 }
 
 #[test]
