@@ -1,8 +1,7 @@
 //! What the hot thread promises once it is warm: its core is its own, it does not allocate, and it
-//! makes one kind of system call, seldom. Which other threads there are.
+//! makes one kind of system call, seldom.
 
 use crate::security;
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -135,49 +134,6 @@ fn the_hot_thread_alone_may_call_only_what_it_needs() {
     let hot = hot_task(pid).id;
     for task in tasks(pid) {
         assert_eq!(task.is_confined, task.id == hot, "{task:?}");
-    }
-}
-
-/// The names of threads in the table of the architecture. The first set has those that sleep, so
-/// that they are there as long as the daemon; the second has those that end with their work.
-fn listed_threads() -> [BTreeSet<&'static str>; 2] {
-    const PAGE: &str = include_str!("../../docs/ARCHITECTURE.md");
-    let (_, section) = PAGE.split_once("\n### Threads\n").expect("threads have a section");
-    let table = section.lines().skip_while(|line| !line.starts_with('|'));
-    let mut listed = [BTreeSet::new(), BTreeSet::new()];
-    for row in table.take_while(|line| line.starts_with('|')).skip(2) {
-        let mut cells = row.split('|').skip(1).map(str::trim);
-        let (thread, sleeps_in) = (cells.next().unwrap(), cells.next().unwrap());
-        let names = thread.split([',', ':']).next().unwrap().split('`').skip(1).step_by(2);
-        listed[usize::from(sleeps_in.is_empty())].extend(names);
-    }
-    listed
-}
-
-/// The names of a process's threads, without those of librdkafka and of io_uring.
-fn own_threads(pid: u32) -> BTreeSet<String> {
-    let is_own = |name: &String| !name.starts_with("rdk:") && !name.starts_with("iou-");
-    tasks(pid).into_iter().map(|task| task.name).filter(is_own).collect()
-}
-
-#[test]
-fn a_daemon_has_the_threads_that_the_architecture_lists_and_no_others() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let copies = kafka::unique_name("copies");
-    let compacted = [("cleanup.policy", "compact")];
-    kafka::shared().client().create_topic(&copies, PARTITIONS, &compacted);
-    let snapshot = format!("directory = {:?}\ntopic = {copies:?}", folder.path());
-    let mut warm = Warm::up("threads", &[("snapshot", &snapshot)]);
-    let [lasting, passing] = listed_threads();
-    let absent = |running: &BTreeSet<String>| -> Vec<&str> {
-        lasting.iter().copied().filter(|name| !running.contains(*name)).collect()
-    };
-    let pid = warm.huntd.pid();
-    let what = format!("the threads {lasting:?}");
-    warm.huntd.wait_until(&what, |_| absent(&own_threads(pid)).is_empty());
-    for name in own_threads(pid) {
-        let is_listed = lasting.contains(name.as_str()) || passing.contains(name.as_str());
-        assert!(is_listed, "docs/ARCHITECTURE.md has no thread {name}");
     }
 }
 

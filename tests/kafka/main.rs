@@ -41,6 +41,7 @@ mod serving_failures;
 mod snapshots;
 mod stalls;
 mod tapping;
+mod threads;
 mod verbs;
 mod versions;
 mod wire_faults;
