@@ -156,6 +156,14 @@ impl FromIterator<Event> for Events {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::resident::is_resident;
+
+    #[test]
+    fn memory_that_is_touched_is_resident_before_the_first_event() {
+        // So large that it is new memory, whatever other tests have given back.
+        let events = Events::with_touched_capacity(600_000, 300_000);
+        assert!(is_resident(&events.list) && is_resident(&events.handoffs));
+    }
 
     #[test]
     fn an_arrival_keeps_what_it_carries_wherever_it_stands() {

@@ -193,7 +193,15 @@ impl Payload {
 mod tests {
     use super::*;
     use crate::engine::change::KINDS;
+    use crate::testing::resident::is_resident;
     use proptest::prelude::*;
+
+    #[test]
+    fn memory_that_is_touched_is_resident_before_the_first_update() {
+        let mut updates = Updates::new();
+        updates.touch();
+        assert!(is_resident(&updates.list));
+    }
 
     prop_compose! {
         /// Fields of all kinds and of none, most of them small or 0.

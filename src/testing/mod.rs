@@ -14,6 +14,9 @@ pub mod batch_builder;
 
 pub mod memory_disk;
 
+#[cfg(test)]
+pub(crate) mod resident;
+
 pub mod vectors;
 
 pub mod whole_state;
