@@ -27,6 +27,14 @@ impl ErrorCode {
         self == ErrorCode::NONE
     }
 
+    /// Whether the user lacks a right, on the topic or on the cluster.
+    pub(crate) fn is_forbidden(self) -> bool {
+        matches!(
+            self,
+            ErrorCode::TOPIC_AUTHORIZATION_FAILED | ErrorCode::CLUSTER_AUTHORIZATION_FAILED
+        )
+    }
+
     /// Kafka's name of the code, or `UNLISTED` when it is not in the list here.
     pub(crate) fn name(self) -> &'static str {
         self.listed().map_or("UNLISTED", |(_, name, _)| name)

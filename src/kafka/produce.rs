@@ -16,6 +16,9 @@ pub(crate) const PRODUCE_VERSION_MAX: i16 = 9;
 /// The first version in the compact, tagged encoding (KIP-482).
 const VERSION_FLEXIBLE: i16 = 9;
 
+/// The first record of a batch has no higher offset: the last one's would not be a number.
+const BASE_OFFSET_MAX: i64 = i64::MAX - i32::MAX as i64;
+
 /// Acknowledged by all in-sync replicas.
 const ACKS_ALL: i16 = -1;
 
@@ -129,6 +132,9 @@ fn read_one(reader: &mut WireReader<'_>, version: i16) -> Result<Produced, WireE
     let partition = reader.i32()?;
     let error = ErrorCode(reader.i16()?);
     let base_offset = reader.i64()?;
+    if error.is_none() && !(0..=BASE_OFFSET_MAX).contains(&base_offset) {
+        return Err(WireError::Implausible { at: reader.at() });
+    }
     let _append_time_ms = reader.i64()?;
     if version >= 5 {
         let _log_start_offset = reader.i64()?;

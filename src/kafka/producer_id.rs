@@ -6,6 +6,7 @@
 use crate::kafka::batch_writer::ProducerId;
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::message::{Envelope, INIT_PRODUCER_ID, MessageError, encode, parse};
+use crate::kafka::wire::WireError;
 use kafka_protocol::messages::InitProducerIdRequest;
 
 /// Appends a request for a new number. Any broker can answer it.
@@ -23,7 +24,14 @@ pub(crate) fn parse_answer(
         let _throttle_ms = reader.i32()?;
         let error = ErrorCode(reader.i16()?);
         let producer = ProducerId { id: reader.i64()?, epoch: reader.i16()? };
-        Ok(if error.is_none() { Ok(producer) } else { Err(error) })
+        if !error.is_none() {
+            return Ok(Err(error));
+        }
+        // Batches with a negative number are not idempotent, and the broker would not say so.
+        match producer {
+            ProducerId { id: 0.., epoch: 0.. } => Ok(Ok(producer)),
+            _ => Err(WireError::Implausible { at: reader.at() }),
+        }
     })
 }
 
@@ -35,18 +43,32 @@ mod tests {
     use kafka_protocol::messages::InitProducerIdResponse;
     use kafka_protocol::protocol::Decodable;
 
+    fn answer(error: i16, id: i64, epoch: i16) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut writer = WireWriter::new(&mut bytes);
+        writer.i32(5);
+        writer.i32(0);
+        writer.i16(error);
+        writer.i64(id);
+        writer.i16(epoch);
+        bytes
+    }
+
+    #[test]
+    fn a_negative_number_is_none() {
+        for (id, epoch) in [(-1, -1), (-1, 0), (4711, -1), (i64::MIN, i16::MIN)] {
+            assert!(parse_answer(&answer(0, id, epoch), 5).is_err(), "{id}, {epoch}");
+            assert_eq!(parse_answer(&answer(15, id, epoch), 5), Ok(Err(ErrorCode(15))));
+        }
+        assert!(parse_answer(&answer(0, 0, 0), 5).is_ok());
+    }
+
     #[test]
     fn an_answer_gives_a_number_or_a_reason_and_cut_anywhere_it_is_refused() {
         for (error, expected) in
             [(0, Ok(ProducerId { id: 4711, epoch: 2 })), (31, Err(ErrorCode(31)))]
         {
-            let mut bytes = Vec::new();
-            let mut writer = WireWriter::new(&mut bytes);
-            writer.i32(5);
-            writer.i32(0);
-            writer.i16(error);
-            writer.i64(4711);
-            writer.i16(2);
+            let bytes = answer(error, 4711, 2);
             let mut rest = Bytes::copy_from_slice(&bytes[4..]);
             let theirs = InitProducerIdResponse::decode(&mut rest, 1).expect("they read it too");
             assert_eq!((theirs.error_code, theirs.producer_id.0), (error, 4711));

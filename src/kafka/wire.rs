@@ -38,6 +38,12 @@ pub enum WireError {
         /// Where the string's bytes begin.
         at: usize,
     },
+    /// No log has such an offset, or no broker gives such a number.
+    #[error("the number before byte {at} is none that a broker gives")]
+    Implausible {
+        /// Where the number ends.
+        at: usize,
+    },
     /// Bytes are left after the end of the message.
     #[error("the message should end at byte {at}, but bytes follow")]
     Trailing {
@@ -260,13 +266,13 @@ impl<'a> WireReader<'a> {
         self.length(compact, Width::Four)
     }
 
-    /// The number of elements of an array; see [`Reader::nullable_array`].
+    /// The number of elements of an array; see [`WireReader::nullable_array`].
     pub fn array(&mut self, compact: bool) -> Result<usize, WireError> {
         let at = self.at;
         self.nullable_array(compact)?.ok_or(WireError::NegativeLength { at })
     }
 
-    /// The number of tagged fields that follow; each is read by [`Reader::tagged_field`].
+    /// The number of tagged fields that follow; each is read by [`WireReader::tagged_field`].
     pub(crate) fn tagged_fields(&mut self) -> Result<u32, WireError> {
         self.unsigned_varint()
     }
@@ -408,7 +414,7 @@ impl<'a> WireWriter<'a> {
         }
     }
 
-    /// Begins a length-prefixed message; [`Writer::end_frame`] needs the answer.
+    /// Begins a length-prefixed message; [`WireWriter::end_frame`] needs the answer.
     pub fn begin_frame(&mut self) -> FrameStart {
         let start = FrameStart(self.out.len());
         self.i32(0);

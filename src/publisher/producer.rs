@@ -389,7 +389,7 @@ fn failure(topic: &str, error: &KafkaError) -> SendFailure {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::kafka::client::ClientOptions;
     use crate::kafka::security::Security;
@@ -397,7 +397,7 @@ mod tests {
     use crate::publisher::ProduceClient;
 
     /// No broker listens there, so that nothing is ever delivered.
-    fn options() -> PublisherOptions {
+    pub(crate) fn options() -> PublisherOptions {
         PublisherOptions {
             client: ClientOptions {
                 brokers: vec!["127.0.0.1:1".to_owned()],

@@ -1,5 +1,6 @@
 //! All shards of a daemon from assignment to release, beside a group and logs that answer at once.
 
+use crate::kafka::READ_STALL_MS_MAX;
 use crate::kafka::membership::{MembershipError, MembershipEvent};
 use crate::output::encode::encode;
 use crate::output::frame::Format;
@@ -8,6 +9,7 @@ use crate::ownership::action::{Note, Opening, OwnershipAction};
 use crate::ownership::event::{
     DeliveryFailure, OutputEvent, OwnershipEvent, ShardFacts, ShardNotice, Survey,
 };
+use crate::ownership::foreign_span::ForeignSpan;
 use crate::ownership::instance_id::IdLoss;
 use crate::ownership::panic_counts::PanicCounts;
 use crate::ownership::release::RELEASE_MS_MAX;
@@ -399,4 +401,25 @@ fn a_partition_that_the_input_did_not_have_halts_every_shard() {
     daemon.group(MembershipEvent::Assigned(vec![PARTITIONS]));
     let summary = daemon.ownership.summary();
     assert_eq!((summary.halted, summary.open, summary.acquiring), (3, 0, 0));
+}
+
+#[test]
+fn a_span_that_goes_beyond_the_log_is_not_waited_for_however_the_log_grows() {
+    let mut daemon = Daemon::owning(&[0]);
+    let ownership_id = daemon.ownership_id();
+    let from = daemon.openings()[0].acquired.mark;
+    let span = ForeignSpan { partition: 0, ownership_id, from, to: 1 << 40 };
+    daemon.hear(OwnershipEvent::ForeignSpan(span));
+    for _ in 0..=READ_STALL_MS_MAX / 1_000 {
+        // The fence is repeated for ever.
+        let records = daemon.outputs.get_mut(&0).expect("there is a fence");
+        let (offset, payload) = (records.len() as i64, records[0].clone());
+        records.push(payload.clone());
+        let record = OutputEvent::Record { partition: 0, offset, payload: &payload };
+        daemon.hear(OwnershipEvent::Output(record));
+        daemon.pass(1_000, 0, false);
+    }
+    daemon.pass(REACQUIRE_MS, 0, false);
+    assert_eq!(daemon.open(), [0, 0], "it was acquired again");
+    assert!(daemon.ownership_id() > ownership_id);
 }

@@ -7,6 +7,7 @@
 //! delivery of all that follow in the partition fails, too.
 
 use super::lane::{Done, Lane, Sealing, UNDER_WAY_MAX, held_bytes};
+use super::naming::Naming;
 use crate::kafka::batch_writer::ProducerId;
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::lz4_text::TextCompressor;
@@ -34,9 +35,6 @@ pub(super) const REPLICAS_MS_MAX: i32 = 10_000;
 /// Pieces of memory that are kept for later batches.
 const SPARE_MAX: usize = 64;
 
-/// Milliseconds before another broker is asked for a producer id.
-const NAMING_RETRY_MS: u64 = 100;
-
 /// What the operator chose.
 pub(super) struct LaneOptions {
     /// How the client names itself to brokers.
@@ -60,11 +58,9 @@ pub(super) struct Lanes<T> {
     table: LeaderTable,
     /// What each connected broker has not answered yet, oldest first.
     asked: BTreeMap<i32, VecDeque<PendingRequest>>,
-    /// For lanes that have no producer id yet.
-    producer: Option<ProducerId>,
-    /// Another broker is asked for it no sooner.
-    naming_at: Option<Instant>,
-    is_naming: bool,
+    naming: Naming,
+    /// What the log should be told of the last answer.
+    trouble: Option<String>,
     held_bytes: usize,
     /// Frames whose delivery is not reported yet.
     outstanding: usize,
@@ -104,9 +100,8 @@ impl<T> Lanes<T> {
             first: 0,
             table: LeaderTable::new(),
             asked: BTreeMap::new(),
-            producer: None,
-            naming_at: None,
-            is_naming: false,
+            naming: Naming::new(),
+            trouble: None,
             held_bytes: 0,
             outstanding: 0,
             told: VecDeque::new(),
@@ -179,7 +174,7 @@ impl<T> Lanes<T> {
             Err(MetadataError::Topic(error)) => error,
             _ => ErrorCode::NONE,
         };
-        if is_forbidden(topic_error) {
+        if topic_error.is_forbidden() {
             let refused = TopicError::NotAuthorised(self.options.topic.clone());
             return self.give_up_waiting(&refused.to_string(), |_| true);
         }
@@ -213,7 +208,7 @@ impl<T> Lanes<T> {
     /// When a batch may be sent, if it waits only for time.
     pub(super) fn next_at(&self, now: Instant) -> Option<Instant> {
         let waiting = self.waiting.iter().map(|partition| &self.lanes[*partition as usize]);
-        let naming_at = self.naming_at.filter(|_| !self.waiting.is_empty());
+        let naming_at = self.naming.retry_at().filter(|_| !self.waiting.is_empty());
         waiting.filter_map(Lane::retry_at).chain(naming_at).filter(|at| *at > now).min()
     }
 
@@ -236,12 +231,12 @@ impl<T> Lanes<T> {
         let correlation_id = self.correlation_id.wrapping_add(1);
         let envelope =
             |version| Envelope { version, correlation_id, client_id: &self.options.client_id };
-        let (version, what) = match self.producer {
-            None if self.is_naming || self.naming_at.is_some_and(|at| at > now) => return false,
+        let (version, what) = match self.naming.producer() {
+            None if !self.naming.may_ask(now) => return false,
             None => {
                 let version = versions.init_producer_id;
                 producer_id::request(envelope(version), out);
-                self.is_naming = true;
+                self.naming.ask();
                 (version, RequestKind::ProducerId)
             }
             Some(producer) => {
@@ -320,9 +315,9 @@ impl<T> Lanes<T> {
         let asked = asked.expect("an answer is waited for after a request");
         match &asked.what {
             RequestKind::ProducerId => {
-                let answer = producer_id::parse_answer(bytes, asked.correlation_id);
-                self.is_naming = false;
-                self.named(answer?, now);
+                self.naming.unask();
+                let answer = producer_id::parse_answer(bytes, asked.correlation_id)?;
+                self.named(answer, now);
                 Ok(0)
             }
             RequestKind::Batches(numbers) => {
@@ -345,12 +340,17 @@ impl<T> Lanes<T> {
         }
     }
 
+    /// What an answer says is wrong, if the log has not been told yet.
+    pub(super) fn take_trouble(&mut self) -> Option<String> {
+        self.trouble.take()
+    }
+
     /// The connection to a broker is gone, or there was none: the batches that were sent there come
     /// back.
     pub(super) fn closed(&mut self, node_id: i32) {
         for asked in self.asked.remove(&node_id).unwrap_or_default() {
             match asked.what {
-                RequestKind::ProducerId => self.is_naming = false,
+                RequestKind::ProducerId => self.naming.unask(),
                 RequestKind::Batches(numbers) => {
                     numbers.iter().for_each(|(partition, number)| {
                         self.came_back(*partition, *number);
@@ -370,10 +370,11 @@ impl<T> Lanes<T> {
 
     fn named(&mut self, answer: Result<ProducerId, ErrorCode>, now: Instant) {
         match answer {
-            Ok(producer) => self.producer = Some(producer),
+            Ok(producer) => self.naming.named(producer),
             Err(error) => {
-                self.naming_at = Some(now + Duration::from_millis(NAMING_RETRY_MS));
-                if is_forbidden(error) {
+                self.naming.refused(now);
+                self.trouble = Some(format!("the broker gives no producer id: {error}"));
+                if error.is_forbidden() {
                     let sentence = format!(
                         "the broker gives no producer id: {error} Grant WRITE on `{}`, and before \
                          Kafka 2.8 IDEMPOTENT_WRITE on the cluster, to huntd's user.",
@@ -399,7 +400,9 @@ impl<T> Lanes<T> {
         if records == 0 {
             return;
         }
-        tracing::debug!(partition, %error, "a batch was not appended");
+        let topic = &self.options.topic;
+        self.trouble =
+            Some(format!("partition {partition} of `{topic}` does not take a batch now: {error}"));
         let remedy = produce::remedy(error);
         match remedy {
             ProduceRemedy::Resend => lane.refused(number, now),
@@ -416,7 +419,7 @@ impl<T> Lanes<T> {
     /// The frames of a lane are given up.
     fn refuse(&mut self, partition: i32, error: ErrorCode, remedy: ProduceRemedy, records: usize) {
         let topic = &self.options.topic;
-        let sentence = match is_forbidden(error) {
+        let sentence = match error.is_forbidden() {
             true => TopicError::NotAuthorised(topic.clone()).to_string(),
             false => format!("partition {partition} of `{topic}` does not take a batch: {error}"),
         };
@@ -454,10 +457,10 @@ impl<T> Lanes<T> {
 
     fn fail(&mut self, partition: i32, sentence: &str, cause: LaneFailure) {
         let lane = &mut self.lanes[partition as usize];
-        let id = lane.producer().map(|producer| producer.id);
+        let before = lane.producer();
         let given_up = lane.give_up(cause != LaneFailure::Unknown);
-        if lane.producer().is_none() {
-            self.producer.take_if(|producer| Some(producer.id) == id);
+        if let (Some(producer), None) = (before, lane.producer()) {
+            self.naming.forget(producer.id);
         }
         let failure = SendFailure {
             sentence: sentence.to_owned(),
@@ -492,9 +495,4 @@ enum LaneFailure {
     TooLarge,
     /// The broker does not know its producer id, or knows a higher epoch of it.
     Unknown,
-}
-
-/// The user lacks a right, on the topic or on the cluster.
-fn is_forbidden(error: ErrorCode) -> bool {
-    matches!(error, ErrorCode::TOPIC_AUTHORIZATION_FAILED | ErrorCode::CLUSTER_AUTHORIZATION_FAILED)
 }

@@ -10,7 +10,6 @@ use crate::kafka::throttle::Throttle;
 use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
 use futures_lite::future;
 use std::cell::Cell;
-use std::convert::Infallible;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -45,16 +44,17 @@ impl LeaderConnection {
 }
 
 impl<T> Leader<T> {
-    /// Serves the broker for ever, connecting again as often as it takes.
-    pub(super) async fn run(self) -> Infallible {
+    /// Serves the broker until the cluster does not have it any more, connecting again as often as
+    /// it takes.
+    pub(super) async fn run(self) {
         let turns = &self.shared.turns;
         let mut wait_ms = RECONNECT_MS_MIN;
         loop {
-            turns.until(|| self.leads().then_some(())).await;
             let begun = turns.now();
             let trouble = match self.dial().await {
-                Ok(dialled) => self.serve(dialled).await.map_err(|error| error.to_string()),
-                Err(error) => Err(error.to_string()),
+                Some(Ok(dialled)) => self.serve(dialled).await.map_err(|error| error.to_string()),
+                Some(Err(error)) => Err(error.to_string()),
+                None => return,
             };
             let Err(sentence) = trouble else { continue };
             self.shared.lanes.borrow_mut().closed(self.node_id);
@@ -72,13 +72,18 @@ impl<T> Leader<T> {
         self.shared.lanes.borrow().leaders().contains(&self.node_id)
     }
 
-    async fn dial(&self) -> Result<Dialled, DialError> {
-        let SharedProducer { turns, lanes, .. } = &*self.shared;
-        let known = || lanes.borrow().table().broker(self.node_id).map(Endpoint::of);
-        let known = turns.until(known).await;
-        self.shared.dialling.ask_for_connection(self.task, known);
-        self.shared.dialling.ring();
-        turns.until(|| self.shared.dialling.take_dialled(self.task)).await
+    /// Waits until there is something to send, and then for a connection. `None`: the cluster does
+    /// not have the broker any more.
+    async fn dial(&self) -> Option<Result<Dialled, DialError>> {
+        let SharedProducer { turns, lanes, dialling, .. } = &*self.shared;
+        let known = || {
+            let endpoint = lanes.borrow().table().broker(self.node_id).map(Endpoint::of);
+            (self.leads() || endpoint.is_none()).then_some(endpoint)
+        };
+        let endpoint = turns.until(known).await?;
+        dialling.ask_for_connection(self.task, endpoint);
+        dialling.ring();
+        Some(turns.until(|| dialling.take_dialled(self.task)).await)
     }
 
     /// Serves the broker until the connection fails, or is to be replaced and nothing is under way.
@@ -132,6 +137,9 @@ impl<T> Leader<T> {
             let mut answer = link.connection.receive_next(link.overdue_at(asked_at)).await?;
             let read = lanes.borrow_mut().answered(self.node_id, answer.bytes(), turns.now());
             link.connection.give_back(answer);
+            if let Some(sentence) = lanes.borrow_mut().take_trouble() {
+                self.shared.note_trouble(&sentence);
+            }
             let throttle_ms = read.map_err(|error| link.connection.protocol(error))?;
             link.throttle.set(Throttle::asked(throttle_ms, turns.now()));
             if throttle_ms > 0 {

@@ -6,6 +6,7 @@
 mod lane;
 mod lanes;
 mod leader;
+mod naming;
 
 #[cfg(test)]
 mod tests;
@@ -44,7 +45,8 @@ pub struct NativeProducer<T, O> {
 /// A broker's task.
 struct LeaderTask {
     node_id: i32,
-    future: Pin<Box<dyn Future<Output = Infallible>>>,
+    task: usize,
+    future: Pin<Box<dyn Future<Output = ()>>>,
 }
 
 /// What all tasks share.
@@ -118,13 +120,16 @@ impl<T: 'static, O> NativeProducer<T, O> {
     /// Adds the missing task of each broker that leads.
     fn add_leaders(&mut self) {
         for node_id in self.shared.lanes.borrow().leaders() {
-            let task = self.leaders.len();
-            let is_served = self.leaders.iter().any(|leader| leader.node_id == node_id);
-            if is_served || task == CONNECTIONS_MAX {
+            if self.leaders.iter().any(|leader| leader.node_id == node_id) {
                 continue;
             }
+            let is_free = |task: &usize| self.leaders.iter().all(|leader| leader.task != *task);
+            let Some(task) = (0..CONNECTIONS_MAX).find(is_free) else {
+                let sentence = format!("more than {CONNECTIONS_MAX} brokers lead");
+                return self.shared.note_trouble(&sentence);
+            };
             let leader = Leader { shared: self.shared.clone(), task, node_id };
-            self.leaders.push(LeaderTask { node_id, future: Box::pin(leader.run()) });
+            self.leaders.push(LeaderTask { node_id, task, future: Box::pin(leader.run()) });
         }
     }
 }
@@ -162,11 +167,8 @@ impl<T: 'static, O: Produce<T>> Produce<T> for NativeProducer<T, O> {
             unreachable!("metadata are followed for ever");
         }
         self.add_leaders();
-        for leader in &mut self.leaders {
-            if leader.future.as_mut().poll(&mut context).is_ready() {
-                unreachable!("a leader is served for ever");
-            }
-        }
+        // A broker that is gone leaves its place to others.
+        self.leaders.retain_mut(|leader| leader.future.as_mut().poll(&mut context).is_pending());
         let turns = &self.shared.turns;
         if let Some(at) = self.shared.lanes.borrow().next_at(turns.now()) {
             turns.turn_at(at);

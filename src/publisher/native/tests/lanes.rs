@@ -1,10 +1,10 @@
 //! Lanes against brokers that say what a test wants: which bytes leave, and what is delivered.
 
-use super::lanes::{LaneOptions, Lanes};
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::message::{Broker, Metadata, PartitionLeader, Versions};
 use crate::kafka::wire::{WireReader, WireWriter};
 use crate::output::frame::Compression;
+use crate::publisher::native::lanes::{LaneOptions, Lanes};
 use crate::publisher::producer::{SendError, SendFailure};
 use std::time::{Duration, Instant};
 
@@ -353,13 +353,18 @@ fn a_refused_producer_id_fails_what_waits_and_a_passing_error_is_waited_for() {
     let mut bench = Bench::new(&[1, 1], None);
     bench.push(0, 1);
     bench.push(1, 2);
-    bench.name(1, 14, -1);
+    for wait_ms in [100, 200, 400, 800, 1600, 3200, 5000, 5000] {
+        bench.name(1, 14, -1);
+        let said = bench.lanes.take_trouble().expect("the log names the error");
+        assert!(said.contains("(14)"), "{said}");
+        bench.wait(wait_ms - 1);
+        assert!(bench.write(1).is_none(), "it is not asked again before {wait_ms} ms");
+        bench.wait(1);
+    }
     assert!(bench.deliveries().is_empty());
-    assert!(bench.write(1).is_none(), "not at once");
-    bench.wait(100);
     bench.name(1, 31, -1);
     assert_eq!(bench.failed(), [(1, false), (2, false)]);
-    bench.wait(100);
+    bench.wait(5_000);
     bench.push(0, 3);
     bench.name(1, 0, 7);
     assert_eq!(bench.request(1).unwrap().heads(), [(0, 7, 0, 0, 1)]);
@@ -411,6 +416,31 @@ fn an_answer_to_another_request_or_without_a_partition_brings_everything_back() 
     bench.lead(&[1, 1]);
     assert_eq!(bench.request(1).unwrap().batches, sent.batches[1..]);
     assert_eq!(bench.deliveries(), [(1, Ok(1))]);
+}
+
+#[test]
+fn an_acknowledgement_at_an_offset_that_no_log_has_brings_the_batch_back() {
+    for offset in [-1, i64::MIN, i64::MAX, i64::MAX - 1] {
+        let mut bench = Bench::new(&[1], Some(4711));
+        (1..=5).for_each(|receipt| bench.push(0, receipt));
+        let sent = bench.request(1).unwrap();
+        bench.answer(1, sent.id, &[(0, 0, offset)]).expect_err("the answer is none");
+        bench.lanes.closed(1);
+        bench.lead(&[1]);
+        assert!(bench.deliveries().is_empty(), "offset {offset}");
+        assert_eq!(bench.request(1).unwrap().batches, sent.batches);
+    }
+}
+
+#[test]
+fn the_log_is_told_why_a_batch_is_not_taken_now() {
+    let mut bench = Bench::new(&[1], Some(4711));
+    bench.push(0, 1);
+    let sent = bench.request(1).unwrap();
+    bench.answer(1, sent.id, &[(0, 19, -1)]).unwrap();
+    let said = bench.lanes.take_trouble().expect("the log names the error");
+    assert!(said.contains("partition 0 of `updates`") && said.contains("NOT_ENOUGH_REPLICAS"));
+    assert_eq!(bench.lanes.take_trouble(), None, "once for each answer");
 }
 
 #[test]
