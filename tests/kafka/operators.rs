@@ -123,8 +123,8 @@ fn check_finds_what_would_halt_the_shards_and_says_all_of_it() {
 }
 
 #[test]
-fn more_copies_than_brokers_are_refused_before_anything_is_created() {
-    let topics = Topics::create(kafka::shared(), "copies", 1);
+fn more_replicas_than_brokers_are_refused_before_anything_is_created() {
+    let topics = Topics::create(kafka::shared(), "many-replicas", 1);
     let arguments = ["topics", "--config", "config/huntd.toml", "--replicas", "3"];
     let brokers = format!("kafka.brokers={}", bootstrap());
     let input = format!("kafka.input_topic={}-new", topics.input);

@@ -135,13 +135,13 @@ fn a_stop_is_over_in_time(cluster: &Cluster, mut victim: Victim) -> Victim {
 /// As long as the topic of replicas does not answer, it is not known whether there is a replica. So
 /// no shard starts without one, not even with `--genesis`.
 #[test]
-fn a_shard_that_cannot_start_without_its_copy_waits_for_the_topic_of_copies() {
+fn a_shard_that_cannot_start_without_its_replica_waits_for_the_snapshot_topic() {
     let mut cluster = Cluster::start(3, &Options::for_tests());
-    let topics = Topics::create(&cluster, "copies-wait", 1);
-    let copies = format!("{}-copies", topics.input);
+    let topics = Topics::create(&cluster, "replicas-wait", 1);
+    let replicas = format!("{}-replicas", topics.input);
     let compacted = [("cleanup.policy", "compact")];
-    cluster.client().create_topic_on(&copies, &[STOPPING.0], &compacted);
-    let settings = format!("topic = {copies:?}\nevery_ms = 200");
+    cluster.client().create_topic_on(&replicas, &[STOPPING.0], &compacted);
+    let settings = format!("topic = {replicas:?}\nevery_ms = 200");
     let start = |cluster: &Cluster, folder: &Path, arguments: &[&str]| {
         let snapshot = format!("directory = {folder:?}\n{settings}");
         Huntd::start_as(cluster, &topics, &[("snapshot", &snapshot)], arguments)
@@ -156,7 +156,7 @@ fn a_shard_that_cannot_start_without_its_copy_waits_for_the_topic_of_copies() {
     let ended = huntd.stop();
     assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
     let (replayed, _) = accounts::replay(&cluster, &topics, 0);
-    // Whatever was copied holds more than this.
+    // Each snapshot replica holds more than this.
     cluster.client().delete_records(&topics.input, 0, 1);
 
     cluster.broker_mut(STOPPING.1).stop();

@@ -51,8 +51,8 @@ fn rights(command: &str) -> Vec<Right> {
 }
 
 /// The topic for replicas of snapshots that belongs to these topics.
-fn copies(topics: &Topics) -> String {
-    format!("{}-copies", topics.input)
+fn snapshot_topic(topics: &Topics) -> String {
+    format!("{}-replicas", topics.input)
 }
 
 /// What the document calls so is called so here.
@@ -61,7 +61,7 @@ fn name_here(topics: &Topics, name: &str) -> String {
         "hunt-events" => topics.input.clone(),
         "hunt-updates" => topics.output.clone(),
         "hunt-dead-letters" => topics.dead_letters.clone(),
-        "hunt-snapshots" => copies(topics),
+        "hunt-snapshots" => snapshot_topic(topics),
         "huntd" => topics.group().to_owned(),
         other => panic!("no test has `{other}`"),
     }
@@ -122,7 +122,7 @@ fn sasl(secure: &SecureCluster) -> String {
     format!("mechanism = \"SCRAM-SHA-256\"\nuser = \"{USER}\"\nsecret_file = {secret:?}")
 }
 
-/// A daemon that plays, refuses a record, ticks, commits, and copies snapshots if these further
+/// A daemon that plays, refuses a record, ticks, commits, and replicates snapshots if these further
 /// settings say so.
 fn run(secure: &SecureCluster, topics: &Topics, further: &[(&str, &str)]) -> Attempt {
     let mut events = events(1, 5, 1..=10);
@@ -181,7 +181,7 @@ fn tool(secure: &SecureCluster, topics: &Topics, verb: &[&str], further: &[&str]
 
 /// The argument that names the topic for replicas of snapshots.
 fn set_copies(topics: &Topics) -> String {
-    format!("snapshot.topic={}", copies(topics))
+    format!("snapshot.topic={}", snapshot_topic(topics))
 }
 
 /// Topics as `huntd topics` makes them.
@@ -215,11 +215,11 @@ fn a_daemon_needs_the_rights_that_are_documented_and_no_others() {
             run(&secure, topics, &[("kafka", &protocol)])
         });
     }
-    let topics = || with_copies(&secure, topics());
+    let topics = || with_snapshot_topic(&secure, topics());
     assert_exact_beside(&secure, &["run"], "run with snapshot.topic", topics, |topics| {
-        // A copy that is there already has to be read.
+        // A replica that is there already has to be read.
         let [folder, other] = [(); 2].map(|()| tempfile::tempdir().expect("a temporary folder"));
-        stop(copying(&secure, topics, &snapshots(topics, other.path())));
+        stop(replicating(&secure, topics, &snapshots(topics, other.path())));
         run(&secure, topics, &[("snapshot", &snapshots(topics, folder.path()))])
     });
 }
@@ -239,19 +239,19 @@ fn ticks_that_are_refused_are_in_the_log() {
 }
 
 /// These topics, and the topic for replicas of snapshots.
-fn with_copies(secure: &SecureCluster, topics: Topics) -> Topics {
+fn with_snapshot_topic(secure: &SecureCluster, topics: Topics) -> Topics {
     let compacted = [("cleanup.policy", "compact")];
-    secure.cluster.client().create_topic(&copies(&topics), topics.partitions, &compacted);
+    secure.cluster.client().create_topic(&snapshot_topic(&topics), topics.partitions, &compacted);
     topics
 }
 
 /// The configuration for snapshots that are taken often and replicated.
 fn snapshots(topics: &Topics, folder: &Path) -> String {
-    format!("directory = {folder:?}\ntopic = {:?}\nevery_ms = 200", copies(topics))
+    format!("directory = {folder:?}\ntopic = {:?}\nevery_ms = 200", snapshot_topic(topics))
 }
 
 /// A daemon of the tests' own that has replicated a snapshot.
-fn copying(secure: &SecureCluster, topics: &Topics, snapshots: &str) -> Huntd {
+fn replicating(secure: &SecureCluster, topics: &Topics, snapshots: &str) -> Huntd {
     let mut huntd = Huntd::start(&secure.cluster, topics, &[("snapshot", snapshots)]);
     produce(&secure.cluster, topics, &events(1, 5, 1..=5));
     huntd.wait_for_address();
@@ -267,7 +267,7 @@ fn serve(secure: &SecureCluster, topics: &Topics) -> Attempt {
 /// Like this, but the view begins with the replica of a snapshot.
 fn serve_copies(secure: &SecureCluster, topics: &Topics) -> Attempt {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let huntd = copying(secure, topics, &snapshots(topics, folder.path()));
+    let huntd = replicating(secure, topics, &snapshots(topics, folder.path()));
     let Attempt { has_worked, said } = serve_world_of(&huntd, secure, topics);
     Attempt { has_worked: has_worked && said.contains("began with a snapshot"), said }
 }
@@ -341,7 +341,7 @@ fn each_other_verb_needs_the_rights_that_are_documented_for_a_snapshot_topic_and
     let tool = |topics: &Topics, verb: &[&str]| {
         tool(&secure, topics, verb, &["--set", &set_copies(topics)])
     };
-    let topics = || with_copies(&secure, Topics::create(&secure.cluster, "rights", 1));
+    let topics = || with_snapshot_topic(&secure, Topics::create(&secure.cluster, "rights", 1));
     let serve = |topics: &Topics| serve_copies(&secure, topics);
     assert_exact_beside(&secure, &["serve"], "serve with snapshot.topic", topics, serve);
     let check = |topics: &Topics| tool(topics, &["check"]);

@@ -393,7 +393,7 @@ impl Control {
             return self.on(around, OwnershipEvent::Interrupted { partition });
         }
         let is_unanswered = around.chance.strikes_of(Fault::ReplicasUnanswered, 20);
-        let replica = around.copies.get(&partition).map(|(header, _)| header);
+        let replica = around.replicas.get(&partition).map(|(header, _)| header);
         let replica =
             replica.filter(|header| !is_unanswered && self.states.is_replica_wanted(header));
         let replica = replica.map(|header| Replica { header: header.clone(), first_offset: 0 });

@@ -47,7 +47,7 @@ pub(crate) struct Sim {
     /// Beside each reader.
     pub(crate) viewers: Vec<Viewer>,
     late: Vec<Late>,
-    pub(crate) copies: BTreeMap<i32, (Header, Vec<u8>)>,
+    pub(crate) replicas: BTreeMap<i32, (Header, Vec<u8>)>,
     pub(crate) rulebook: Rulebook,
     common: Common,
     pub(crate) now: u64,
@@ -117,7 +117,7 @@ impl Sim {
                 .map(|zone| Viewer::from_start(zone, &rulebook, mutation))
                 .collect(),
             late: Vec::new(),
-            copies: BTreeMap::new(),
+            replicas: BTreeMap::new(),
             rulebook,
             is_traced: common.is_traced,
             common,
@@ -210,7 +210,7 @@ impl Sim {
 
     /// The daemon of a host, if it runs, and the world outside it.
     fn daemon(&mut self, host: usize) -> Option<(&mut Node, Surroundings<'_>)> {
-        let Sim { chance, broker, group, late, copies, rulebook, common, is_traced, .. } = self;
+        let Sim { chance, broker, group, late, replicas, rulebook, common, is_traced, .. } = self;
         let Host { disk, panics, seen_panics, node, .. } = &mut self.hosts[host];
         let node = node.as_mut()?;
         let around = Surroundings {
@@ -223,7 +223,7 @@ impl Sim {
             seen_panics,
             is_disturbed: node.is_disturbed(),
             disk,
-            copies,
+            replicas,
             rulebook,
             base: common.base,
             now: self.now,

@@ -147,7 +147,7 @@ impl SnapshotThread {
                 {
                     let mut bytes = Vec::new();
                     encode_state(&mut shard, &mut bytes);
-                    around.copies.insert(partition, ((*header).clone(), bytes));
+                    around.replicas.insert(partition, ((*header).clone(), bytes));
                 }
                 self.stored.push(*header);
                 partition

@@ -41,7 +41,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) seen_panics: &'a mut BTreeMap<(i32, i64), u32>,
     pub(crate) disk: &'a HostDisk,
     /// What the topic for snapshots has of each shard, for other hosts: headers with states.
-    pub(crate) copies: &'a mut BTreeMap<i32, (Header, Vec<u8>)>,
+    pub(crate) replicas: &'a mut BTreeMap<i32, (Header, Vec<u8>)>,
     /// All rules there are.
     pub(crate) rulebook: &'a Rulebook,
     pub(crate) base: Instant,
@@ -80,9 +80,9 @@ impl Surroundings<'_> {
         match state {
             StoredState::Here(header) => whole_store(self.disk).load(header, rulebook).ok(),
             StoredState::Elsewhere(replica) => {
-                let copy = self.copies.get(&replica.header.partition);
+                let stored = self.replicas.get(&replica.header.partition);
                 // A newer one may have taken its place since.
-                let (_, bytes) = copy.filter(|(header, _)| *header == replica.header)?;
+                let (_, bytes) = stored.filter(|(header, _)| *header == replica.header)?;
                 Shard::decode_state(bytes, rulebook).ok().map(Box::new)
             }
         }

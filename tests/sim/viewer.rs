@@ -193,7 +193,7 @@ impl Sim {
         differs(viewer.answers()?, "the log's start")?;
         viewer.check_chain(&mark, replay.shard.ruleset())?;
         let mut snapshots = Vec::new();
-        if let Some((header, bytes)) = self.copies.get(&partition) {
+        if let Some((header, bytes)) = self.replicas.get(&partition) {
             let shard = Shard::decode_state(bytes, &self.rulebook).expect("its own bytes");
             snapshots.push((header.clone(), Box::new(shard)));
         }
