@@ -214,8 +214,9 @@ impl Journal {
             Note::StartsOver { partition, why } => {
                 tracing::warn!(partition, "starting over: {why}");
             }
-            Note::AcquiresAgain { partition, why } => {
-                tracing::warn!(partition, "acquiring the shard again: {why}");
+            Note::AcquiresAgain { partition, wait, why } => {
+                let wait_ms = wait.as_millis() as u64;
+                tracing::warn!(partition, wait_ms, "acquiring the shard again: {why}");
             }
             Note::EngineFailed { partition, offset, times } if *times < PANICS_MAX => {
                 tracing::error!(partition, offset, times, "the engine failed: acquiring again");

@@ -7,16 +7,15 @@ use crate::kafka::topic_error::TopicError;
 use crate::ownership::acquisition::{Acquired, Acquisition, Brief, Candidate, Need, Remedy};
 use crate::ownership::action::{Note, Opening, OwnershipAction};
 use crate::ownership::event::Survey;
+use crate::ownership::history::History;
 use crate::ownership::log_task::{LogTask, Purpose};
 use crate::ownership::panic_counts::PanicCounts;
 use crate::ownership::rivals::{OutputClaim, Rivals};
-use crate::ownership::shard_state::{History, ShardState};
+use crate::ownership::shard_state::ShardState;
 use crate::ownership::shard_table::ShardTable;
 use crate::ownership::start_error::StartError;
-use crate::ownership::{GROUP_ANSWER_MS_MAX, OwnershipOptions, PANICS_MAX, REACQUIRE_MS};
+use crate::ownership::{GROUP_ANSWER_MS_MAX, OwnershipOptions, PANICS_MAX};
 use std::time::{Duration, Instant};
-
-pub(super) const REACQUIRE: Duration = Duration::from_millis(REACQUIRE_MS);
 
 /// What all acquisitions of a daemon have in common.
 #[derive(Debug)]
@@ -269,7 +268,11 @@ impl Acquirer {
                     continue;
                 }
             }
-            if table.task(partition).is_some_and(|task| task.confirm(fence_id)) {
+            let Some(ShardState::Acquiring { task, history, .. }) = table.get_mut(partition) else {
+                continue;
+            };
+            if task.confirm(fence_id) {
+                history.fences += 1;
                 self.rivals.fence(partition, owner_epoch + 1);
                 table.slots.moved(partition, now);
             }
@@ -350,7 +353,7 @@ impl Acquirer {
         self.rivals.opened(partition, now);
         self.ownerships += 1;
         let (ownership_id, zones) = (self.ownerships, self.options.partitions);
-        table.open(Opening { ownership_id, ruleset, zones, acquired });
+        table.open(Opening { ownership_id, ruleset, zones, acquired }, now);
     }
 
     /// The state cannot be loaded. The next attempt takes an older state, or this one if it can be
@@ -358,7 +361,7 @@ impl Acquirer {
     pub(super) fn load_again(&mut self, table: &mut ShardTable, partition: i32, now: Instant) {
         if let Some(ShardState::Loading { history, .. }) = table.get(partition) {
             let history = *history;
-            table.make_due(partition, now + REACQUIRE, history);
+            table.make_due(partition, now + history.wait(), history);
         }
     }
 

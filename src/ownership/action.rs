@@ -166,6 +166,8 @@ pub enum Note {
     AcquiresAgain {
         /// The shard's partition.
         partition: i32,
+        /// After this time.
+        wait: Duration,
         /// Why.
         why: String,
     },

@@ -20,6 +20,7 @@ pub mod action;
 pub mod event;
 pub mod foreign_span;
 pub(crate) mod instance_id;
+pub mod history;
 mod log_task;
 pub mod panic_counts;
 pub(crate) mod read_slots;
@@ -42,10 +43,11 @@ use action::{Note, OwnershipAction};
 use event::{DeliveryFailure, OutputEvent, OwnershipEvent, ShardFacts, ShardNotice};
 use foreign_span::{ForeignSpan, SpanCheck, SpanResult};
 use group_session::GroupSession;
+use history::History;
 use log_task::{LogTask, Purpose};
 use read_slots::ReadSlots;
 use release::{Release, ReleaseReason};
-use shard_state::{History, OpenPhase, ShardState};
+use shard_state::{OpenPhase, ShardState};
 use shard_table::ShardTable;
 use start_error::StartError;
 use std::time::{Duration, Instant};
@@ -63,9 +65,6 @@ pub const START_ERROR_MS_MAX: u64 = 5_000;
 
 /// Panics of one record after which it is passed over.
 pub const PANICS_MAX: u32 = 3;
-
-/// Milliseconds before a shard is acquired again whose delivery failed or whose brokers were away.
-pub(crate) const REACQUIRE_MS: u64 = 500;
 
 /// What [`Ownership`] has to know from the start.
 #[derive(Clone, Debug)]

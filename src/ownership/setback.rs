@@ -1,10 +1,11 @@
 //! Decides what to do about a shard that has a problem: try again, start over, or halt.
 
 use crate::kafka::topic_error::TopicError;
-use crate::ownership::acquirer::{Acquirer, REACQUIRE};
+use crate::ownership::acquirer::Acquirer;
 use crate::ownership::acquisition::Remedy;
 use crate::ownership::action::{Note, OwnershipAction, Waiting};
-use crate::ownership::shard_state::{History, ShardState};
+use crate::ownership::history::History;
+use crate::ownership::shard_state::ShardState;
 use crate::ownership::shard_table::ShardTable;
 use crate::ownership::start_error::StartError;
 use crate::ownership::{PANICS_MAX, START_ERROR_MS_MAX};
@@ -39,7 +40,7 @@ impl Acquirer {
                 let history = History { failing_since: None, ..shard.history() };
                 let (kind, sentence) = (Waiting::Acquiring(partition), error.to_string());
                 table.log(Note::Waiting { kind, sentence });
-                table.make_due(partition, now + REACQUIRE, history);
+                table.make_due(partition, now + history.wait(), history);
             }
             Some(shard) if shard.is_being_acquired() => table.halt(partition, error.to_string()),
             // The check of a foreign span failed: without it nothing more can be verified.
@@ -72,7 +73,7 @@ impl Acquirer {
         if !persists {
             table.log(Note::CannotStart { partition, error });
             self.rivals.doubt(partition);
-            let wait = if error.may_pass() { REACQUIRE } else { SECOND_TRY };
+            let wait = if error.may_pass() { history.wait() } else { SECOND_TRY };
             return table.make_due(partition, now + wait, history);
         }
         if self.rivals.are_suspected(partition, now) {
@@ -114,7 +115,7 @@ impl Acquirer {
             Remedy::StartOver => {
                 table.log(Note::StartsOver { partition, why });
                 let history =
-                    History { failing_since: None, starts_over: true, has_diverged: true };
+                    History { starts_over: true, has_diverged: true, ..History::default() };
                 table.make_due(partition, now, history);
             }
         }
@@ -153,10 +154,12 @@ impl Acquirer {
         }
         table.log(Note::EngineFailed { partition, offset, times });
         table.leave_hot_thread(partition);
-        table.make_due(partition, now + REACQUIRE, History::default());
+        let history = History::default();
+        table.make_due(partition, now + history.wait(), history);
     }
 
-    /// A shard on the hot thread is dropped, and acquired again in a moment.
+    /// A shard on the hot thread is dropped, and acquired again in a moment: a longer one each time
+    /// that it has just been acquired.
     pub(super) fn acquire_again(
         &mut self,
         table: &mut ShardTable,
@@ -164,8 +167,11 @@ impl Acquirer {
         why: String,
         now: Instant,
     ) {
-        table.log(Note::AcquiresAgain { partition, why });
+        let open = table.get(partition).and_then(ShardState::open);
+        let history = open.expect("it is on the hot thread").history(now);
+        let wait = history.wait();
+        table.log(Note::AcquiresAgain { partition, wait, why });
         table.drop_shard(partition);
-        table.make_due(partition, now + REACQUIRE, History::default());
+        table.make_due(partition, now + wait, history);
     }
 }

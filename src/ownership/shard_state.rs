@@ -1,8 +1,9 @@
 //! All facts about one shard that the group gave us, in one value.
 
 use crate::ownership::acquisition::Acquired;
+use crate::ownership::history::{History, SETTLED_MS};
 use crate::ownership::log_task::LogTask;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Where a shard is.
 #[derive(Debug)]
@@ -41,22 +42,14 @@ pub(super) enum ShardState {
     Halted,
 }
 
-/// What the attempts to acquire a shard have shown so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct History {
-    /// Since when the shard cannot be started.
-    pub(super) failing_since: Option<Instant>,
-    /// It starts over, because no state can be used and the operator asked for that.
-    pub(super) starts_over: bool,
-    /// Its replay did not make what is published.
-    pub(super) has_diverged: bool,
-}
-
 /// A shard on the hot thread.
 #[derive(Debug)]
 pub(super) struct OpenShard {
     /// Number of this ownership within the process.
     pub(super) ownership_id: u32,
+    /// When it went to the hot thread, and after how many fences in a row.
+    pub(super) opened_at: Instant,
+    pub(super) fences: u32,
     /// Its phase.
     pub(super) phase: OpenPhase,
     /// The first input offset that no acknowledged frame covers.
@@ -78,6 +71,16 @@ pub(super) enum OpenPhase {
     /// It has ended on the hot thread. Its last records may still be on their way, and a foreign
     /// span may have to be checked for them.
     Closed,
+}
+
+impl OpenShard {
+    /// What the next attempt has to know if this one ends now.
+    pub(super) fn history(&self, now: Instant) -> History {
+        let stayed = now.saturating_duration_since(self.opened_at);
+        let is_settled = stayed >= Duration::from_millis(SETTLED_MS);
+        let fences = if is_settled { 0 } else { self.fences };
+        History { fences, ..History::default() }
+    }
 }
 
 impl ShardState {

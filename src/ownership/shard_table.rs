@@ -1,10 +1,11 @@
 //! All shards of a daemon, and the steps that they take from one state to the next.
 
 use crate::ownership::action::{Note, Opening, OwnershipAction};
+use crate::ownership::history::History;
 use crate::ownership::log_task::LogTask;
 use crate::ownership::read_slots::ReadSlots;
 use crate::ownership::release::Release;
-use crate::ownership::shard_state::{History, OpenPhase, OpenShard, ShardState};
+use crate::ownership::shard_state::{OpenPhase, OpenShard, ShardState};
 use crate::ownership::start_error::StartError;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -105,12 +106,13 @@ impl ShardTable {
     }
 
     /// A shard goes to the hot thread.
-    pub(super) fn open(&mut self, opening: Opening) {
+    pub(super) fn open(&mut self, opening: Opening, now: Instant) {
         let partition = opening.acquired.partition;
         let acked = opening.acquired.acked();
         let ownership_id = opening.ownership_id;
         let phase = OpenPhase::Restoring(None);
-        let open = OpenShard { ownership_id, phase, acked, span: None };
+        let History { fences, .. } = self.history(partition);
+        let open = OpenShard { ownership_id, opened_at: now, fences, phase, acked, span: None };
         self.step(partition, ShardState::Open(open));
         self.actions.push_back(OwnershipAction::Open(Box::new(opening)));
     }

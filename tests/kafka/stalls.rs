@@ -169,6 +169,12 @@ fn a_dead_letter_topic_that_is_deleted_is_named_until_it_exists_again() {
     let answer = huntd.get("/readyz");
     assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains(&name), "{answer}");
     assert_eq!(huntd.metric("huntd_ready"), 0);
+    // The shard is fenced again and again meanwhile, and not twice a second.
+    std::thread::sleep(Duration::from_secs(8));
+    let attempts = huntd.log().matches("acquiring the shard again").count();
+    assert!((2..=6).contains(&attempts), "{attempts}:\n{}", huntd.log());
+    let answer = huntd.get("/readyz");
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains(&name), "{answer}");
 
     client.create_topic(&topics.dead_letters, 1, &[]);
     accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);

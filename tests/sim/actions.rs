@@ -14,6 +14,7 @@ use huntd::output::frame::{FrameHeader, FrameKind};
 use huntd::ownership::GROUP_ANSWER_MS_MAX;
 use huntd::ownership::action::{Note, Opening, OwnershipAction};
 use huntd::ownership::event::OwnershipEvent;
+use huntd::ownership::history::REACQUIRE_MS;
 use huntd::ownership::panic_counts::PanicCounts;
 use huntd::ownership::start_error::StartError;
 use huntd::publisher::ToPublisher;
@@ -225,6 +226,9 @@ impl Control {
                     around.chance.see(Sight::StartedOverWithNewInput);
                 }
                 around.seen_panics.retain(|(of, _), _| of != partition);
+            }
+            Note::AcquiresAgain { wait, .. } if wait.as_millis() > REACQUIRE_MS.into() => {
+                around.chance.see(Sight::ReacquisitionPaced);
             }
             Note::Fenced { .. } => around.chance.see(Sight::ForeignSpanFenced),
             Note::Released { partition } => {

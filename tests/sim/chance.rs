@@ -118,6 +118,7 @@ closed_list! {
         ForeignSpanPassed,
         ForeignSpanFenced,
         DeliveryFailed,
+        ReacquisitionPaced,
         Diverged,
         StartDiverged,
         EnginePanicked,

@@ -10,12 +10,11 @@ use crate::ownership::event::{
     DeliveryFailure, OutputEvent, OwnershipEvent, ShardFacts, ShardNotice, Survey,
 };
 use crate::ownership::foreign_span::ForeignSpan;
+use crate::ownership::history::{REACQUIRE_MS, REACQUIRE_MS_MAX, SETTLED_MS};
 use crate::ownership::instance_id::IdLoss;
 use crate::ownership::panic_counts::PanicCounts;
 use crate::ownership::release::RELEASE_MS_MAX;
-use crate::ownership::{
-    GROUP_ANSWER_MS_MAX, Ownership, OwnershipOptions, PANICS_MAX, REACQUIRE_MS,
-};
+use crate::ownership::{GROUP_ANSWER_MS_MAX, Ownership, OwnershipOptions, PANICS_MAX};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -262,6 +261,35 @@ fn a_release_does_not_wait_for_a_shard_that_fails_meanwhile() {
     daemon.hear(OwnershipEvent::DeliveryFailed(failure));
     daemon.pass(1, 12, true);
     assert!(daemon.has_done(&released), "it never arrives");
+}
+
+/// Each fence is a record of the output, and each attempt a question to the group.
+#[test]
+fn a_shard_that_fails_soon_each_time_is_fenced_seldom_until_it_has_stayed_open() {
+    let mut daemon = Daemon::owning(&[0, 1]);
+    let fences = |daemon: &Daemon| daemon.outputs[&0].len() as u64;
+    let fail = |daemon: &mut Daemon| {
+        let of_it = |opening: &&&Opening| opening.acquired.partition == 0;
+        let ownership_id = daemon.openings().iter().rfind(of_it).expect("opened").ownership_id;
+        let (partition, is_final) = (0, false);
+        let sentence = "the dead-letter topic is gone".to_owned();
+        let failure = DeliveryFailure { partition, ownership_id, sentence, is_final };
+        daemon.hear(OwnershipEvent::DeliveryFailed(failure));
+    };
+    for _ in 0..600 {
+        fail(&mut daemon);
+        daemon.pass(100, 0, false);
+    }
+    let paced = fences(&daemon);
+    assert!((12..=15).contains(&paced), "{paced} fences in a minute");
+    assert_eq!(daemon.outputs[&1].len(), 1, "the other shard goes on");
+
+    daemon.pass(REACQUIRE_MS_MAX, 0, false);
+    assert_eq!(fences(&daemon), paced + 1, "the wait has a bound");
+    daemon.pass(SETTLED_MS, 0, false);
+    fail(&mut daemon);
+    daemon.pass(REACQUIRE_MS, 0, false);
+    assert_eq!(fences(&daemon), paced + 2, "it had stayed open");
 }
 
 #[test]
