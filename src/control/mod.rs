@@ -440,6 +440,7 @@ impl Control {
         self.ends.metrics.set_gauge(Gauge::Partitions, partitions.into());
         self.journal.restoring(&self.ends.metrics, &self.ends.progress);
         self.ends.status.set_halted_shards(summary.halted);
+        self.ends.status.set_setbacks(self.ownership.setbacks());
         // A standby knows the topic's leaders, and needs no connection to them.
         let is_connected = match summary.open > 0 {
             true => self.ends.metrics.gauge(Gauge::Connections) > 0,

@@ -120,18 +120,18 @@ impl Acquirer {
         now: Instant,
     ) {
         let Some(ShardState::Surveying { history }) = table.get(partition) else { return };
-        let history = *history;
+        let history = history.clone();
         let Survey { bounds, candidates } = match survey {
             Ok(survey) => survey,
             Err(error) => return self.fail(table, partition, &error, now),
         };
-        let brief = self.brief(partition, candidates, history);
+        let brief = self.brief(partition, candidates, &history);
         let acquisition = Box::new(Acquisition::begin(brief, bounds));
         let task = Box::new(LogTask::new(Purpose::Acquire(acquisition)));
         table.step(partition, ShardState::Acquiring { task, history, why_unknown: None });
     }
 
-    fn brief(&self, partition: i32, candidates: Vec<Candidate>, history: History) -> Brief {
+    fn brief(&self, partition: i32, candidates: Vec<Candidate>, history: &History) -> Brief {
         let panics = self.panics.as_ref().expect("nothing is acquired before they are known");
         let mut to_skip = panics.offsets(partition, PANICS_MAX);
         let asked_for = self.options.skips.iter().filter(|(of, _)| *of == partition);
@@ -303,7 +303,7 @@ impl Acquirer {
     /// The task of a shard that is being acquired needs nothing more.
     pub(super) fn acquired(&mut self, table: &mut ShardTable, partition: i32, now: Instant) {
         let Some(shard) = table.get_mut(partition) else { return };
-        let history = shard.history();
+        let history = shard.history().cloned().expect("it is being acquired");
         let surveyed = ShardState::Surveying { history };
         let ShardState::Acquiring { task, why_unknown, .. } = std::mem::replace(shard, surveyed)
         else {
@@ -360,7 +360,7 @@ impl Acquirer {
     /// read by then.
     pub(super) fn load_again(&mut self, table: &mut ShardTable, partition: i32, now: Instant) {
         if let Some(ShardState::Loading { history, .. }) = table.get(partition) {
-            let history = *history;
+            let history = history.clone();
             table.make_due(partition, now + history.wait(), history);
         }
     }

@@ -14,7 +14,7 @@ pub(crate) const REACQUIRE_MS_MAX: u64 = 5_000;
 pub(crate) const SETTLED_MS: u64 = 10_000;
 
 /// What the attempts to acquire a shard have shown so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct History {
     /// Since when the shard cannot be started.
     pub(super) failing_since: Option<Instant>,
@@ -25,11 +25,19 @@ pub(super) struct History {
     /// Fences that we wrote in a row, none of which kept the shard on the hot thread for
     /// [`SETTLED_MS`].
     pub(super) fences: u32,
+    /// What ended the last attempt.
+    pub(super) why: Option<String>,
 }
 
 impl History {
+    /// A shard was on its way or open, and this is why it has to be acquired again. Nothing else is
+    /// held against it.
+    pub(super) fn begin(why: String) -> History {
+        History { why: Some(why), ..History::default() }
+    }
+
     /// How long the next attempt waits.
-    pub(super) fn wait(self) -> Duration {
+    pub(super) fn wait(&self) -> Duration {
         let doublings = self.fences.saturating_sub(1).min(u64::BITS / 2);
         Duration::from_millis((REACQUIRE_MS << doublings).min(REACQUIRE_MS_MAX))
     }

@@ -31,6 +31,7 @@ mod setback;
 mod shard_state;
 mod shard_table;
 pub mod start_error;
+mod summary;
 
 #[cfg(test)]
 mod tests;
@@ -89,21 +90,6 @@ pub struct Ownership {
     session: GroupSession,
     table: ShardTable,
     acquirer: Acquirer,
-}
-
-/// A summary of all shards.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
-    /// The group has let us in.
-    pub is_member: bool,
-    /// Shards on the hot thread.
-    pub open: u32,
-    /// Of these, those that are behind.
-    pub restoring: u32,
-    /// Shards that are being acquired, or will be.
-    pub acquiring: u32,
-    /// Shards that only an operator can help.
-    pub halted: u32,
 }
 
 impl Ownership {
@@ -180,22 +166,6 @@ impl Ownership {
             shard => shard.is_being_acquired(),
         };
         self.table.release.is_some() || self.table.iter().any(is_active)
-    }
-
-    /// All shards together.
-    pub fn summary(&self) -> Summary {
-        let mut summary = Summary { is_member: self.session.is_member(), ..Summary::default() };
-        for (_, shard) in self.table.iter() {
-            match shard {
-                ShardState::Halted => summary.halted += 1,
-                ShardState::Open(open) => {
-                    summary.open += 1;
-                    summary.restoring += u32::from(matches!(open.phase, OpenPhase::Restoring(_)));
-                }
-                _ => summary.acquiring += 1,
-            }
-        }
-        summary
     }
 
     /// The slots for reading output partitions, for `testing` to take them away.
@@ -439,7 +409,8 @@ impl Ownership {
                 // The group will say whose shard it is. If it stays ours, it is acquired again, and
                 // that asks the group first.
                 let at = now + Duration::from_millis(YIELD_MS);
-                table.make_due(partition, at, History::default());
+                let why = format!("another instance has fenced it with epoch {owner_epoch}");
+                table.make_due(partition, at, History::begin(why));
             }
             SpanResult::Torn => {
                 let why = "the output is not what was written".to_owned();

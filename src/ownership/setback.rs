@@ -37,8 +37,10 @@ impl Acquirer {
         match table.get(partition) {
             Some(shard) if shard.is_being_acquired() && error.may_pass() => {
                 // Time without an answer does not count as time of failed starts.
-                let history = History { failing_since: None, ..shard.history() };
+                let before = shard.history().cloned().unwrap_or_default();
                 let (kind, sentence) = (Waiting::Acquiring(partition), error.to_string());
+                let why = Some(sentence.clone());
+                let history = History { failing_since: None, why, ..before };
                 table.log(Note::Waiting { kind, sentence });
                 table.make_due(partition, now + history.wait(), history);
             }
@@ -72,6 +74,7 @@ impl Acquirer {
             now.saturating_duration_since(since) >= Duration::from_millis(START_ERROR_MS_MAX);
         if !persists {
             table.log(Note::CannotStart { partition, error });
+            history.why = Some(error.cause());
             self.rivals.doubt(partition);
             let wait = if error.may_pass() { history.wait() } else { SECOND_TRY };
             return table.make_due(partition, now + wait, history);
@@ -81,6 +84,7 @@ impl Acquirer {
         }
         if self.options.remedy == Remedy::StartOver && !history.starts_over {
             history.starts_over = true;
+            history.why = Some(error.to_string());
             table.log(Note::StartsOver { partition, why: error.to_string() });
             return table.make_due(partition, now, history);
         }
@@ -101,7 +105,7 @@ impl Acquirer {
         }
         table.log(Note::CannotStart { partition, error });
         table.leave_hot_thread(partition);
-        table.make_due(partition, now + SECOND_TRY, History::default());
+        table.make_due(partition, now + SECOND_TRY, History::begin(error.cause()));
     }
 
     /// The published updates cannot be made again.
@@ -113,9 +117,9 @@ impl Acquirer {
             }
             Remedy::Refuse => table.halt(partition, why),
             Remedy::StartOver => {
+                let before = History::begin(why.clone());
                 table.log(Note::StartsOver { partition, why });
-                let history =
-                    History { starts_over: true, has_diverged: true, ..History::default() };
+                let history = History { starts_over: true, has_diverged: true, ..before };
                 table.make_due(partition, now, history);
             }
         }
@@ -154,7 +158,7 @@ impl Acquirer {
         }
         table.log(Note::EngineFailed { partition, offset, times });
         table.leave_hot_thread(partition);
-        let history = History::default();
+        let history = History::begin(format!("the engine failed at offset {offset}"));
         table.make_due(partition, now + history.wait(), history);
     }
 
@@ -168,7 +172,7 @@ impl Acquirer {
         now: Instant,
     ) {
         let open = table.get(partition).and_then(ShardState::open);
-        let history = open.expect("it is on the hot thread").history(now);
+        let history = open.expect("it is on the hot thread").history(why.clone(), now);
         let wait = history.wait();
         table.log(Note::AcquiresAgain { partition, wait, why });
         table.drop_shard(partition);

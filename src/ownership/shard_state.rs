@@ -75,11 +75,11 @@ pub(super) enum OpenPhase {
 
 impl OpenShard {
     /// What the next attempt has to know if this one ends now.
-    pub(super) fn history(&self, now: Instant) -> History {
+    pub(super) fn history(&self, why: String, now: Instant) -> History {
         let stayed = now.saturating_duration_since(self.opened_at);
         let is_settled = stayed >= Duration::from_millis(SETTLED_MS);
         let fences = if is_settled { 0 } else { self.fences };
-        History { fences, ..History::default() }
+        History { fences, ..History::begin(why) }
     }
 }
 
@@ -93,14 +93,14 @@ impl ShardState {
         }
     }
 
-    /// What earlier attempts to acquire it have shown.
-    pub(super) fn history(&self) -> History {
+    /// What earlier attempts to acquire it have shown, if it is not on the hot thread yet.
+    pub(super) fn history(&self) -> Option<&History> {
         match self {
             ShardState::Due { history, .. }
             | ShardState::Surveying { history }
             | ShardState::Acquiring { history, .. }
-            | ShardState::Loading { history, .. } => *history,
-            ShardState::Open(_) | ShardState::Halted => History::default(),
+            | ShardState::Loading { history, .. } => Some(history),
+            ShardState::Open(_) | ShardState::Halted => None,
         }
     }
 

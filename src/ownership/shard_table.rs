@@ -80,7 +80,7 @@ impl ShardTable {
 
     /// What earlier attempts to acquire a shard have shown.
     pub(super) fn history(&self, partition: i32) -> History {
-        self.get(partition).map_or_else(History::default, ShardState::history)
+        self.get(partition).and_then(ShardState::history).cloned().unwrap_or_default()
     }
 
     /// Something is to be logged.

@@ -204,9 +204,12 @@ fn answer(asked: HttpRequest, observed: &Observed, live: bool) -> Vec<u8> {
         HttpRequest::Page(Page::Live, _) => {
             ("503 Service Unavailable", "the hot thread does not turn\n".to_owned())
         }
-        HttpRequest::Page(Page::Ready, _) => match observed.status.unready() {
-            None => ("200 OK", "ready\n".to_owned()),
-            Some(reason) => ("503 Service Unavailable", format!("{reason}\n")),
+        HttpRequest::Page(Page::Ready, _) => match &observed.status.unready()[..] {
+            [] => ("200 OK", "ready\n".to_owned()),
+            reasons => {
+                let lines = reasons.iter().map(|reason| reason.in_full() + "\n");
+                ("503 Service Unavailable", lines.collect())
+            }
         },
         HttpRequest::Refused(Refused::Malformed) => refused("400 Bad Request", "send HTTP/1.1"),
         HttpRequest::Refused(Refused::NotFound) => {

@@ -257,7 +257,7 @@ fn values(page: &mut String, name: &str, observed: &Observed) {
             let at_ms = shard.snapshot_at_ms.get();
             (at_ms > 0).then(|| at_ms.cast_unsigned() / 1000)
         }),
-        "huntd_ready" => line(page, name, "", u64::from(status.unready().is_none())),
+        "huntd_ready" => line(page, name, "", u64::from(status.unready().is_empty())),
         "huntd_build_info" => line(page, name, BUILD_LABELS, 1),
         _ => unreachable!("the list of families is closed"),
     }

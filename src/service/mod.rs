@@ -25,6 +25,7 @@ pub mod settings;
 pub(crate) mod check;
 
 pub mod status;
+pub(crate) mod unready;
 
 pub(crate) mod restoring;
 

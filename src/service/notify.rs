@@ -6,8 +6,9 @@
 
 use super::Observed;
 use super::restoring::Restoring;
-use super::standstill::{Standstill, StillShard};
+use super::standstill::Standstill;
 use super::status::{Phase, Trouble, is_ready};
+use super::unready::Unready;
 
 use crate::telemetry::metrics::Counter;
 use futures_lite::FutureExt;
@@ -32,7 +33,7 @@ const PATIENCE_MS: u64 = 10_000;
 const DRAIN_MS_MAX: u64 = 60_000;
 
 /// The daemon at one moment.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Sample {
     /// When.
     pub now: Instant,
@@ -40,8 +41,8 @@ pub(crate) struct Sample {
     pub phase: Phase,
     /// Shards that do not do what they should.
     pub trouble: Trouble,
-    /// The first shard that stands still.
-    pub first_still: Option<StillShard>,
+    /// Why it is not ready.
+    pub unready: Vec<Unready>,
     /// Turns of the hot thread so far.
     pub turns: u64,
     /// Records taken so far, whatever their outcome.
@@ -86,12 +87,12 @@ impl Reporter {
     /// Begins with a first sample, which is reported only as the start of what follows.
     pub(crate) fn new(sample: Sample) -> Reporter {
         Reporter {
-            last: sample,
             ready_said: false,
             draining_since: None,
             turned_at: sample.now,
             status_at: None,
             status_records: sample.records,
+            last: sample,
         }
     }
 
@@ -197,7 +198,7 @@ fn sample(observed: &Observed) -> Sample {
         now: Instant::now(),
         phase: observed.status.phase(),
         trouble: observed.status.trouble(),
-        first_still: observed.status.first_still_shard(),
+        unready: observed.status.unready(),
         turns: metrics.get(Counter::Turns),
         records: metrics.get(Counter::RecordsReceived),
         shards,
@@ -213,26 +214,13 @@ fn status_line(sample: &Sample, records: u64, since: Option<Duration>) -> String
         let at_rate = sample.restoring.at_rate(records, since.unwrap_or_default());
         return format!("huntd is {at_rate}");
     }
-    let mut line = match (sample.phase, sample.trouble, sample.first_still) {
-        (Phase::Ready, Trouble { missing_topics: count @ 1.., .. }, _) => {
-            format!("huntd is not ready: {count} topics MISSING, read the log")
-        }
-        (Phase::Ready, Trouble { halted, .. }, _) if halted > 0 => {
-            format!(
-                "huntd is not ready: {halted} shards HALTED, read the log; {} run",
-                sample.shards
-            )
-        }
-        (Phase::Ready, Trouble { still, .. }, Some(first)) => {
-            format!(
-                "huntd is not ready: {still} of {} shards STAND STILL, read the log; partition {}: \
-                 {}",
-                sample.shards,
-                first.partition,
-                first.reason()
-            )
-        }
-        (phase, ..) => format!("huntd {}: {} shards", phase.words(), sample.shards),
+    // What an operator can look into says more than that shards are restored.
+    let tells = |reason: &&Unready| {
+        !matches!(reason, Unready::Phase(Phase::Restoring)) || sample.unready.len() == 1
+    };
+    let mut line = match sample.unready.iter().find(tells) {
+        None => format!("huntd {}: {} shards", sample.phase.words(), sample.shards),
+        Some(reason) => reason.in_short(sample.shards),
     };
     if let Some(since) = since.filter(|since| !since.is_zero()) {
         let rate = u128::from(records) * 1_000_000 / since.as_micros().max(1);
@@ -308,6 +296,7 @@ fn notify(states: &[NotifyState<'_>]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::service::standstill::StillShard;
 
     fn at(start: Instant, ms: u64, phase: Phase, turns: u64) -> Sample {
         let now = start + Duration::from_millis(ms);
@@ -316,7 +305,7 @@ mod tests {
             now,
             phase,
             trouble: Trouble::default(),
-            first_still: None,
+            unready: Vec::new(),
             turns,
             records: ms,
             shards: 2,
@@ -345,13 +334,14 @@ mod tests {
         let mut reporter = Reporter::new(at(start, 0, Phase::Starting, 0));
         let mut sample = at(start, 1, Phase::Ready, 1);
         sample.trouble.halted = 1;
-        let report = reporter.next(sample);
+        sample.unready = vec![Unready::Halted(1)];
+        let report = reporter.next(sample.clone());
         assert!(!report.ready && report.extend_us.is_some(), "others run: {report:?}");
         (sample.turns, sample.shards) = (2, 0);
-        let report = reporter.next(sample);
+        let report = reporter.next(sample.clone());
         assert!(!report.ready && report.extend_us.is_none(), "all have halted: {report:?}");
         (sample.turns, sample.trouble.halted) = (3, 0);
-        assert!(reporter.next(sample).ready);
+        assert!(reporter.next(sample.clone()).ready);
     }
 
     #[test]
@@ -406,24 +396,25 @@ mod tests {
         let mut sample = at(start, STATUS_MS, Phase::Ready, 0);
         sample.records = 3 * STATUS_MS;
         assert_eq!(
-            reporter.next(sample).status.as_deref(),
+            reporter.next(sample.clone()).status.as_deref(),
             Some("huntd is ready: 2 shards, 3000 records/s, 7 records behind")
         );
         sample.phase = Phase::Restoring;
+        sample.unready = vec![Unready::Phase(Phase::Restoring)];
         sample.restoring = Restoring { shards: 1, owned: 2, records_to_go: 6000 };
         sample.now += Duration::from_millis(STATUS_MS);
         sample.records += 2 * STATUS_MS;
         assert_eq!(
-            reporter.next(sample).status.as_deref(),
+            reporter.next(sample.clone()).status.as_deref(),
             Some("huntd is restoring 1 of 2 shards, 6000 records to go at 2000/s, about 3 s")
         );
         sample.phase = Phase::Ready;
         sample.lag = None;
         sample.records += 3 * STATUS_MS;
         sample.now += Duration::from_millis(STATUS_MS);
-        (sample.trouble.halted, sample.unread) = (1, 3);
+        (sample.unready, sample.unread) = (vec![Unready::Halted(1)], 3);
         assert_eq!(
-            reporter.next(sample).status.as_deref(),
+            reporter.next(sample.clone()).status.as_deref(),
             Some(
                 "huntd is not ready: 1 shards HALTED, read the log; 2 run, 3000 records/s, lag \
                  not known yet, NOBODY READS 3 other partitions, read the log"
@@ -434,11 +425,26 @@ mod tests {
     #[test]
     fn the_status_line_says_what_the_first_shard_that_stands_still_waits_for() {
         let mut sample = at(Instant::now(), 0, Phase::Ready, 0);
-        sample.trouble.still = 1;
         let waits_for = "nobody fetches: see the leader";
-        sample.first_still = Some(StillShard { partition: 3, waits_for });
+        sample.unready = vec![Unready::Still(vec![StillShard { partition: 3, waits_for }])];
         let line = "huntd is not ready: 1 of 2 shards STAND STILL, read the log; partition 3: \
                     nobody fetches, 7 records behind";
+        assert_eq!(status_line(&sample, 0, None), line);
+    }
+
+    #[test]
+    fn the_status_line_says_why_the_first_shard_was_not_acquired() {
+        let mut sample = at(Instant::now(), 0, Phase::Restoring, 0);
+        let set_back = [(4, "no leader now: wait"), (5, "refused")];
+        let set_back = set_back.map(|(partition, why)| (partition, why.to_owned())).to_vec();
+        sample.unready = vec![Unready::Phase(Phase::Restoring), Unready::SetBack(set_back)];
+        let line = "huntd is not ready: 2 shards ARE ACQUIRED AGAIN, read the log; partition 4: no \
+                    leader now, 7 records behind";
+        assert_eq!(status_line(&sample, 0, None), line);
+        sample.unready.pop();
+        assert_eq!(status_line(&sample, 0, None), "huntd is restoring: 2 shards, 7 records behind");
+        sample.unready = vec![Unready::Phase(Phase::Joining), Unready::Halted(1)];
+        let line = "huntd waits to join the consumer group: 2 shards, 7 records behind";
         assert_eq!(status_line(&sample, 0, None), line);
     }
 }

@@ -21,13 +21,6 @@ pub(crate) struct StillShard {
     pub waits_for: &'static str,
 }
 
-impl StillShard {
-    /// What it waits for, in few enough words for a status line.
-    pub(crate) fn reason(self) -> &'static str {
-        self.waits_for.split(':').next().unwrap_or_default()
-    }
-}
-
 /// How far a shard was when it last moved.
 #[derive(Debug)]
 struct LastMove {
@@ -182,6 +175,7 @@ impl Throttled {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::service::unready::shortened;
 
     /// A shard that has 100 records in its log, and is this far.
     fn shard(progress: &Progress, offsets: [i64; 5]) {
@@ -205,7 +199,7 @@ mod tests {
 
     /// A status line has room for the reason.
     fn assert_is_short(waits_for: &'static str) {
-        let reason = StillShard { partition: 3, waits_for }.reason();
+        let reason = shortened(waits_for);
         assert!(reason.len() <= 60, "{reason}");
     }
 

@@ -1,8 +1,8 @@
 //! What the daemon is doing, for systemd and for `/readyz`.
 
 use super::standstill::StillShard;
+use super::unready::Unready;
 use atomic_waker::AtomicWaker;
-use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -72,27 +72,6 @@ pub fn is_ready(phase: Phase, trouble: Trouble) -> bool {
 /// Why a lock is not poisoned.
 const UNPOISONED: &str = "nobody panics while it is held";
 
-/// Partitions that are named at most, of those that wait for the same thing.
-const NAMED_MAX: usize = 10;
-
-/// A line for each thing that shards wait for, with their partitions.
-fn still_lines(still: &[StillShard]) -> String {
-    let mut waiting: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
-    for StillShard { partition, waits_for } in still {
-        waiting.entry(waits_for).or_default().push(*partition);
-    }
-    let line = |(waits_for, partitions): (&str, Vec<i32>)| {
-        let named = partitions.iter().take(NAMED_MAX).map(i32::to_string);
-        let named = named.collect::<Vec<_>>().join(", ");
-        let plural = if partitions.len() == 1 { "" } else { "s" };
-        match partitions.len().saturating_sub(NAMED_MAX) {
-            0 => format!("\npartition{plural} {named}: {waits_for}"),
-            more => format!("\npartition{plural} {named} and {more} more: {waits_for}"),
-        }
-    };
-    waiting.into_iter().map(line).collect()
-}
-
 /// The phase, written by the pipeline and read by the service thread.
 #[derive(Default)]
 pub struct Status {
@@ -100,6 +79,7 @@ pub struct Status {
     halted_shards: AtomicU32,
     still_shards: Mutex<Vec<StillShard>>,
     missing_topics: Mutex<Vec<String>>,
+    set_back: Mutex<Vec<(i32, String)>>,
     changed: AtomicWaker,
 }
 
@@ -143,11 +123,6 @@ impl Status {
         *self.still_shards.lock().expect(UNPOISONED) = still;
     }
 
-    /// The first shard that stands still.
-    pub(crate) fn first_still_shard(&self) -> Option<StillShard> {
-        self.still_shards.lock().expect(UNPOISONED).first().copied()
-    }
-
     /// The names of topics that are needed and do not exist.
     pub(crate) fn set_missing_topics(&self, names: Vec<String>) {
         *self.missing_topics.lock().expect(UNPOISONED) = names;
@@ -158,30 +133,29 @@ impl Status {
         self.missing_topics.lock().expect(UNPOISONED).clone()
     }
 
-    /// Why the daemon should get no work, or nothing if it should.
-    pub(crate) fn unready(&self) -> Option<String> {
-        let phase = self.phase();
-        let mut reasons = Vec::new();
-        if phase != Phase::Ready {
-            reasons.push(format!("huntd {}", phase.words()));
-        }
-        let missing = self.missing_topics().join(", ");
-        if !missing.is_empty() {
-            reasons
-                .push(format!("topics do not exist: {missing}; create them with `huntd topics`"));
-        }
-        match self.trouble() {
-            Trouble { halted: 0, still: 0, .. } => {}
-            Trouble { halted, still: 0, .. } => {
-                reasons.push(format!("halted shards: {halted}; read the log"));
-            }
-            Trouble { halted, still, .. } => {
-                let waiting = still_lines(&self.still_shards.lock().expect(UNPOISONED));
-                let counts = format!("shards that stand still: {still}, halted: {halted}");
-                reasons.push(format!("{counts}; read the log{waiting}"));
-            }
-        }
-        (!reasons.is_empty()).then(|| reasons.join("\n"))
+    /// Shards whose last attempt at acquiring them has failed, and why. They are in no phase in
+    /// which the daemon is ready.
+    pub(crate) fn set_setbacks<'s>(&self, setbacks: impl Iterator<Item = (i32, &'s str)>) {
+        let mut set_back = self.set_back.lock().expect(UNPOISONED);
+        set_back.clear();
+        set_back.extend(setbacks.map(|(partition, why)| (partition, why.to_owned())));
+    }
+
+    /// Why the daemon should get no work, or nothing if it should: its phase, then what weighs
+    /// most.
+    pub(crate) fn unready(&self) -> Vec<Unready> {
+        let (phase, halted) = (self.phase(), self.halted_shards.load(Ordering::Acquire));
+        let missing = self.missing_topics();
+        let still = self.still_shards.lock().expect(UNPOISONED).clone();
+        let set_back = self.set_back.lock().expect(UNPOISONED).clone();
+        let reasons = [
+            (phase != Phase::Ready).then_some(Unready::Phase(phase)),
+            (!missing.is_empty()).then_some(Unready::MissingTopics(missing)),
+            (halted > 0).then_some(Unready::Halted(halted)),
+            (!still.is_empty()).then_some(Unready::Still(still)),
+            (!set_back.is_empty()).then_some(Unready::SetBack(set_back)),
+        ];
+        reasons.into_iter().flatten().collect()
     }
 
     /// Waits until something is different from `seen`. One task may wait.
@@ -201,29 +175,44 @@ impl Status {
 mod tests {
     use super::*;
 
+    fn said(status: &Status) -> Option<String> {
+        let reasons: Vec<_> = status.unready().iter().map(Unready::in_full).collect();
+        (!reasons.is_empty()).then(|| reasons.join("\n"))
+    }
+
     #[test]
     fn readiness_names_the_shards_that_stand_still_and_what_they_wait_for() {
         let status = Status::new();
         status.enter(Phase::Ready);
         let waiting = |waits_for| move |partition| StillShard { partition, waits_for };
-        status.set_still_shards(
-            [3, 9]
-                .map(waiting("nobody fetches"))
-                .into_iter()
-                .chain([4].map(waiting("no ack")))
-                .collect(),
-        );
-        let said = "shards that stand still: 3, halted: 0; read the log\n\
-                    partition 4: no ack\n\
-                    partitions 3, 9: nobody fetches";
-        assert_eq!(status.unready().as_deref(), Some(said));
+        let still = [3, 9].map(waiting("nobody fetches")).into_iter();
+        status.set_still_shards(still.chain([4].map(waiting("no ack"))).collect());
+        let wanted = "shards that stand still: 3; read the log\n\
+                      partition 4: no ack\n\
+                      partitions 3, 9: nobody fetches";
+        assert_eq!(said(&status).as_deref(), Some(wanted));
         status.set_still_shards((0..12).map(waiting("no ack")).collect());
-        let said = status.unready().expect("it is not ready");
+        let named = said(&status).expect("it is not ready");
         assert!(
-            said.ends_with("partitions 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more: no ack"),
-            "{said}"
+            named.ends_with("partitions 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more: no ack"),
+            "{named}"
         );
         status.set_still_shards(Vec::new());
-        assert_eq!(status.unready(), None);
+        assert_eq!(said(&status), None);
+    }
+
+    #[test]
+    fn readiness_says_why_shards_that_are_restored_were_not_acquired() {
+        let status = Status::new();
+        status.enter(Phase::Restoring);
+        assert_eq!(said(&status).as_deref(), Some("huntd is restoring"));
+        status.set_setbacks([(2, "no leader: wait"), (7, "no leader: wait")].into_iter());
+        let wanted = "huntd is restoring\n\
+                      shards that are acquired again: 2; read the log\n\
+                      partitions 2, 7: no leader: wait";
+        assert_eq!(said(&status).as_deref(), Some(wanted));
+        status.set_setbacks([].into_iter());
+        status.enter(Phase::Ready);
+        assert_eq!(said(&status), None);
     }
 }

@@ -276,9 +276,12 @@ fn a_shard_that_fails_soon_each_time_is_fenced_seldom_until_it_has_stayed_open()
         let failure = DeliveryFailure { partition, ownership_id, sentence, is_final };
         daemon.hear(OwnershipEvent::DeliveryFailed(failure));
     };
+    fail(&mut daemon);
+    let why = [(0, "the dead-letter topic is gone")];
+    assert_eq!(daemon.ownership.setbacks().collect::<Vec<_>>(), why);
     for _ in 0..600 {
-        fail(&mut daemon);
         daemon.pass(100, 0, false);
+        fail(&mut daemon);
     }
     let paced = fences(&daemon);
     assert!((12..=15).contains(&paced), "{paced} fences in a minute");
@@ -286,6 +289,7 @@ fn a_shard_that_fails_soon_each_time_is_fenced_seldom_until_it_has_stayed_open()
 
     daemon.pass(REACQUIRE_MS_MAX, 0, false);
     assert_eq!(fences(&daemon), paced + 1, "the wait has a bound");
+    assert_eq!(daemon.ownership.setbacks().count(), 0, "it is open");
     daemon.pass(SETTLED_MS, 0, false);
     fail(&mut daemon);
     daemon.pass(REACQUIRE_MS, 0, false);

@@ -1,0 +1,45 @@
+//! What other threads and operators see of all shards together.
+
+use super::Ownership;
+use crate::ownership::shard_state::{OpenPhase, ShardState};
+
+/// A summary of all shards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// The group has let us in.
+    pub is_member: bool,
+    /// Shards on the hot thread.
+    pub open: u32,
+    /// Of these, those that are behind.
+    pub restoring: u32,
+    /// Shards that are being acquired, or will be.
+    pub acquiring: u32,
+    /// Shards that only an operator can help.
+    pub halted: u32,
+}
+
+impl Ownership {
+    /// All shards together.
+    pub fn summary(&self) -> Summary {
+        let mut summary = Summary { is_member: self.session.is_member(), ..Summary::default() };
+        for (_, shard) in self.table.iter() {
+            match shard {
+                ShardState::Halted => summary.halted += 1,
+                ShardState::Open(open) => {
+                    summary.open += 1;
+                    summary.restoring += u32::from(matches!(open.phase, OpenPhase::Restoring(_)));
+                }
+                _ => summary.acquiring += 1,
+            }
+        }
+        summary
+    }
+
+    /// The shards whose last attempt at acquiring them has failed, and why.
+    pub fn setbacks(&self) -> impl Iterator<Item = (i32, &str)> {
+        self.table.iter().filter_map(|(partition, shard)| {
+            let why = shard.history().and_then(|history| history.why.as_deref());
+            why.map(|why| (partition, why))
+        })
+    }
+}
