@@ -295,6 +295,7 @@ impl Broker {
         } else if version >= 9 && asked.leader_epoch >= 0 && asked.leader_epoch < log.leader_epoch {
             74
         } else if version >= 9 && asked.leader_epoch > log.leader_epoch {
+            chance.see(Sight::LeaderEpochUnknown);
             75
         } else if diverging.is_none() && !(log.start..=log.end).contains(&asked.offset) {
             1

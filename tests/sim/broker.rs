@@ -149,6 +149,21 @@ impl InputLog {
         self.leader_epochs.push((self.leader_epoch, self.end));
     }
 
+    /// The cluster's metadata is restored from before the last elections, if nothing was written
+    /// since: the leader epoch falls for good, and no record is lost. Returns whether it has.
+    pub(crate) fn forget_elections(&mut self) -> bool {
+        let end = self.end;
+        let written =
+            self.leader_epochs.iter().rposition(|(_, start)| *start < end).unwrap_or_default();
+        // Of a log that was truncated, daemons know records of epochs that would come again.
+        let falls = written + 1 < self.leader_epochs.len() && self.truncated_to.is_none();
+        if falls {
+            self.leader_epochs.truncate(written + 1);
+            self.leader_epoch = self.leader_epochs[written].0;
+        }
+        falls
+    }
+
     /// An unclean election: the new leader lacks the last batches.
     pub(crate) fn truncate(&mut self, batches: usize) {
         let mut kept = self.batches.len().saturating_sub(batches);

@@ -15,6 +15,8 @@ macro_rules! closed_list {
     };
 }
 
+pub(crate) use closed_list;
+
 closed_list! {
     /// What the simulator does to the daemons.
     Fault {
@@ -40,6 +42,7 @@ closed_list! {
         Throttled,
         BatchDamaged,
         LeaderMoves,
+        LeaderEpochFalls,
         FollowerPreferred,
         LogTruncated,
         InputRetained,
@@ -138,6 +141,7 @@ closed_list! {
         ConnectionReplaced,
         BrokerFoundAgain,
         LeaderEpochWentBack,
+        LeaderEpochUnknown,
         FollowerRead,
         ZombieWrote,
         BatchKnown,

@@ -3,6 +3,7 @@
 use crate::answers::Answer;
 use crate::broker::Broker;
 use crate::chance::{Chance, Fault, Sight};
+use crate::mutation::Mutation;
 use crate::network::Network;
 use huntd::fetch::dialling::{
     Candidates, DialError, Dialled, Endpoint, FromDialler, QUESTIONS_MAX, ToDialler,
@@ -43,6 +44,7 @@ pub(crate) struct Dialler {
     connections: BTreeMap<usize, Weak<OwnedFd>>,
     /// The time 0.
     base: Instant,
+    mutation: Mutation,
 }
 
 impl Dialler {
@@ -51,6 +53,7 @@ impl Dialler {
         topic: &'static str,
         bell: &Arc<Bell>,
         base: Instant,
+        mutation: Mutation,
     ) -> (Dialler, AskerEnds) {
         let (to_dialler, questions) = bounded(QUESTIONS_MAX);
         let (answers, dialled) = bounded_with_bell(QUESTIONS_MAX, bell);
@@ -66,6 +69,7 @@ impl Dialler {
             lost: BTreeSet::new(),
             connections: BTreeMap::new(),
             base,
+            mutation,
         };
         (dialler, (to_dialler, dialled))
     }
@@ -119,13 +123,17 @@ impl Dialler {
             let excess = self.last_metadata.len().saturating_sub(ANSWERS_KEPT);
             self.last_metadata.drain(..excess);
         }
-        let metadata = message::parse_metadata(&bytes, version, 0, self.topic);
-        let metadata = metadata.map_err(|error| DialError::Answer { endpoint, error })?;
+        let mut metadata = message::parse_metadata(&bytes, version, 0, self.topic)
+            .map_err(|error| DialError::Answer { endpoint, error })?;
         self.candidates.learn(&metadata.brokers);
-        for leader in &metadata.partitions {
+        for leader in &mut metadata.partitions {
             let highest = self.leader_epochs.entry(leader.partition).or_insert(leader.leader_epoch);
             if leader.leader_epoch < *highest {
                 chance.see(Sight::LeaderEpochWentBack);
+                if self.mutation == Mutation::LowerLeaderEpochIgnored {
+                    // An entry of no partition is passed over.
+                    leader.partition = -1;
+                }
             }
             *highest = leader.leader_epoch.max(*highest);
         }

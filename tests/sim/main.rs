@@ -179,13 +179,14 @@ fn repeats(fixture: &Fixture) -> bool {
 
 /// The checks must notice every broken daemon. Each core tries one of them at a time.
 fn catch_mutations() -> bool {
+    let broken: Vec<_> = Mutation::ALL.iter().filter(|wrong| **wrong != Mutation::None).collect();
     let (next, missed) = (AtomicU64::new(0), AtomicU64::new(0));
     let work = || {
         let fixture = Fixture::new();
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed) as usize;
-            let Some(mutation) = Mutation::ALL.get(number) else { break };
-            if !is_caught(&fixture, *mutation) {
+            let Some(mutation) = broken.get(number) else { break };
+            if !is_caught(&fixture, **mutation) {
                 missed.fetch_add(1, Ordering::Relaxed);
             }
         }

@@ -1,85 +1,63 @@
 //! Daemons that are broken in one way, to show that the checks notice it.
 
-/// What is wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mutation {
-    /// Nothing.
-    None,
-    /// Snapshots are committed without waiting for acknowledgements, and loaded even if they are
-    /// ahead of the output.
-    UngatedAndUnfiltered,
-    /// Snapshots are committed without waiting for acknowledgements.
-    Ungated,
-    /// Every acknowledgement counts, whatever stands before it in the log.
-    Unverified,
-    /// Dead letters count as acknowledged when they are sent.
-    LettersUngated,
-    /// A mark says where the snapshot stands, not where a reader does.
-    MarkOfSnapshot,
-    /// The output is read before the fence is written, and not after.
-    TailBeforeFence,
-    /// A replay publishes again what is published.
-    Unsuppressed,
-    /// Readers take frames of any owner epoch.
-    AnyOwnerEpoch,
-    /// A frame that was not delivered is sent again from memory, and every acknowledgement counts.
-    /// If only verified ones did, the ledger would notice the missing frame.
-    Resent,
-    /// Ownership does not learn that a frame was not delivered.
-    FailureIgnored,
-    /// A revocation forgets the check of a foreign span that is under way.
-    SpanCheckForgotten,
-    /// Shards are fenced and opened before the group has answered.
-    OpenedUnanswered,
-    /// A shard whose output is read no more keeps its slot.
-    SlotKept,
-    /// How often records panicked the engine is not kept over a restart.
-    PanicsForgotten,
-    /// A start does not name the leader epoch that its snapshot has.
-    LeaderEpochForgotten,
-    /// A start takes the snapshot of an input that was deleted for one of the input of that name.
-    RecreationUnseen,
-    /// No daemon compares the input topic's id.
-    TopicIdIgnored,
-    /// A check for the input topic that got no answer counts as one that did not find it.
-    TopicCheckMisread,
-    /// An output that cannot be read is waited for.
-    OutputFailureIgnored,
-    /// Views fold frames of any owner epoch.
-    ViewFoldsStale,
-    /// A view keeps its old state after a genesis.
-    ViewSkipsGenesis,
-    /// Views fold updates that the chain was not made of.
-    ViewUnchained,
-    /// Views answer for an offset before they have folded its updates.
-    ViewAnswersEarly,
-}
+use crate::chance::closed_list;
 
-impl Mutation {
-    pub(crate) const ALL: [Mutation; 23] = [
+closed_list! {
+    /// What is wrong.
+    Mutation {
+        /// Nothing.
+        None,
         // It takes by far the most seeds, about 5,000. So it begins first.
-        Mutation::PanicsForgotten,
-        Mutation::UngatedAndUnfiltered,
-        Mutation::Ungated,
-        Mutation::Unverified,
-        Mutation::LettersUngated,
-        Mutation::MarkOfSnapshot,
-        Mutation::TailBeforeFence,
-        Mutation::Unsuppressed,
-        Mutation::AnyOwnerEpoch,
-        Mutation::Resent,
-        Mutation::FailureIgnored,
-        Mutation::SpanCheckForgotten,
-        Mutation::OpenedUnanswered,
-        Mutation::SlotKept,
-        Mutation::LeaderEpochForgotten,
-        Mutation::RecreationUnseen,
-        Mutation::TopicIdIgnored,
-        Mutation::TopicCheckMisread,
-        Mutation::OutputFailureIgnored,
-        Mutation::ViewFoldsStale,
-        Mutation::ViewSkipsGenesis,
-        Mutation::ViewUnchained,
-        Mutation::ViewAnswersEarly,
-    ];
+        /// How often records panicked the engine is not kept over a restart.
+        PanicsForgotten,
+        /// Snapshots are committed without waiting for acknowledgements, and loaded even if they
+        /// are ahead of the output.
+        UngatedAndUnfiltered,
+        /// Snapshots are committed without waiting for acknowledgements.
+        Ungated,
+        /// Every acknowledgement counts, whatever stands before it in the log.
+        Unverified,
+        /// Dead letters count as acknowledged when they are sent.
+        LettersUngated,
+        /// A mark says where the snapshot stands, not where a reader does.
+        MarkOfSnapshot,
+        /// The output is read before the fence is written, and not after.
+        TailBeforeFence,
+        /// A replay publishes again what is published.
+        Unsuppressed,
+        /// Readers take frames of any owner epoch.
+        AnyOwnerEpoch,
+        /// A frame that was not delivered is sent again from memory, and every acknowledgement
+        /// counts. If only verified ones did, the ledger would notice the missing frame.
+        Resent,
+        /// Ownership does not learn that a frame was not delivered.
+        FailureIgnored,
+        /// A revocation forgets the check of a foreign span that is under way.
+        SpanCheckForgotten,
+        /// Shards are fenced and opened before the group has answered.
+        OpenedUnanswered,
+        /// A shard whose output is read no more keeps its slot.
+        SlotKept,
+        /// A start does not name the leader epoch that its snapshot has.
+        LeaderEpochForgotten,
+        /// A start takes the snapshot of an input that was deleted for one of the input of that
+        /// name.
+        RecreationUnseen,
+        /// No daemon compares the input topic's id.
+        TopicIdIgnored,
+        /// A check for the input topic that got no answer counts as one that did not find it.
+        TopicCheckMisread,
+        /// An output that cannot be read is waited for.
+        OutputFailureIgnored,
+        /// Views fold frames of any owner epoch.
+        ViewFoldsStale,
+        /// A view keeps its old state after a genesis.
+        ViewSkipsGenesis,
+        /// Views fold updates that the chain was not made of.
+        ViewUnchained,
+        /// Views answer for an offset before they have folded its updates.
+        ViewAnswersEarly,
+        /// A leader epoch that has gone back for good counts as an old answer for ever.
+        LowerLeaderEpochIgnored,
+    }
 }

@@ -139,7 +139,7 @@ impl Node {
             checkpoints: Some(checkpoints),
         };
         let observed = (progress.clone(), metrics.clone());
-        let (dialler, dial) = Dialler::new(TOPIC, driver.bell(), common.base);
+        let (dialler, dial) = Dialler::new(TOPIC, driver.bell(), common.base, mutation);
         let hot = hot_ends(chance, common, &limits, hot_messages, shard_ends, observed, dial);
         let ends = publisher::PublisherEnds {
             inbox,

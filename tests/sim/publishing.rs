@@ -4,6 +4,7 @@ use crate::answers::OUTPUT_TOPIC;
 use crate::chance::Fault;
 use crate::dialler::Dialler;
 use crate::line::{Landing, Late};
+use crate::mutation::Mutation;
 use crate::network::Network;
 use crate::node::Common;
 use crate::producer::SimProducer;
@@ -35,7 +36,7 @@ impl Publishing {
     ) -> (Publishing, NativeProducer<Sent, SimProducer<Sent>>) {
         let driver = common.turns(now);
         let (dialler, (to_dialler, dialled)) =
-            Dialler::new(OUTPUT_TOPIC, driver.bell(), common.base);
+            Dialler::new(OUTPUT_TOPIC, driver.bell(), common.base, Mutation::None);
         let dialler_bell = common.bell.clone();
         let ends = DialEnds { dialler: to_dialler, dialler_bell, dialled };
         let mut options = options.clone();

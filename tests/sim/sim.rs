@@ -452,6 +452,13 @@ impl Sim {
             input.elect(1 + input.leader % crate::broker::BROKERS);
             *changes += 1;
         }
+        if self.chance.is_on(Fault::LeaderEpochFalls)
+            && self.chance.one_in(4)
+            && input.forget_elections()
+        {
+            self.chance.counts.faults[Fault::LeaderEpochFalls as usize] += 1;
+            *changes += 1;
+        }
         if self.chance.strikes(Fault::LogTruncated) && self.chance.one_in(4) {
             input.truncate(self.chance.between(1, 2) as usize);
             *changes += 1;
