@@ -36,7 +36,7 @@ impl Ownership {
     }
 
     /// The shards whose last attempt at acquiring them has failed, and why.
-    pub fn setbacks(&self) -> impl Iterator<Item = (i32, &str)> {
+    pub(crate) fn setbacks(&self) -> impl Iterator<Item = (i32, &str)> {
         self.table.iter().filter_map(|(partition, shard)| {
             let why = shard.history().and_then(|history| history.why.as_deref());
             why.map(|why| (partition, why))
