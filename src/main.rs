@@ -5,14 +5,15 @@ use huntd::service::cli::{Cli, Verb};
 use huntd::service::exit::{self, ExitCode};
 use huntd::shards;
 use huntd::tools::{
-    check, demo, load, reference, replay, rules, run, serve, snapshot, tap, topics,
+    check, demo, load, reference, replay, room, rules, run, serve, snapshot, tap, topics,
 };
 use std::io::Write;
 
 fn main() -> std::process::ExitCode {
     allocator::refuse_huge_pages();
     exit::end_on_panic(shards::is_engine_at_work);
-    let done = match Cli::read().verb {
+    let verb = Cli::read().verb;
+    let done = room::check(&verb).and_then(|()| match verb {
         Verb::Run(args) => run::run(&args),
         Verb::Check(args) => check::run(&args),
         Verb::Demo(args) => demo::run(&args),
@@ -26,7 +27,7 @@ fn main() -> std::process::ExitCode {
         Verb::Config(args) => reference::config(&args),
         Verb::Completions(args) => reference::completions(&args),
         Verb::Man(args) => reference::man(&args),
-    };
+    });
     let code = match done {
         Ok(()) => ExitCode::Ok,
         Err(error) => {

@@ -34,6 +34,8 @@ pub mod matches;
 
 pub mod rules;
 
+pub mod room;
+
 pub(crate) mod accounts;
 
 pub(crate) mod pace;

@@ -6,20 +6,14 @@ use super::rulebook;
 use crate::daemon::failure::Failure;
 use crate::kafka::client::ClientOptions;
 use crate::kafka::topic_error::TopicError;
-use crate::runtime::room;
 use crate::serve::feed::FeedOptions;
-use crate::serve::sessions::DESCRIPTORS_KEPT;
 use crate::serve::{self, ServeError};
 use crate::service::cli::ServeArgs;
 use crate::service::config::Config;
 use crate::service::log;
 
-/// Threads that must be there before a server starts: its own, and librdkafka's for some brokers.
-const THREADS_MIN: usize = 32;
-
 /// Serves until a signal ends it.
 pub fn run(args: &ServeArgs) -> Result<(), ToolError> {
-    room::check(DESCRIPTORS_KEPT, THREADS_MIN)?;
     let config = args.config.load()?;
     log::start(&config.service);
     let rulebook = rulebook(&config.rules_files)?;

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use support::accounts::{logged_digest, read, replay};
 use support::daemon::{Huntd, Topics};
 use support::kafka::{self, unique_name};
+use support::process;
 
 /// What a verb left behind.
 pub(crate) struct Ended {
@@ -322,4 +323,33 @@ fn reading_a_topic_of_another_kind_says_so_once_a_partition_and_does_not_end_wel
     let ended = huntd(&from);
     assert_eq!(ended.code, 5, "{}", ended.errors);
     assert!(ended.errors.contains("none of them is an event; name the input topic"));
+}
+
+/// What each verb asks for at its start, and not more, is enough for one broker.
+#[test]
+fn verbs_that_have_the_room_they_ask_for_find_all_they_need() {
+    if !process::can_be_limited() {
+        return;
+    }
+    let setup = Setup::new("room");
+    let with = |verb, further: &[&str]| {
+        let arguments = [&[verb, "--config", &setup.file], further].concat();
+        arguments.into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    for limit in ["--nofile=129", "--nproc=33"] {
+        for arguments in [
+            with("topics", &["--partitions", "2"]),
+            with("check", &[]),
+            with("load", &["--events", "2000", "--players", "50"]),
+            with("replay", &["--topic", &setup.input]),
+            with("rules", &["--zones"]),
+            with("tap", &["--from", "start", "--until-end"]),
+        ] {
+            let program = env!("CARGO_BIN_EXE_huntd");
+            let ended = process::limited(limit, program).args(&arguments).output();
+            let ended = ended.expect("prlimit runs");
+            let said = String::from_utf8_lossy(&ended.stderr);
+            assert!(ended.status.success(), "{limit} {arguments:?}: {said}");
+        }
+    }
 }

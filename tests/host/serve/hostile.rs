@@ -7,7 +7,6 @@ use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 use support::daemon::PATIENCE;
 use support::playing::Playing;
-use support::process;
 use support::scrape::get;
 
 const GET: &str = "GET /v1/openapi.json HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -150,38 +149,6 @@ fn a_client_that_sends_a_byte_now_and_then_is_disconnected_and_delays_nobody() {
         assert_eq!(playing.status("/v1/zones"), 200);
         assert!(begun.elapsed() < PATIENCE, "{} are still connected", slow.len());
         std::thread::sleep(Duration::from_millis(100));
-    }
-}
-
-/// `huntd serve` with a limit of `prlimit`: its exit code and what it said.
-fn serve_with(limit: &str) -> (Option<i32>, String) {
-    let output = process::limited(limit, env!("CARGO_BIN_EXE_huntd"))
-        .args(["serve", "--config", "/nothing/is/there"])
-        .output();
-    let output = output.expect("prlimit runs");
-    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
-}
-
-#[test]
-fn a_server_that_may_have_too_little_says_what_and_ends_with_code_11() {
-    if !process::can_be_limited() {
-        return;
-    }
-    for (limit, word) in [
-        ("--nofile=5", "LimitNOFILE="),
-        ("--nofile=24", "LimitNOFILE="),
-        ("--nofile=256", "LimitNOFILE="),
-        ("--nproc=1", "TasksMax="),
-        ("--nproc=14", "TasksMax="),
-        ("--nproc=32", "TasksMax="),
-    ] {
-        let (code, said) = serve_with(limit);
-        assert_eq!(code, Some(11), "{limit}: {said}");
-        assert!(said.contains(word) && said.lines().count() == 1, "{limit}: {said}");
-    }
-    for enough in ["--nofile=257", "--nproc=40"] {
-        let (code, said) = serve_with(enough);
-        assert_eq!(code, Some(3), "there is no configuration: {said}");
     }
 }
 

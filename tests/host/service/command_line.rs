@@ -8,6 +8,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
+use support::process;
 
 /// Exit code, standard output and standard error.
 pub(super) fn huntd(
@@ -295,4 +296,46 @@ fn a_secret_that_is_sent_in_clear_text_is_warned_of_or_denied() {
     }
     let scram = check("SCRAM-SHA-512", &password, &["--deny-warnings"]);
     assert_eq!(scram, (Some(0), String::new()));
+}
+
+/// `huntd` with a limit of `prlimit`: its exit code and what it said.
+fn limited(limit: &str, arguments: &[&str]) -> (Option<i32>, String) {
+    let output = process::limited(limit, env!("CARGO_BIN_EXE_huntd")).args(arguments).output();
+    let output = output.expect("prlimit runs");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn a_verb_that_may_have_too_little_says_what_and_ends_with_code_11() {
+    if !process::can_be_limited() {
+        return;
+    }
+    let tools = [
+        &["check", "--config", "/nothing/is/there"][..],
+        &["load", "--config", "/nothing/is/there"],
+        &["replay", "--file", "/nothing/is/there"],
+        &["rules", "--config", "/nothing/is/there"],
+        &["snapshot", "verify", "--config", "/nothing/is/there"],
+        &["tap", "--config", "/nothing/is/there"],
+        &["topics", "--config", "/nothing/is/there"],
+    ];
+    let servers = [&["serve", "--config", "/nothing/is/there"][..], &["demo", "--events", "1"]];
+    let tools = tools.map(|arguments| (arguments, ["--nofile=128", "--nofile=129"]));
+    let servers = servers.map(|arguments| (arguments, ["--nofile=256", "--nofile=257"]));
+    for (arguments, [too_few, enough]) in tools.into_iter().chain(servers) {
+        for (limit, word) in [
+            ("--nofile=5", "LimitNOFILE="),
+            (too_few, "LimitNOFILE="),
+            ("--nproc=1", "TasksMax="),
+            ("--nproc=32", "TasksMax="),
+        ] {
+            let (code, said) = limited(limit, arguments);
+            assert_eq!(code, Some(11), "{limit} {arguments:?}: {said}");
+            assert!(said.contains(word) && said.lines().count() == 1, "{limit}: {said}");
+        }
+        for limit in [enough, "--nproc=72"] {
+            let (code, said) = limited(limit, arguments);
+            assert!(code.is_some() && code != Some(11), "{limit} {arguments:?}: {said}");
+        }
+    }
 }

@@ -1,0 +1,35 @@
+//! How many file descriptors and threads each verb must have before it starts.
+
+use super::failure::ToolError;
+use crate::runtime::room;
+use crate::serve::sessions::DESCRIPTORS_KEPT;
+use crate::service::cli::Verb;
+
+/// Descriptors of a tool: its files, its own sockets, and librdkafka's for some brokers.
+const TOOL_DESCRIPTORS: u64 = 128;
+
+/// Threads of a tool or a server: its own, and librdkafka's for some brokers.
+const THREADS_MIN: usize = 32;
+
+/// Threads of a demo: those of a broker, a daemon, a server and clients.
+const DEMO_THREADS: usize = 64;
+
+/// Checks that there is room for a verb. librdkafka would abort without a thread, and would call a
+/// broker unreachable without a descriptor.
+pub fn check(verb: &Verb) -> Result<(), ToolError> {
+    match verb {
+        // It names what it lacks wherever it runs out, and a small cluster needs less.
+        Verb::Run(_) => {}
+        Verb::Demo(_) => room::check(DESCRIPTORS_KEPT, DEMO_THREADS)?,
+        Verb::Serve(_) => room::check(DESCRIPTORS_KEPT, THREADS_MIN)?,
+        Verb::Check(_)
+        | Verb::Load(_)
+        | Verb::Replay(_)
+        | Verb::Rules(_)
+        | Verb::Snapshot(_)
+        | Verb::Tap(_)
+        | Verb::Topics(_) => room::check(TOOL_DESCRIPTORS, THREADS_MIN)?,
+        Verb::Config(_) | Verb::Completions(_) | Verb::Man(_) => {}
+    }
+    Ok(())
+}
