@@ -25,7 +25,10 @@ pub enum MembershipEvent {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MembershipError {
     /// No broker answers.
-    #[error("no broker answers at {0}; check `brokers` and the network")]
+    #[error(
+        "no broker answers at {0}, or where the cluster says that its brokers are; check \
+         `brokers`, the brokers' `advertised.listeners` and the network"
+    )]
     Unreachable(String),
     /// The input topic does not exist.
     #[error("the topic `{0}` does not exist; create it with `huntd topics`")]

@@ -79,6 +79,7 @@ const DOORS: &[(&str, &[&str])] = &[
             "src/serve/sessions.rs",
             "src/control/link.rs",
             "src/control/random.rs",
+            "src/testing/resident.rs",
             "src/tools/tap.rs",
         ],
     ),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const TOPIC: &str = "updates";
 const VERSIONS: Versions =
     Versions { fetch: 4, metadata: 1, produce: 3, init_producer_id: 0, tells_settings: false };
-const HELD_BYTES_MAX: usize = 1 << 20;
+const HELD_BYTES_MAX: usize = 8 << 20;
 
 /// Lanes, and the time.
 struct Bench {
@@ -199,6 +199,29 @@ fn five_requests_are_under_way_and_what_waits_longer_shares_a_batch() {
     bench.answer(1, sent[0].id, &[(0, 0, 1)]).unwrap();
     let sixth = bench.request(1).expect("there is room");
     assert_eq!(sixth.heads(), [(0, 4711, 0, 6, 3)]);
+}
+
+#[test]
+fn frames_that_wait_share_batches_of_half_a_mebibyte() {
+    let mut bench = Bench::new(&[1], Some(4711));
+    let frame = vec![0; 200 * 1024];
+    (1..=5).for_each(|receipt| assert!(bench.lanes.push(0, &frame, receipt).is_ok()));
+    let records: Vec<i32> =
+        std::iter::from_fn(|| bench.request(1)).map(|sent| sent.heads()[0].4).collect();
+    assert_eq!(records, [2, 2, 1]);
+}
+
+#[test]
+fn what_does_not_fit_into_a_request_goes_with_the_next_one_first() {
+    let mut bench = Bench::new(&[1; 12], Some(4711));
+    let frame = vec![0; 500 * 1024];
+    (0..12).for_each(|partition| assert!(bench.lanes.push(partition, &frame, 1).is_ok()));
+    let partitions =
+        |sent: Sent| -> Vec<i32> { sent.batches.iter().map(|(partition, _)| *partition).collect() };
+    // The batch that exceeds 4 MiB is the last one.
+    assert_eq!(bench.request(1).map(partitions), Some((0..9).collect()));
+    assert!(bench.lanes.push(0, &frame, 1).is_ok());
+    assert_eq!(bench.request(1).map(partitions), Some(vec![0, 9, 10, 11]));
 }
 
 #[test]
