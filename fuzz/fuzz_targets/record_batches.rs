@@ -3,7 +3,7 @@
 #![no_main]
 
 use huntd::kafka::codec::Decompressor;
-use huntd::kafka::record_batch::{BATCH_HEADER_BYTES, Batch, OpenBatch, scan_headers};
+use huntd::kafka::record_batch::{BATCH_HEADER_BYTES, Batch, BatchStart, OpenBatch, scan_headers};
 use huntd::kafka::record_stream::Step;
 use libfuzzer_sys::fuzz_target;
 
@@ -12,7 +12,7 @@ const BATCH_BYTES_MAX: usize = 1 << 16;
 const STEPS_MAX: usize = 64;
 
 fuzz_target!(|input: &[u8]| {
-    let _ = scan_headers(input, 0, BATCH_BYTES_MAX);
+    let _ = scan_headers(input, 0, BatchStart::up_to(0), BATCH_BYTES_MAX);
     let mut bytes = input.to_vec();
     if bytes.len() >= BATCH_HEADER_BYTES {
         let length = (bytes.len() - 12) as u32;

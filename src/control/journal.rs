@@ -44,6 +44,8 @@ enum LineKind {
     FollowerUnknown(i32),
     /// What one connection claims of a partition, and another one is asked about.
     Doubted(i32, Claim),
+    /// A partition that goes on behind a gap.
+    RecordsGone(i32),
     /// Events that changed nothing.
     NoOps,
     /// What shards wait for.
@@ -133,6 +135,10 @@ impl Journal {
             }
             InputTrouble::Doubted(claim, sentence) => {
                 self.warn(LineKind::Doubted(partition, *claim), sentence);
+            }
+            InputTrouble::RecordsGone(sentence) => {
+                let sentence = format!("{sentence}: Kafka has deleted the records between");
+                self.warn(LineKind::RecordsGone(partition), &sentence);
             }
             InputTrouble::BatchPassedOver(sentence) => tracing::error!(partition, "{sentence}"),
         }
@@ -283,6 +289,8 @@ mod tests {
             LineKind::Doubted(1, Claim::Truncated),
             LineKind::Doubted(0, Claim::Refused(ErrorCode(2))),
             LineKind::Doubted(0, Claim::Refused(ErrorCode(42))),
+            LineKind::RecordsGone(0),
+            LineKind::RecordsGone(1),
             LineKind::NoOps,
             LineKind::Starting(0),
             LineKind::Starting(1),
@@ -301,6 +309,7 @@ mod tests {
             InputTrouble::FetchRefused(ErrorCode(6)),
             InputTrouble::FollowerUnknown(1),
             InputTrouble::Doubted(Claim::OutOfRange, "a claim".to_owned()),
+            InputTrouble::RecordsGone("a gap".to_owned()),
         ] {
             let mut journal = Journal::new();
             for partition in [0, 1, 1] {

@@ -4,7 +4,7 @@
 //! opens, stalls and closes them.
 
 use crate::fetch::block::{Block, BlockPool, SHARD_BLOCKS_MAX};
-use crate::kafka::record_batch::{BatchError, HeaderScan};
+use crate::kafka::record_batch::{BatchError, BatchStart, HeaderScan};
 use crate::ownership::event::Claim;
 use crate::ownership::start_error::StartError;
 use crate::telemetry::progress::SHARDS_MAX;
@@ -30,6 +30,10 @@ pub(crate) struct Cursor {
     pub ownership_id: u32,
     /// The next offset to decode.
     pub position: Cell<i64>,
+    /// Where the batch begins that has `position`.
+    pub batch_start: Cell<BatchStart>,
+    /// Where the last answer let that batch begin, while nothing else tells it.
+    batch_start_told: Cell<Option<i64>>,
     /// The offset that the next Fetch asks for: `position`, or beyond it while records wait to be
     /// decoded.
     pub fetch_offset: Cell<i64>,
@@ -49,7 +53,8 @@ pub(crate) struct Cursor {
     pub is_new: Cell<bool>,
     /// The fetch path does not ask for the partition before this time.
     pub retry_at: Cell<Option<Instant>>,
-    /// A claim of one connection that would stop the shard: another connection is asked.
+    /// A claim of one connection that would stop the shard or leave records out: another connection
+    /// is asked.
     doubt: Cell<Option<Doubt>>,
     /// When the log's end was last known, or asked for; `None` before the first Fetch.
     pub end_known_at: Cell<Option<Instant>>,
@@ -109,6 +114,8 @@ impl Cursor {
             partition,
             ownership_id,
             position: Cell::new(position),
+            batch_start: Cell::new(BatchStart::up_to(position)),
+            batch_start_told: Cell::new(None),
             fetch_offset: Cell::new(position),
             fetch_leader_epoch: Cell::new(leader_epoch),
             owner_task: Cell::new(None),
@@ -180,6 +187,15 @@ impl Cursor {
         before.is_some_and(|before| {
             before.connection != connection && Doubt { connection, ..before } == doubt
         })
+    }
+
+    /// Whether a batch within which the position may lie begins there. If nothing was read before
+    /// it, two answers in a row have to say so. Both may come on one connection: every start asks
+    /// this question, and a new connection takes long.
+    pub(crate) fn is_batch_start(&self, told: i64) -> bool {
+        self.batch_start.get().is_known()
+            || told > self.position.get()
+            || self.batch_start_told.replace(Some(told)) == Some(told)
     }
 
     /// The claims about the position were wrong.

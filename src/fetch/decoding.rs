@@ -9,7 +9,7 @@ use crate::fetch::stage::SharedFetch;
 use crate::kafka::aborted::{AbortedTransactions, Marker};
 use crate::kafka::codec::Decompressor;
 use crate::kafka::record::Records;
-use crate::kafka::record_batch::{Batch, BatchError, BatchHeader, OpenBatch};
+use crate::kafka::record_batch::{Batch, BatchError, BatchHeader, BatchStart, OpenBatch};
 use crate::kafka::record_stream::{RecordStream, Step, StreamedRecord};
 use crate::queue::Sender;
 use crate::telemetry::metrics::Counter;
@@ -38,6 +38,7 @@ impl Decoding {
             block: None,
             received_at: None,
             leader_epoch: UNKNOWN_EPOCH,
+            batch_start: BatchStart::up_to(0),
             blocks_this_turn: 0,
             blocks_sent: 0,
         };
@@ -66,6 +67,7 @@ impl Decoding {
         aborted: &mut AbortedTransactions,
     ) -> Result<(), UnreadableBatch> {
         self.writer.leader_epoch = cursor.leader_epoch.get();
+        self.writer.batch_start = cursor.batch_start.get();
         if !self.writer.begin(cursor).await {
             return Ok(());
         }
@@ -81,8 +83,9 @@ impl Decoding {
         aborted: &mut AbortedTransactions,
     ) -> Result<(), UnreadableBatch> {
         let bytes_max = self.decompressor.batch_bytes_max();
-        let mut rest = batches;
+        let (mut rest, mut start) = (batches, cursor.batch_start.get());
         while let Some(header) = BatchHeader::read(rest, bytes_max)? {
+            start.pass(&header)?;
             let (bytes, behind) = rest.split_at_mut(header.bytes);
             rest = behind;
             match self.decode_whole(cursor, header, bytes, aborted).await {
@@ -135,8 +138,10 @@ impl Decoding {
         offsets: &RangeInclusive<i64>,
         sentence: &str,
     ) -> bool {
-        // The epoch of the record before the next position is not known.
+        // Nobody knows the epoch of the record before the next position, nor whether its batch
+        // ends where its damaged header says.
         self.writer.leader_epoch = UNKNOWN_EPOCH;
+        self.writer.batch_start = BatchStart::up_to(offsets.end() + 1);
         if !self.writer.begin(cursor).await {
             return false;
         }
@@ -313,6 +318,8 @@ struct BlockWriter {
     received_at: Option<Instant>,
     /// Leader epoch of the last record that the block accounts for.
     leader_epoch: i32,
+    /// Where the batch begins that the block has come to.
+    batch_start: BatchStart,
     /// Blocks sent since the other stages had their turn.
     blocks_this_turn: usize,
     blocks_sent: u64,
@@ -331,10 +338,16 @@ impl BlockWriter {
         self.block().next_offset = next_offset;
     }
 
-    /// Notes the leader epoch of a batch, if the block has come to its records.
+    /// Notes the leader epoch of a batch and where the next one begins, or this one, if the block
+    /// has come to its records.
     fn stamp(&mut self, header: &BatchHeader) {
-        if self.next_offset() > header.base_offset {
+        let next_offset = self.next_offset();
+        if next_offset > header.base_offset {
             self.leader_epoch = header.leader_epoch;
+            self.batch_start = BatchStart::at(match next_offset > header.last_offset() {
+                true => next_offset,
+                false => header.base_offset,
+            });
         }
     }
 
@@ -385,6 +398,7 @@ impl BlockWriter {
         let (of_known_layout, is_heavy) = (block.of_known_layout, block.is_heavy());
         cursor.position.set(next_offset);
         cursor.leader_epoch.set(self.leader_epoch);
+        cursor.batch_start.set(self.batch_start);
         let mut unsent = Some(block);
         self.shared.context.turns.until(|| self.try_send(&mut unsent)).await;
         self.shared.context.progress.shard(cursor.partition).decoded.set(next_offset);

@@ -1,8 +1,9 @@
 //! What a fetch task makes of a response: where each partition continues, and what to do about
 //! errors.
 //!
-//! An answer that would halt a shard counts only after two connections have brought it: bits may
-//! flip on the way, and a broker that has just started may be wrong about its log.
+//! An answer that would halt a shard or leave records out counts only after two connections have
+//! brought it: bits may flip on the way, and a broker that has just started may be wrong about its
+//! log.
 
 use crate::fetch::connection::Response;
 use crate::fetch::cursor::{Cursor, CursorFault};
@@ -13,7 +14,7 @@ use crate::kafka::fetch::{
     self, CurrentLeader, EpochEnd, FetchError, FetchRemedy, FetchedPartition,
 };
 use crate::kafka::message::Broker;
-use crate::kafka::record_batch::{self, BatchError};
+use crate::kafka::record_batch::{self, BatchError, BatchHeader, BatchReason, BatchStart};
 use crate::ownership::event::{Claim, InputTrouble, ToControl};
 use crate::ownership::start_error::StartError;
 use crate::telemetry::metrics::Counter;
@@ -101,9 +102,14 @@ impl FetchTask {
         let progress = shared.context.progress.shard(cursor.partition);
         progress.high_watermark.set(part.high_watermark);
         cursor.end_known_at.set(Some(shared.context.turns.now()));
-        let bytes_max = shared.options.batch_bytes_max;
-        let offset = cursor.position.get();
-        match record_batch::scan_headers(&bytes[part.records.clone()], offset, bytes_max) {
+        let (bytes_max, records) = (shared.options.batch_bytes_max, &bytes[part.records.clone()]);
+        if let Ok(Some(first)) = BatchHeader::read(records, bytes_max)
+            && !cursor.is_batch_start(first.base_offset)
+        {
+            return;
+        }
+        let (offset, start) = (cursor.position.get(), cursor.batch_start.get());
+        match record_batch::scan_headers(records, offset, start, bytes_max) {
             Ok(scan) if scan.batches > 0 => {
                 cursor.run_ahead(&scan);
                 progress.fetched.set(scan.next_offset);
@@ -229,10 +235,28 @@ impl FetchTask {
         is_confirmed
     }
 
+    /// A batch that begins later than expected. Kafka numbers its records without a gap, but some
+    /// may be gone: another connection has to find the batch at the same offset.
+    fn meet_gap(&mut self, cursor: &Cursor, error: BatchError, expected: i64) {
+        let (partition, offset) = (cursor.partition, error.offset);
+        let sentence =
+            format!("input partition {partition} goes on at offset {offset} instead of {expected}");
+        if !self.believes(cursor, Claim::Gap, Some(error), sentence.clone()) {
+            return;
+        }
+        cursor.batch_start.set(BatchStart::at(offset));
+        cursor.rewind();
+        let trouble = InputTrouble::RecordsGone(sentence);
+        self.shared.report(ToControl::InputTrouble { partition, trouble });
+    }
+
     /// A batch that cannot be read stops its shard. An operator can pass over it: see decision 039.
     async fn meet_unreadable(&mut self, cursor: &Cursor, batch: UnreadableBatch) {
         let (partition, position) = (cursor.partition, cursor.position.get());
         let UnreadableBatch { error, offsets } = batch;
+        if let BatchReason::Gap { expected } = error.reason {
+            return self.meet_gap(cursor, error, expected);
+        }
         let sentence = format!(
             "input partition {partition} cannot be read beyond offset {position}: {error}; \
              nothing was skipped"

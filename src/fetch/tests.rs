@@ -1,7 +1,7 @@
 //! The fetch path with a dialler, brokers and a clock that a test plays.
 
 use crate::fetch::FetchOptions;
-use crate::fetch::block::BlockPool;
+use crate::fetch::block::{Block, BlockPool};
 use crate::fetch::cursor::{Cursor, Cursors};
 use crate::fetch::dialling::{
     DialEnds, Dialled, FromDialler, MetadataLink, QUESTIONS_MAX, ToDialler,
@@ -9,13 +9,15 @@ use crate::fetch::dialling::{
 use crate::fetch::stage::{CONNECTIONS_MAX, FetchEnds, Fetching};
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::message::{Broker, Metadata, PartitionLeader, Versions};
-use crate::ownership::event::{ToControl, TroubleSource};
+use crate::kafka::wire::WireWriter;
+use crate::ownership::event::{InputTrouble, ToControl, TroubleSource};
 use crate::queue::bell::Bell;
 use crate::queue::{Receiver, Sender, bounded};
 use crate::runtime::operations::{Completed, Handle, Request, Task, UserData};
 use crate::runtime::turns::{HotContext, Turns};
 use crate::telemetry::metrics::{Gauge, Metrics};
 use crate::telemetry::progress::Progress;
+use crate::testing::batch_builder::{BatchPlan, Owned};
 use std::fs::File;
 use std::future::Future;
 use std::pin::Pin;
@@ -25,6 +27,9 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 const TOPIC_ID: u128 = 7;
+
+/// Records of each batch.
+const BATCH_RECORDS: i64 = 10;
 
 /// A daemon that owns partition 0.
 struct Daemon {
@@ -36,6 +41,10 @@ struct Daemon {
     questions: Receiver<ToDialler>,
     answers: Sender<FromDialler>,
     reports: Receiver<ToControl>,
+    blocks: Receiver<Box<Block>>,
+    pool: Rc<BlockPool>,
+    /// Offsets of the records that were decoded, none of which is an event.
+    decoded: Vec<i64>,
     /// What the dialler says about the cluster.
     metadata: Metadata,
     /// Whether a connection that is opened now has to be replaced at once.
@@ -89,6 +98,10 @@ fn options() -> FetchOptions {
 
 impl Daemon {
     fn start(metadata: Metadata) -> Daemon {
+        Daemon::start_at(0, metadata)
+    }
+
+    fn start_at(position: i64, metadata: Metadata) -> Daemon {
         let bell = || Arc::new(Bell::new().expect("a descriptor is left"));
         let turns = Turns::new(Instant::now(), bell());
         let (metrics, progress) = (Arc::new(Metrics::new()), Arc::new(Progress::new()));
@@ -101,12 +114,13 @@ impl Daemon {
         let (answers, dialled) = bounded(QUESTIONS_MAX);
         let dial_ends = DialEnds { dialler, dialler_bell: bell(), dialled };
         let (control, reports) = bounded(crate::fetch::REPORTS_MAX);
-        let (blocks, _) = bounded(1);
+        let (to_shards, blocks) = bounded(1);
+        let pool = Rc::new(BlockPool::default());
         let cursors = Cursors::new();
-        let cursor = Cursor::new(0, 1, (0, None), Box::default());
+        let cursor = Cursor::new(0, 1, (position, None), Box::default());
         cursors.open(cursor.clone());
-        let ends = FetchEnds { control, dial_ends, blocks };
-        let shared = (cursors, Rc::new(BlockPool::default()));
+        let ends = FetchEnds { control, dial_ends, blocks: to_shards };
+        let shared = (cursors, pool.clone());
         Daemon {
             fetching: Box::pin(Fetching::new(context, options(), shared, ends)),
             cursor,
@@ -116,6 +130,9 @@ impl Daemon {
             questions,
             answers,
             reports,
+            blocks,
+            pool,
+            decoded: Vec::new(),
             metadata,
             are_short_lived: false,
             links: Vec::new(),
@@ -129,6 +146,10 @@ impl Daemon {
         self.turns.begin_turn(self.turns.now() + Duration::from_millis(ms));
         let polled = self.fetching.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(polled.is_pending(), "the shard is open");
+        while let Some(block) = self.blocks.try_receive() {
+            self.decoded.extend(block.rejects.iter().map(|reject| reject.offset));
+            self.cursor.give_block(&self.pool, block);
+        }
         while let Some(question) = self.questions.try_receive() {
             let answer = match question {
                 ToDialler::Connect { task, endpoint } => {
@@ -194,14 +215,28 @@ impl Daemon {
 
     /// The nth Fetch of a task, under way alone: partition 0 is to be fetched from another broker.
     fn answer_with_follower(&mut self, nth: u32, follower: i32) {
+        self.answer_with_partition(nth, follower, &[]);
+    }
+
+    /// The nth Fetch of a task, under way alone: partition 0 has a batch at this offset.
+    fn answer_with_batch(&mut self, nth: u32, base_offset: i64) {
+        let null = |offset| Owned { offset, timestamp_ms: 0, key: None, value: None };
+        let records: Vec<Owned> = (0..BATCH_RECORDS).map(null).collect();
+        let batch = BatchPlan { base_offset, ..BatchPlan::new(&records) }.build();
+        self.answer_with_partition(nth, -1, &batch);
+    }
+
+    fn answer_with_partition(&mut self, nth: u32, preferred: i32, records: &[u8]) {
         let mut topics = vec![2];
         topics.extend(TOPIC_ID.to_be_bytes());
         // One partition: its number and error; high watermark, last stable offset and log start;
         // no aborted transactions.
         topics.extend([&[2][..], &[0; 6], &[0; 24], &[0]].concat());
-        topics.extend(follower.to_be_bytes());
-        // No records; no tagged fields of the partition and of the topic.
-        topics.extend([1, 0, 0]);
+        topics.extend(preferred.to_be_bytes());
+        WireWriter::new(&mut topics).unsigned_varint(records.len() as u32 + 1);
+        topics.extend(records);
+        // No tagged fields of the partition and of the topic.
+        topics.extend([0, 0]);
         self.answer(nth, 0, &topics);
     }
 
@@ -399,4 +434,59 @@ fn a_leader_that_no_answer_has_listed_is_asked_for_until_one_does() {
     assert!(daemon.connections.is_empty(), "nobody knows where the leader listens");
     daemon.metadata = metadata(&[1, 2], 2);
     daemon.turn_until_connected(2);
+}
+
+#[test]
+fn a_batch_that_one_connection_puts_elsewhere_is_fetched_again_before_it_is_used() {
+    for bit in [0, 1, 2, 3, 4, 40] {
+        let mut daemon = Daemon::start(metadata(&[1], 1));
+        daemon.turn_until_connected(1);
+        daemon.answer_with_batch(1, 0);
+        daemon.turn_until_connected(1);
+        daemon.answer_with_batch(2, BATCH_RECORDS ^ 1 << bit);
+        daemon.turn_until_connected(1);
+        assert_eq!(daemon.connections.len(), 2, "bit {bit}");
+        assert_eq!(daemon.decoded, Vec::from_iter(0..BATCH_RECORDS), "bit {bit}");
+        // The third one was on its way on the first connection.
+        daemon.answer_with_batch(4, BATCH_RECORDS);
+        daemon.turn_until_connected(1);
+        assert_eq!(daemon.decoded, Vec::from_iter(0..2 * BATCH_RECORDS), "bit {bit}");
+        assert!(!daemon.cursor.has_failed());
+    }
+}
+
+/// Compaction leaves such a log. What it has left is asked for once more.
+#[test]
+fn a_gap_counts_once_two_connections_have_told_of_it() {
+    let mut daemon = Daemon::start(metadata(&[1], 1));
+    daemon.turn_until_connected(1);
+    for (nth, connections) in [(1, 2), (3, 2), (4, 2)] {
+        assert!(daemon.decoded.is_empty());
+        daemon.answer_with_batch(nth, 20);
+        daemon.turn_until_connected(1);
+        assert_eq!(daemon.connections.len(), connections);
+    }
+    assert_eq!(daemon.decoded, Vec::from_iter(20..20 + BATCH_RECORDS));
+    let mut told = Vec::new();
+    while let Some(report) = daemon.reports.try_receive() {
+        if let ToControl::InputTrouble { trouble: InputTrouble::RecordsGone(sentence), .. } = report
+        {
+            told.push(sentence);
+        }
+    }
+    assert_eq!(told, ["input partition 0 goes on at offset 20 instead of 0"]);
+}
+
+/// Nothing was read that it could be compared with.
+#[test]
+fn two_answers_have_to_say_where_the_batch_begins_in_which_a_shard_starts() {
+    let mut daemon = Daemon::start_at(15, metadata(&[1], 1));
+    daemon.turn_until_connected(1);
+    for (nth, base_offset) in [(1, 8), (2, 10), (3, 10)] {
+        assert!(daemon.decoded.is_empty());
+        daemon.answer_with_batch(nth, base_offset);
+        daemon.turn_until_connected(1);
+    }
+    assert_eq!(daemon.decoded, Vec::from_iter(15..20));
+    assert_eq!(daemon.connections.len(), 1);
 }

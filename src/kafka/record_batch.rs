@@ -71,6 +71,12 @@ pub enum BatchReason {
     /// Offsets of the header cannot be.
     #[error("its offsets are negative, overflow or do not follow the previous batch's")]
     Offsets,
+    /// The batch begins later than expected: records are missing before it, or its offset is wrong.
+    #[error("a batch at offset {expected} is due before it")]
+    Gap {
+        /// The last offset at which it could begin.
+        expected: i64,
+    },
     /// The record count cannot be.
     #[error("it states {0} records, which its offsets or its bytes cannot hold")]
     RecordCount(i32),
@@ -227,17 +233,56 @@ pub struct HeaderScan {
     pub records: u64,
 }
 
-/// Scans the headers of a partition's batches: `records` is what a Fetch for `offset` brought.
+/// Where the next batch of a partition may begin. No checksum covers a batch's base offset, so it
+/// is compared with what was read before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchStart {
+    min: i64,
+    max: i64,
+}
+
+impl BatchStart {
+    /// Exactly there: the batch before ends there, or this one was read in part.
+    pub fn at(offset: i64) -> BatchStart {
+        BatchStart { min: offset, max: offset }
+    }
+
+    /// Anywhere up to the offset that is asked for, which may lie within a batch.
+    pub fn up_to(offset: i64) -> BatchStart {
+        BatchStart { min: 0, max: offset }
+    }
+
+    /// Whether one offset only is possible.
+    pub(crate) fn is_known(&self) -> bool {
+        self.min == self.max
+    }
+
+    /// Passes a batch, if it may begin where it does. The next one has to begin behind it.
+    pub(crate) fn pass(&mut self, header: &BatchHeader) -> Result<(), BatchError> {
+        let offset = header.base_offset;
+        if offset < self.min {
+            return Err(BatchError { offset, reason: BatchReason::Offsets });
+        }
+        if offset > self.max {
+            return Err(BatchError { offset, reason: BatchReason::Gap { expected: self.max } });
+        }
+        *self = BatchStart::at(header.last_offset() + 1);
+        Ok(())
+    }
+}
+
+/// Scans the headers of a partition's batches: `records` is what a Fetch for `offset` brought, and
+/// the first one has to begin at `start`.
 pub fn scan_headers(
     records: &[u8],
     offset: i64,
+    mut start: BatchStart,
     batch_bytes_max: usize,
 ) -> Result<HeaderScan, BatchError> {
     let mut scan =
         HeaderScan { next_offset: offset, leader_epoch: None, batches: 0, bytes: 0, records: 0 };
-    let mut previous = -1;
     while let Some(header) = BatchHeader::read(&records[scan.bytes..], batch_bytes_max)? {
-        follow(&mut previous, &header)?;
+        start.pass(&header)?;
         scan.next_offset = scan.next_offset.max(header.last_offset() + 1);
         scan.leader_epoch = Some(header.leader_epoch);
         scan.batches += 1;
@@ -247,27 +292,18 @@ pub fn scan_headers(
     Ok(scan)
 }
 
-/// Checks that a batch follows the one that ended at `previous`, and remembers its own end.
-fn follow(previous: &mut i64, header: &BatchHeader) -> Result<(), BatchError> {
-    if header.base_offset <= *previous {
-        return Err(BatchError { offset: header.base_offset, reason: BatchReason::Offsets });
-    }
-    *previous = header.last_offset();
-    Ok(())
-}
-
 /// Hands out the whole batches of a partition's records, one by one.
 #[derive(Debug)]
 pub(crate) struct Batches<'a> {
     rest: &'a mut [u8],
     batch_bytes_max: usize,
-    previous: i64,
+    start: BatchStart,
 }
 
 impl<'a> Batches<'a> {
     /// The batches of `records`.
     pub(crate) fn new(records: &'a mut [u8], batch_bytes_max: usize) -> Batches<'a> {
-        Batches { rest: records, batch_bytes_max, previous: -1 }
+        Batches { rest: records, batch_bytes_max, start: BatchStart::up_to(i64::MAX) }
     }
 
     fn take_batch(&mut self) -> Result<Option<Batch<'a>>, BatchError> {
@@ -276,7 +312,7 @@ impl<'a> Batches<'a> {
         };
         let (bytes, rest) = std::mem::take(&mut self.rest).split_at_mut(header.bytes);
         let batch = Batch::checked(header, bytes)?;
-        follow(&mut self.previous, &header)?;
+        self.start.pass(&header)?;
         self.rest = rest;
         Ok(Some(batch))
     }

@@ -228,8 +228,8 @@ impl ShardFacts {
     }
 }
 
-/// A statement of one connection about a position, which stops the shard if another connection says
-/// the same.
+/// A statement of one connection about a position, which stops the shard or leaves records out if
+/// another connection says the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Claim {
     /// The broker does not serve it, and no retry helps.
@@ -240,6 +240,8 @@ pub enum Claim {
     Truncated,
     /// The batch there cannot be read.
     Unreadable,
+    /// The batch there begins later than expected.
+    Gap,
     /// The response is larger than the buffer.
     TooLarge,
 }
@@ -251,8 +253,11 @@ pub enum InputTrouble {
     FetchRefused(ErrorCode),
     /// The leader names the broker of this number to fetch from, which is no other known one.
     FollowerUnknown(i32),
-    /// One connection claims what would stop the shard, and another one is asked: a sentence.
+    /// One connection claims what would stop the shard or leave records out, and another one is
+    /// asked: a sentence.
     Doubted(Claim, String),
+    /// The log goes on behind a gap, as two connections have said: a sentence.
+    RecordsGone(String),
     /// A batch that cannot be read was passed over: which offsets, and why.
     BatchPassedOver(String),
 }

@@ -143,6 +143,26 @@ fn a_truncation_that_one_fetch_is_answered_with_is_asked_for_again() {
     victim.finish();
 }
 
+/// No checksum covers it. A batch that is put further back seems to leave records out, and one that
+/// is put further ahead seems to repeat some.
+#[test]
+fn a_batch_that_one_connection_puts_at_another_offset_is_asked_for_again() {
+    let proxied = Proxied::start();
+    let mut victim = Victim::of(&proxied, "moved");
+    let opened = |huntd: &Huntd| huntd.metric("huntd_connections_opened_total");
+    for lie in [|end| end + 1, |end| end | 1 << 40, |end| end - 1] {
+        let (end, opened_before) = (victim.end(), opened(&victim.huntd));
+        proxied.proxy.lie_about_batch(end, lie(end));
+        victim.goes_on();
+        assert!(proxied.proxy.lies_told() > 0);
+        assert!(opened(&victim.huntd) > opened_before, "another connection is asked");
+    }
+    // A second line about gaps is withheld.
+    victim.asks_again("input partition 0 goes on at offset 1001 instead of 1000");
+    victim.asks_again("the batch at offset 2999 cannot be read");
+    victim.finish();
+}
+
 /// Which a Fetch that is answered so makes huntd ask.
 const NOT_LEADER_OR_FOLLOWER: i16 = 6;
 

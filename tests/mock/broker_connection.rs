@@ -12,7 +12,7 @@ use huntd::kafka::message::{
     API_VERSIONS_VERSION_MAX, ApiVersionsAnswer, Envelope, Metadata, Versions,
     api_versions_request, frame_length, metadata_request, parse_api_versions, parse_metadata,
 };
-use huntd::kafka::record_batch::scan_headers;
+use huntd::kafka::record_batch::{BatchStart, scan_headers};
 
 use huntd::testing::batch_builder::{BATCH_BYTES_MAX, Owned, read_committed};
 
@@ -137,7 +137,8 @@ impl Connection {
                 FetchPartition { partition, offset, leader_epoch, last_fetched_epoch, bytes_max };
             let mut fetched = self.fetch_once(version, topic, asked);
             assert_eq!(fetched.error, ErrorCode::NONE);
-            let walked = scan_headers(&fetched.records, offset, BATCH_BYTES_MAX).unwrap();
+            let start = BatchStart::up_to(offset);
+            let walked = scan_headers(&fetched.records, offset, start, BATCH_BYTES_MAX).unwrap();
             aborted.load(fetched.aborted.into_iter());
             let committed =
                 read_committed(&mut fetched.records, offset, &mut aborted, &mut decompressor);

@@ -3,6 +3,7 @@
 
 use crate::broker::{BROKERS, Broker, InputLog};
 use crate::chance::{Chance, Fault, Sight};
+use crate::damage;
 use huntd::kafka::wire::{WireError, WireReader, WireWriter};
 
 /// The input topic.
@@ -309,7 +310,8 @@ impl Broker {
             part.diverging = diverging;
         } else {
             part.records = log.read(asked.offset, asked.bytes_max.min(room));
-            damage(chance, &mut part.records);
+            damage::move_batch(chance, &mut part.records);
+            damage::flip_bit(chance, &mut part.records);
             if log.leader != node_id && !part.records.is_empty() {
                 chance.see(Sight::FollowerRead);
             }
@@ -393,21 +395,6 @@ impl Part {
             writer.no_tagged_fields(true);
         }
     }
-}
-
-/// Flips a bit of the first batch, or lets it lie about its length. The fields that no checksum
-/// covers are TCP's to protect.
-fn damage(chance: &mut Chance, records: &mut [u8]) {
-    if records.len() < 64 || !chance.strikes(Fault::BatchDamaged) {
-        return;
-    }
-    let length = i32::from_be_bytes(records[8..12].try_into().expect("four bytes"));
-    let end = (length as u64 + 12).min(records.len() as u64);
-    let at = match chance.one_in(4) {
-        true => chance.between(8, 11),
-        false => chance.between(16, end - 1),
-    };
-    records[at as usize] ^= 1 << chance.below(8);
 }
 
 fn read_fetch(request: &mut Request<'_>) -> AskedFetch {

@@ -17,7 +17,9 @@ use huntd::kafka::membership::{MembershipError, MembershipEvent};
 use huntd::kafka::topic_error::TopicError;
 use huntd::output::mark::Mark;
 use huntd::ownership::acquisition::Candidate;
-use huntd::ownership::event::{OwnershipEvent, ShardFacts, ShardNotice, Survey, ToControl};
+use huntd::ownership::event::{
+    InputTrouble, OwnershipEvent, ShardFacts, ShardNotice, Survey, ToControl,
+};
 use huntd::ownership::start_error::StartError;
 use huntd::ownership::{Ownership, OwnershipOptions, PANICS_MAX};
 use huntd::publisher::ToPublisher;
@@ -297,6 +299,9 @@ impl Control {
     fn hear_threads(&mut self, around: &mut Surroundings<'_>) {
         while let Some(message) = self.ends.messages.try_receive() {
             match message {
+                ToControl::InputTrouble { trouble: InputTrouble::RecordsGone(_), .. } => {
+                    around.chance.see(Sight::GapConfirmed);
+                }
                 ToControl::Trouble { .. }
                 | ToControl::NoOps(_)
                 | ToControl::InputTrouble { .. } => {}

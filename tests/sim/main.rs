@@ -14,6 +14,7 @@ mod broker;
 mod chance;
 mod check;
 mod control;
+mod damage;
 mod dialler;
 mod disk;
 mod game;

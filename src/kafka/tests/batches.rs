@@ -1,7 +1,7 @@
 //! Batches without damage, and batches that lie in one field each.
 
 use crate::kafka::codec::Decompressor;
-use crate::kafka::record_batch::{Batch, BatchError, BatchReason, HeaderScan, scan_headers};
+use crate::kafka::record_batch::{self, Batch, BatchError, BatchReason, BatchStart, HeaderScan};
 use kafka_protocol::records::{
     Compression, Record as OracleRecord, RecordBatchDecoder, RecordBatchEncoder,
     RecordEncodeOptions, TimestampType,
@@ -11,6 +11,11 @@ use crate::testing::batch_builder::{
     BATCH_BYTES_MAX, BatchPlan, Owned, PACKINGS, append_record, read_batch, read_batches, records,
     seal,
 };
+
+/// A scan of what a Fetch for this offset brought, which may lie within the first batch.
+fn scan_headers(bytes: &[u8], offset: i64, bytes_max: usize) -> Result<HeaderScan, BatchError> {
+    record_batch::scan_headers(bytes, offset, BatchStart::up_to(offset), bytes_max)
+}
 
 /// The reason why a sealed batch of this plan is refused.
 fn refusal(plan: &BatchPlan) -> BatchReason {
@@ -152,9 +157,37 @@ fn batches_out_of_order_are_refused() {
     let mut bytes = BatchPlan::new(&records(8, 4)).build();
     bytes.extend(BatchPlan::new(&records(11, 4)).build());
     let refused = BatchError { offset: 11, reason: BatchReason::Offsets };
-    assert_eq!(scan_headers(&bytes, 0, BATCH_BYTES_MAX), Err(refused));
+    assert_eq!(scan_headers(&bytes, 8, BATCH_BYTES_MAX), Err(refused));
     let mut decompressor = Decompressor::new(BATCH_BYTES_MAX);
     assert_eq!(read_batches(&mut bytes, 0, &mut decompressor), Err(refused));
+}
+
+#[test]
+fn a_batch_begins_where_the_one_before_ends_and_the_first_one_where_it_is_expected() {
+    let batch = |offset| BatchPlan::new(&records(offset, 4)).build();
+    let gap = |expected| Some(BatchReason::Gap { expected });
+    for (start, offset, reason) in [
+        (BatchStart::at(8), 8, None),
+        (BatchStart::at(8), 7, Some(BatchReason::Offsets)),
+        (BatchStart::at(8), 9, gap(8)),
+        (BatchStart::up_to(8), 5, None),
+        (BatchStart::up_to(8), 8, None),
+        (BatchStart::up_to(8), 1 << 40, gap(8)),
+    ] {
+        let scanned = record_batch::scan_headers(&batch(offset), 8, start, BATCH_BYTES_MAX);
+        let refused = reason.map(|reason| BatchError { offset, reason });
+        assert_eq!(scanned.err(), refused, "{start:?}");
+    }
+    for (second, reason) in [
+        (12, None),
+        (13, gap(12)),
+        (11, Some(BatchReason::Offsets)),
+        (8, Some(BatchReason::Offsets)),
+    ] {
+        let both = [batch(8), batch(second)].concat();
+        let refused = reason.map(|reason| BatchError { offset: second, reason });
+        assert_eq!(scan_headers(&both, 8, BATCH_BYTES_MAX).err(), refused);
+    }
 }
 
 #[test]

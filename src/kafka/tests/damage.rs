@@ -1,7 +1,7 @@
 //! Damaged batches: an error or the same records, never others, never a panic.
 
 use crate::kafka::codec::Decompressor;
-use crate::kafka::record_batch::scan_headers;
+use crate::kafka::record_batch::{BatchStart, scan_headers};
 use proptest::prelude::*;
 
 use crate::testing::batch_builder::{
@@ -28,12 +28,14 @@ fn every_damaged_byte_yields_an_error_or_the_same_records() {
                 let nothing = read.is_empty() && (8..12).contains(&place);
                 let moved = BASE_OFFSET.contains(&place) && same_but_offset(&read, &written);
                 assert!(nothing || moved || read == written, "{packing:?} byte {place} ^ {flip}");
+                let scanned = scan_headers(&damaged, 70, BatchStart::at(70), BATCH_BYTES_MAX);
+                assert_eq!(scanned.is_err(), moved, "{packing:?} byte {place} ^ {flip}");
             }
         }
     }
 }
 
-/// The base offset stands outside the checksum; the fetch loop compares it with what it asked for.
+/// The base offset stands outside the checksum: where the batch before ended tells it.
 fn same_but_offset(read: &[Owned], written: &[Owned]) -> bool {
     let shift = read[0].offset - written[0].offset;
     read.len() == written.len()
@@ -58,7 +60,7 @@ proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let mut decompressor = Decompressor::new(BATCH_BYTES_MAX);
-        let _ = scan_headers(&bytes, 0, BATCH_BYTES_MAX);
+        let _ = scan_headers(&bytes, 0, BatchStart::up_to(0), BATCH_BYTES_MAX);
         let _ = read_batches(&mut bytes, 0, &mut decompressor);
     }
 
@@ -77,7 +79,7 @@ proptest! {
         }
         bytes[16] = 2;
         seal(&mut bytes);
-        let scanned = scan_headers(&bytes, 0, BATCH_BYTES_MAX);
+        let scanned = scan_headers(&bytes, 0, BatchStart::up_to(i64::MAX), BATCH_BYTES_MAX);
         if let Ok(read) = read_batch(&mut bytes, 0) {
             prop_assert!(read.windows(2).all(|pair| pair[0].offset < pair[1].offset));
             let next_offset = scanned.unwrap().next_offset;

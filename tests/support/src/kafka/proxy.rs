@@ -18,6 +18,10 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// Between the two parts of a piece that is split: enough for the first one to arrive alone.
 const SPLIT_PAUSE: Duration = Duration::from_millis(2);
 
+/// Where a batch has the epoch of its leader, and what stands there as long as nobody else has led.
+const EPOCH_AT: usize = 12;
+const EPOCH_AND_MAGIC: [u8; 5] = [0, 0, 0, 0, 2];
+
 /// Where a request has its number: behind its length.
 const API_KEY_AT: usize = 4;
 
@@ -96,12 +100,19 @@ struct Lie {
     connections: Range<u64>,
     /// In answers to this request.
     api: i16,
-    /// Where these bytes stand.
-    truth: Vec<u8>,
+    truth: Truth,
     /// What stands there instead, be it longer.
     lie: Vec<u8>,
     /// How often it was said.
     told: usize,
+}
+
+/// Where a lie stands.
+enum Truth {
+    /// In the place of these bytes.
+    Bytes(Vec<u8>),
+    /// In the place of the base offset of the batch at this one.
+    BaseOffset(i64),
 }
 
 /// A connection through the proxy.
@@ -237,13 +248,21 @@ impl Proxy {
     /// this API in which these bytes stand. New ones tell the truth.
     pub fn lie(&self, api: i16, truth: Vec<u8>, lie: Vec<u8>) {
         let there = self.shared.connections.load(Ordering::SeqCst);
-        self.let_lie(Lie { connections: 0..there, api, truth, lie, told: 0 });
+        self.let_lie(Lie { connections: 0..there, api, truth: Truth::Bytes(truth), lie, told: 0 });
+    }
+
+    /// Like [`Proxy::lie`], but about the offset at which a fetched batch begins.
+    pub fn lie_about_batch(&self, base_offset: i64, lie: i64) {
+        let there = self.shared.connections.load(Ordering::SeqCst);
+        let (truth, lie) = (Truth::BaseOffset(base_offset), lie.to_be_bytes().to_vec());
+        self.let_lie(Lie { connections: 0..there, api: FETCH, truth, lie, told: 0 });
     }
 
     /// Like [`Proxy::lie`], but only one connection says it: the next one after so many.
     pub fn lie_after(&self, skipped: u64, api: i16, truth: Vec<u8>, lie: Vec<u8>) {
         let number = self.shared.connections.load(Ordering::SeqCst) + skipped;
-        self.let_lie(Lie { connections: number..number + 1, api, truth, lie, told: 0 });
+        let (connections, truth) = (number..number + 1, Truth::Bytes(truth));
+        self.let_lie(Lie { connections, api, truth, lie, told: 0 });
     }
 
     fn let_lie(&self, lie: Lie) {
@@ -319,14 +338,31 @@ impl Orders {
 impl Lie {
     /// What is said instead of this piece, which begins with the length of the answer.
     fn instead_of(&mut self, piece: &[u8]) -> Option<Vec<u8>> {
-        let at = find(piece, &self.truth)?;
-        let (head, rest) = (&piece[..at], &piece[at + self.truth.len()..]);
+        let there = self.truth.find(piece)?;
+        let (head, rest) = (&piece[..there.start], &piece[there.end..]);
         let mut said = [head, &self.lie, rest].concat();
         let length = i32::from_be_bytes(*said.first_chunk().expect("it has a length"));
-        let longer = self.lie.len() as i32 - self.truth.len() as i32;
+        let longer = self.lie.len() as i32 - there.len() as i32;
         said[..4].copy_from_slice(&(length + longer).to_be_bytes());
         self.told += 1;
         Some(said)
+    }
+}
+
+impl Truth {
+    /// Where in a piece it stands.
+    fn find(&self, piece: &[u8]) -> Option<Range<usize>> {
+        match self {
+            Truth::Bytes(these) => find(piece, these).map(|at| at..at + these.len()),
+            Truth::BaseOffset(offset) => {
+                let offset = offset.to_be_bytes();
+                let is_batch = |window: &[u8]| {
+                    window.starts_with(&offset) && window[EPOCH_AT..] == EPOCH_AND_MAGIC
+                };
+                let at = piece.windows(EPOCH_AT + EPOCH_AND_MAGIC.len()).position(is_batch)?;
+                Some(at..at + offset.len())
+            }
+        }
     }
 }
 
