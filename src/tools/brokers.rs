@@ -6,6 +6,7 @@ use crate::daemon::failure::Failure;
 use crate::fetch::dialling::{DialError, Endpoint};
 use crate::kafka::client::ClientOptions;
 use crate::kafka::message::MessageError;
+use crate::kafka::sasl::SaslError;
 use crate::kafka::security::Security;
 use std::sync::mpsc;
 use std::thread;
@@ -67,24 +68,37 @@ pub(super) fn reached(client: &ClientOptions) -> Result<Reached, ToolError> {
 }
 
 /// Asks each of these brokers about a topic before librdkafka does: a malformed answer would crash
-/// the process there (decision 031). Other errors are left to the code that asks next.
+/// the process there (decision 031), and librdkafka cannot say what is wrong with certificates,
+/// secrets or the kind of a listener. Other errors are left to the code that asks next.
 pub(super) fn ask_first(client: &ClientOptions, topic: &str) -> Result<(), ToolError> {
     let options = DialOptions {
         topic: topic.to_owned(),
         security: client.security.clone(),
         ..without_authentication(client)
     };
+    let mut refused = None;
+    let mut has_answered = false;
     for endpoint in client.brokers.iter().filter_map(|broker| Endpoint::parse(broker)) {
         match dialler::ask_topic(&endpoint, &options) {
+            Ok(_) => has_answered = true,
             Err(error @ DialError::Answer { .. }) => {
                 return Err(Failure::Control(error.into()).into());
             }
             // The others would refuse the same password.
-            Err(error @ DialError::Sasl { .. }) if error.is_final() => break,
-            Ok(_) | Err(_) => {}
+            Err(error @ DialError::Sasl { error: SaslError::Refused { .. }, .. }) => {
+                refused.get_or_insert(error);
+                break;
+            }
+            Err(error) if error.is_final() => {
+                refused.get_or_insert(error);
+            }
+            Err(_) => {}
         }
     }
-    Ok(())
+    match refused.filter(|_| !has_answered) {
+        Some(error) => Err(Failure::Control(error.into()).into()),
+        None => Ok(()),
+    }
 }
 
 /// A client with a wrong password must not fail once for each broker.

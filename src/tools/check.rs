@@ -87,7 +87,12 @@ fn online(
     let config = &config;
     let only_check =
         TopicsArgs { config: args.config.clone(), partitions: None, replicas: None, check: true };
-    let mut errors = Vec::from_iter(topics::prepare(&only_check, config).err());
+    let mut errors = match topics::prepare(&only_check, config) {
+        Ok(()) => Vec::new(),
+        // A user that is refused again and again may be locked out.
+        Err(error) if error.is_refusal() => return (vec![error], warnings),
+        Err(error) => vec![error],
+    };
     match zone_rules::published(config) {
         Ok(published) => {
             if !rulesets.is_empty() {

@@ -97,6 +97,12 @@ impl ToolError {
         }
     }
 
+    /// Whether the brokers refuse to talk to this client at all, as the configuration is.
+    pub(super) fn is_refusal(&self) -> bool {
+        use ExitCode::{ListenerDiffers, NotAuthenticated, TlsRefused};
+        matches!(self.exit_code(), TlsRefused | NotAuthenticated | ListenerDiffers)
+    }
+
     /// What librdkafka says about a topic, as something to do.
     pub(crate) fn of_topic(topic: &str, error: &KafkaError) -> ToolError {
         // rdkafka does not count the codes of administration among its own.

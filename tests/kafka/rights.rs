@@ -157,7 +157,7 @@ fn run(secure: &SecureCluster, topics: &Topics, further: &[(&str, &str)]) -> Att
 }
 
 /// A configuration for these brokers.
-fn configuration(address: &str, further: &str, topics: &Topics) -> (TempDir, String) {
+pub(crate) fn configuration(address: &str, further: &str, topics: &Topics) -> (TempDir, String) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("huntd.toml");
     let Topics { input, output, dead_letters, .. } = topics;

@@ -3,6 +3,7 @@
 
 use crate::exits::assert_ends;
 use crate::players::{Load, events, produce};
+use crate::rights::configuration;
 use crate::verbs::{self, Ended};
 use std::path::Path;
 use std::sync::OnceLock;
@@ -184,6 +185,53 @@ fn a_listener_of_another_kind_ends_the_daemon_with_code_14() {
     assert_refused(Kind::PlainSasl, &ca, &scram, 14, "the listener does not speak TLS");
     assert_refused(Kind::Sasl, &ca, "", 14, "does not authenticate: set [kafka.sasl]");
     assert_refused(Kind::Tls, &ca, &scram, 14, "asks for no authentication");
+}
+
+#[test]
+fn every_other_verb_ends_with_the_code_and_the_words_of_the_daemon() {
+    let secure = shared();
+    let topics = Topics::create(&secure.cluster, "verbs-refused", 1);
+    let [ca, other] = ["ca.pem", "other-ca.pem"].map(|file| tls(&secure.file(file)));
+    let scram = sasl("SCRAM-SHA-256", &secure.file("password"));
+    let plain = sasl("PLAIN", &secure.file("password"));
+    let wrong = sasl("PLAIN", &secure.file("wrong-password"));
+    let late = secure.file("token-of-yesterday");
+    std::fs::write(&late, secure::token(-30)).expect("the folder is writable");
+    let late = bearer(&late);
+    let at = |kind| secure.address(kind);
+    let cases = [
+        (at(Kind::Sasl), &*other, &*scram, 12, "no trusted authority has signed"),
+        (secure.address_by_number(Kind::Sasl), &ca, &scram, 12, "for the name 127.0.0.1"),
+        (at(Kind::Mutual), &ca, "", 12, "for a client certificate"),
+        (at(Kind::PlainSasl), &ca, &scram, 14, "the listener does not speak TLS"),
+        (at(Kind::Sasl), "", "", 14, "the listener speaks TLS: set [kafka.tls]"),
+        (at(Kind::Sasl), &ca, "", 14, "does not authenticate: set [kafka.sasl]"),
+        (at(Kind::Sasl), &ca, &wrong, 13, "the broker refuses the user"),
+        (at(Kind::PlainSasl), "", &plain, 13, "does not offer PLAIN"),
+        (at(Kind::Token), &ca, &late, 13, "the broker refuses the token"),
+    ];
+    let verbs: [&[&str]; 6] = [
+        &["check"],
+        &["serve", "--set", "serve.listen=127.0.0.1:0"],
+        &["load", "--events", "10", "--players", "5"],
+        &["tap", "--from", "start", "--until-end"],
+        &["rules", "--zones"],
+        &["replay", "--topic", &topics.input],
+    ];
+    for (address, tls, sasl, code, words) in cases {
+        let sections = [("tls", tls), ("sasl", sasl)].map(|(name, keys)| match keys {
+            "" => String::new(),
+            keys => format!("[kafka.{name}]\n{keys}\n"),
+        });
+        let (_folder, file) = configuration(&address, &sections.concat(), &topics);
+        for verb in verbs {
+            let ended = verbs::huntd(&[verb, &["--config", &file]].concat());
+            let what = format!("{verb:?} where {words}:\n{}{}", ended.output, ended.errors);
+            assert_eq!(ended.code, code, "{what}");
+            assert_eq!(ended.errors.matches(words).count(), 1, "{what}");
+            assert!(!ended.errors.contains("BrokerTransportFailure"), "{what}");
+        }
+    }
 }
 
 #[test]
