@@ -16,7 +16,7 @@ use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::unbuffered::{ConnectionState, EncodeError, UnbufferedStatus};
-use rustls::{CertificateError, ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig, OtherError, RootCertStore};
 use std::sync::Arc;
 
 /// Bytes of plaintext in a record.
@@ -46,6 +46,9 @@ pub enum TlsError {
     /// The broker's certificate is not valid yet.
     #[error("the broker's certificate is not valid yet: check the clocks of both hosts")]
     NotYetValid,
+    /// The broker's certificate has another fault.
+    #[error("the broker's certificate cannot be used: {0}")]
+    BrokerCertificate(String),
     /// The broker has ended the connection with an alert.
     #[error("the broker refuses the TLS connection with the alert {}{}", .0, alert_hint(.0))]
     Alert(String),
@@ -253,6 +256,23 @@ fn encode_into(
     }
 }
 
+/// What is wrong with a certificate, and what to do.
+fn certificate_fault(error: &CertificateError) -> String {
+    let name = match error {
+        // An error of webpki, whose text is its name.
+        CertificateError::Other(OtherError(error)) => error.to_string(),
+        error => error.to_string(),
+    };
+    match name.as_str() {
+        "CaUsedAsEndEntity" => "it is one of a CA: use a CA's certificate as kafka.tls.ca_file, \
+                                and one signed by it for the broker"
+            .to_owned(),
+        "UnsupportedCertVersion" => "its version is too old: issue it as X.509 v3".to_owned(),
+        "BadEncoding" => "it is damaged: copy it again, or issue another one".to_owned(),
+        _ => format!("{name}; issue another one"),
+    }
+}
+
 fn sentence_of(error: rustls::Error, host: &str) -> TlsError {
     use CertificateError::{
         Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet,
@@ -264,10 +284,71 @@ fn sentence_of(error: rustls::Error, host: &str) -> TlsError {
             NotValidForName | NotValidForNameContext { .. } => TlsError::WrongName(host.to_owned()),
             Expired | ExpiredContext { .. } => TlsError::Expired,
             NotValidYet | NotValidYetContext { .. } => TlsError::NotYetValid,
-            other => TlsError::Protocol(format!("the broker's certificate: {other}")),
+            other => TlsError::BrokerCertificate(certificate_fault(&other)),
         },
         rustls::Error::AlertReceived(alert) => TlsError::Alert(format!("{alert:?}")),
         rustls::Error::InvalidMessage(_) => TlsError::NotTls,
         other => TlsError::Protocol(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+    use rustls::client::WebPkiServerVerifier;
+    use rustls::client::danger::ServerCertVerifier;
+    use rustls::pki_types::UnixTime;
+
+    const HOST: &str = "localhost";
+
+    /// Of the version that `openssl x509 -req` without extensions makes.
+    const CERTIFICATE_V1: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBIzCBywIUD3cxvmfRrI+zbH5KthcezDjzWDEwCgYIKoZIzj0EAwIwFDESMBAG
+A1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyNTE3NTA0NVoYDzIxMjYxMTAxMTc1MDQ1
+WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNC
+AATttlm65cEWPum1Xeff78TytD5k7EfrKcJ9wW8DgLmr+2xkJXRGzJ/CB5JbxgEG
+X0iyjN7Ls8xNUeUXzC68pCZDMAoGCCqGSM49BAMCA0cAMEQCIGyxGCarLANVHHP4
+Kvb01lVLrFPnj1s6bPWCfG4eIPxoAiAWg8aON1Hq0whlzsM2Rq73ru6eitOnaoM0
+OlVFSg8gmQ==
+-----END CERTIFICATE-----
+";
+
+    /// What is said about a broker with this certificate, which is trusted as an authority's, too.
+    fn refused(pem: &str) -> TlsError {
+        let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).expect("a certificate");
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.clone()).expect("it can be read");
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+        let verifier = verifier.build().expect("there is an authority");
+        let name = ServerName::try_from(HOST).expect("a valid name");
+        let verified = verifier.verify_server_cert(&certificate, &[], &name, &[], UnixTime::now());
+        sentence_of(verified.expect_err("it is refused"), HOST)
+    }
+
+    fn self_signed(set: impl FnOnce(&mut CertificateParams)) -> String {
+        let mut params = CertificateParams::new([HOST.to_owned()]).expect("a valid name");
+        set(&mut params);
+        params.self_signed(&KeyPair::generate().expect("a key")).expect("a certificate").pem()
+    }
+
+    #[test]
+    fn a_certificate_that_no_broker_can_have_is_named_with_its_fault_and_what_to_do() {
+        let of_ca = self_signed(|params| params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained));
+        let of_client = self_signed(|params| {
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        });
+        for (pem, words) in [
+            (of_ca.as_str(), "use a CA's certificate as kafka.tls.ca_file, and one signed by it"),
+            (CERTIFICATE_V1, "issue it as X.509 v3"),
+            (&of_client, "issue another one"),
+        ] {
+            let error = refused(pem);
+            let sentence = error.to_string();
+            assert!(matches!(error, TlsError::BrokerCertificate(_)), "{sentence}");
+            assert!(sentence.contains(words) && !sentence.contains("Error("), "{sentence}");
+        }
     }
 }
