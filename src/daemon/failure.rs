@@ -95,7 +95,9 @@ fn dial_code(error: &DialError) -> ExitCode {
         | DialError::Tls { error: TlsError::NotTls, .. }
         | DialError::Sasl { error: SaslError::NotAsked, .. } => ExitCode::ListenerDiffers,
         DialError::Tls { error: TlsError::File(_), .. }
-        | DialError::Sasl { error: SaslError::Secret(_), .. } => ExitCode::Config,
+        | DialError::Sasl { error: SaslError::Secret(_) | SaslError::NotBegun { .. }, .. } => {
+            ExitCode::Config
+        }
         DialError::Tls { .. } => ExitCode::TlsRefused,
         DialError::Sasl { .. } => ExitCode::NotAuthenticated,
         DialError::Resources(_) => ExitCode::OutOfResources,

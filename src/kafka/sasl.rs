@@ -69,6 +69,16 @@ pub enum SaslError {
         /// The broker's own words.
         sentence: String,
     },
+    /// The mechanism takes no such user or secret. The broker has not been asked yet.
+    #[error(
+        "{mechanism} cannot be begun: {sentence}; check [kafka.sasl] and the file that it names"
+    )]
+    NotBegun {
+        /// The mechanism.
+        mechanism: &'static str,
+        /// What does not fit.
+        sentence: String,
+    },
     /// The broker's answer is no step of the mechanism: perhaps it does not know the password
     /// either.
     #[error("the broker's part of {mechanism} is wrong: {sentence}; is it the right broker?")]
@@ -119,7 +129,7 @@ impl SaslExchange {
         let mechanism = options.mechanism.name();
         let secret = Secret::read(&options.secret_file)?;
         let credentials = Credentials { user: options.user.clone(), secret };
-        let wrong = |sentence: String| SaslError::Exchange { mechanism, sentence };
+        let wrong = |sentence: String| SaslError::NotBegun { mechanism, sentence };
         let config = SASLConfig::builder()
             .with_default_mechanisms()
             .with_callback(credentials)
@@ -144,7 +154,10 @@ impl SaslExchange {
         }
         let mut out = Vec::new();
         let mechanism = self.mechanism.name();
-        let wrong = |sentence: String| SaslError::Exchange { mechanism, sentence };
+        let wrong = |sentence: String| match from_broker {
+            None => SaslError::NotBegun { mechanism, sentence },
+            Some(_) => SaslError::Exchange { mechanism, sentence },
+        };
         if self.mechanism.is_scram() {
             check_iterations(from_broker).map_err(wrong)?;
         }
@@ -263,6 +276,18 @@ mod tests {
         let (_, nonce) = first.split_once("r=").expect("it has a nonce");
         let answer = format!("r={nonce}of-the-broker,s=c2FsdA==,i={iterations}");
         exchange.step(Some(answer.as_bytes())).map(drop)
+    }
+
+    #[test]
+    fn a_broker_that_has_said_nothing_yet_is_not_blamed() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        std::fs::write(file.path(), "secret").expect("it can be written");
+        let (user, secret_file) = ("hu\0nt".to_owned(), file.path().to_owned());
+        let options = SaslOptions { mechanism: Mechanism::Plain, user, secret_file };
+        let stepped = SaslExchange::begin(&options).and_then(|mut exchange| exchange.step(None));
+        let sentence = stepped.expect_err("PLAIN has no such user").to_string();
+        assert!(sentence.starts_with("PLAIN cannot be begun: "), "{sentence}");
+        assert!(!sentence.contains("broker"), "{sentence}");
     }
 
     #[test]

@@ -111,10 +111,16 @@ impl Secret {
         let text = read_file(path, SECRET_BYTES_MAX)?;
         let text = String::from_utf8(text).map_err(|_| wrong("is not UTF-8 text".to_owned()))?;
         let secret = text.trim_end_matches(['\r', '\n']);
-        match secret.is_empty() {
-            true => Err(wrong("is empty: write the password or the token into it".to_owned())),
-            false => Ok(Secret(secret.to_owned())),
+        if secret.is_empty() {
+            return Err(wrong("is empty: write the password or the token into it".to_owned()));
         }
+        // PLAIN parts its fields by it (RFC 4616), and no password or token may hold one.
+        if secret.contains('\0') {
+            return Err(wrong(
+                "holds a NUL character: write the password or the token as UTF-8 text".to_owned(),
+            ));
+        }
+        Ok(Secret(secret.to_owned()))
     }
 
     /// The secret, for the code that shows it to a broker.
@@ -153,6 +159,7 @@ mod tests {
         assert_eq!(read(b" pass\r\n"), Ok(" pass".to_owned()));
         assert!(read(b"\n").unwrap_err().contains("is empty"));
         assert!(read(b"\xff").unwrap_err().contains("UTF-8"));
+        assert!(read(b"pass\0word").unwrap_err().contains("a NUL character"));
         let long = vec![b'a'; SECRET_BYTES_MAX as usize + 1];
         assert!(read(&long).unwrap_err().contains("longer"));
         let folder = Secret::read(Path::new("/tmp"));

@@ -34,8 +34,7 @@ pub enum TopicError {
     },
     /// The broker does not create the topic.
     #[error(
-        "`{topic}` was not created: {sentence} (error {code}); check --partitions, --replicas and \
-         the brokers' version, which must be 3.6 or later"
+        "`{topic}` was not created: {sentence} (error {code}); check --partitions and --replicas"
     )]
     NotCreated {
         /// The topic.
