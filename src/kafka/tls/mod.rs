@@ -5,16 +5,14 @@
 //! opened in place by rustls' own code for one record, and keys are renewed by rustls. What stands
 //! here are the record's header, the count of records, and what a record may hold.
 
+mod files;
 pub mod records;
 mod sealer;
 
-use crate::kafka::security::{
-    ClientCertificate, PEM_BYTES_MAX, SecurityFileError, TlsOptions, read_file,
-};
+use crate::kafka::security::{SecurityFileError, TlsOptions};
 use records::TlsSession;
 use rustls::client::UnbufferedClientConnection;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::ServerName;
 use rustls::unbuffered::{ConnectionState, EncodeError, UnbufferedStatus};
 use rustls::{CertificateError, ClientConfig, OtherError, RootCertStore};
 use std::sync::Arc;
@@ -100,8 +98,8 @@ pub fn client_config(options: &TlsOptions) -> Result<TlsConfig, TlsError> {
     let mut config = match &options.client {
         None => builder.with_no_client_auth(),
         Some(client) => {
-            let (chain, key) = client_certificate(client)?;
-            let wrong = |error: rustls::Error| SecurityFileError::new(&client.key_file, error);
+            let (chain, key) = files::client_certificate(client)?;
+            let wrong = |error| files::pair_fault(client, &error);
             builder.with_client_auth_cert(chain, key).map_err(wrong)?
         }
     };
@@ -111,45 +109,21 @@ pub fn client_config(options: &TlsOptions) -> Result<TlsConfig, TlsError> {
     Ok(Arc::new(config))
 }
 
+/// The authorities that may have signed a broker's certificate.
 fn roots(options: &TlsOptions) -> Result<RootCertStore, TlsError> {
-    let mut roots = RootCertStore::empty();
-    let Some(path) = &options.ca_file else {
-        let found = rustls_native_certs::load_native_certs();
-        roots.add_parsable_certificates(found.certs);
-        return match roots.is_empty() {
-            true => Err(TlsError::Protocol(
-                "this system has no certificate authorities: install ca-certificates, or set \
-                 kafka.tls.ca_file"
-                    .to_owned(),
-            )),
-            false => Ok(roots),
-        };
-    };
-    let wrong = |sentence: String| SecurityFileError::new(path, sentence);
-    for certificate in CertificateDer::pem_slice_iter(&read_file(path, PEM_BYTES_MAX)?) {
-        let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
-        roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
+    if let Some(path) = &options.ca_file {
+        return Ok(files::authorities(path)?);
     }
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     match roots.is_empty() {
-        true => Err(wrong("holds no certificate in PEM form".to_owned()).into()),
+        true => Err(TlsError::Protocol(
+            "this system has no certificate authorities: install ca-certificates, or set \
+             kafka.tls.ca_file"
+                .to_owned(),
+        )),
         false => Ok(roots),
     }
-}
-
-type ClientIdentity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
-
-fn client_certificate(client: &ClientCertificate) -> Result<ClientIdentity, SecurityFileError> {
-    let path = &client.certificate_file;
-    let wrong = |error: rustls::pki_types::pem::Error| SecurityFileError::new(path, error);
-    let certificates = read_file(path, PEM_BYTES_MAX)?;
-    let chain = CertificateDer::pem_slice_iter(&certificates);
-    let chain: Vec<_> = chain.collect::<Result<_, _>>().map_err(wrong)?;
-    if chain.is_empty() {
-        return Err(SecurityFileError::new(path, "holds no certificate in PEM form"));
-    }
-    let key = PrivateKeyDer::from_pem_slice(&read_file(&client.key_file, PEM_BYTES_MAX)?)
-        .map_err(|error| SecurityFileError::new(&client.key_file, error))?;
-    Ok((chain, key))
 }
 
 /// The first bytes of a client that speaks TLS, to learn whether a listener does. No handshake
@@ -298,7 +272,8 @@ mod tests {
     use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyPair};
     use rustls::client::WebPkiServerVerifier;
     use rustls::client::danger::ServerCertVerifier;
-    use rustls::pki_types::UnixTime;
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, UnixTime};
 
     const HOST: &str = "localhost";
 
