@@ -8,6 +8,7 @@ use crate::kafka::client::{
     ClientOptions, KafkaReader, TokenSource, is_out_of_range, partitions, reader, reader_config,
     topic_error, writer_config,
 };
+use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
 use crate::output::encode::encode;
 use crate::output::frame::{Format, FrameHeader};
@@ -65,13 +66,13 @@ impl OutputLog {
         let unusable = |error: KafkaError| TopicError::Unreachable(error.to_string());
         let consumer = reader(&consumer_config(&options), &options.client).map_err(unusable)?;
         let wait = Duration::from_millis(METADATA_MS_MAX);
-        let input = partitions(&consumer, &options.input_topic, wait)?;
-        let output = partitions(&consumer, &options.output_topic, wait)?;
+        let input = partitions(&consumer, &options.input_topic, Right::ReadAndWrite, wait)?;
+        let output = partitions(&consumer, &options.output_topic, Right::ReadAndWrite, wait)?;
         if input != output {
             let OutputLogOptions { input_topic, output_topic, .. } = options;
             return Err(TopicError::PartitionsDiffer { input_topic, input, output_topic, output });
         }
-        partitions(&consumer, &options.dead_letter_topic, wait)?;
+        partitions(&consumer, &options.dead_letter_topic, Right::Write, wait)?;
         let (sender, appended) = mpsc::channel();
         let callbacks =
             FenceCallbacks { sender, tokens: TokenSource::of(&options.client.security) };
@@ -238,7 +239,8 @@ impl OutputLog {
             match append.offset {
                 Ok(offset) => take(OutputEvent::Appended { partition, offset }),
                 Err(error) => {
-                    let error = passing(topic_error(&self.options.output_topic, &error));
+                    let error =
+                        passing(topic_error(&self.options.output_topic, Right::Write, &error));
                     take(OutputEvent::RequestFailed { partition, error });
                 }
             }
@@ -264,7 +266,7 @@ impl OutputLog {
     }
 
     fn failure(&self, error: &KafkaError) -> TopicError {
-        passing(topic_error(&self.options.output_topic, error))
+        passing(topic_error(&self.options.output_topic, Right::Read, error))
     }
 }
 

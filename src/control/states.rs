@@ -3,6 +3,7 @@
 
 use crate::engine::Shard;
 use crate::engine::rules::rulebook::Rulebook;
+use crate::kafka::topic_error::TopicError;
 use crate::ownership::acquisition::Candidate;
 use crate::snapshot::disk::Files;
 use crate::snapshot::format::{Header, Origin};
@@ -49,7 +50,7 @@ impl States {
             Err(ReplicaError::GivenUp) => return None,
             Err(error) => {
                 tracing::warn!(partition, "{error}");
-                if !matches!(error, ReplicaError::TopicMissing(_)) {
+                if !matches!(error, ReplicaError::Refused(TopicError::Missing(_))) {
                     why_unknown = Some(error.to_string());
                 }
             }

@@ -7,6 +7,7 @@ use crate::control::topic_rules::{TopicNames, TopicProblem};
 use crate::fetch::dialling::{DialError, Endpoint, open_any};
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::message::{Broker, MessageError, Metadata};
+use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
 use crate::kafka::topic_requests::{NewTopic, TopicSettings};
 use crate::telemetry::progress::SHARDS_MAX;
@@ -48,17 +49,19 @@ impl TopicClient {
         opened.expect("the configuration names a broker")
     }
 
-    /// What there is of a topic. Asking never creates it.
-    pub(crate) fn find(&mut self, topic: &str) -> Result<Option<FoundTopic>, ControlError> {
+    /// What there is of a topic, where the caller needs this right. Asking never creates it.
+    pub(crate) fn find(
+        &mut self,
+        topic: &str,
+        right: Right,
+    ) -> Result<Option<FoundTopic>, ControlError> {
         let Metadata { error, partitions, replicas, topic_id: id, .. } =
             self.link.ask_metadata(&self.options, topic)?;
         match error {
             ErrorCode::NONE if partitions.is_empty() => Ok(None),
             ErrorCode::NONE => Ok(Some(FoundTopic { id, partitions: partitions.len(), replicas })),
             ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => Ok(None),
-            ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
-                Err(may_not(topic, "READ, WRITE and DESCRIBE"))
-            }
+            ErrorCode::TOPIC_AUTHORIZATION_FAILED => Err(not_authorised(topic, right)),
             error => Err(TopicError::Unreachable(format!("`{topic}`: {error}")).into()),
         }
     }
@@ -72,7 +75,9 @@ impl TopicClient {
     pub(crate) fn settings(&mut self, topic: &str) -> Result<TopicSettings, ControlError> {
         let told = self.link.ask_settings(&self.options, topic);
         told.map_err(|error| match refused_with(&error) {
-            Some(ErrorCode::TOPIC_AUTHORIZATION_FAILED) => may_not(topic, "DESCRIBE_CONFIGS"),
+            Some(ErrorCode::TOPIC_AUTHORIZATION_FAILED) => {
+                not_authorised(topic, Right::DescribeConfigs)
+            }
             Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION) => {
                 TopicError::Missing(topic.to_owned()).into()
             }
@@ -94,7 +99,7 @@ impl TopicClient {
         match creation.error {
             ErrorCode::NONE | TOPIC_ALREADY_EXISTS => Ok(()),
             ErrorCode::TOPIC_AUTHORIZATION_FAILED | ErrorCode::CLUSTER_AUTHORIZATION_FAILED => {
-                Err(may_not(topic.name, "CREATE"))
+                Err(not_authorised(topic.name, Right::Create))
             }
             error => {
                 let (topic, sentence) = (topic.name.to_owned(), creation.sentence);
@@ -109,9 +114,8 @@ impl TopicClient {
         &mut self,
         names: &TopicNames,
     ) -> Result<Vec<TopicProblem>, ControlError> {
-        let TopicNames { input: input_topic, output: output_topic, dead_letters, .. } = names;
-        let [input, output, _letters] = [input_topic, output_topic, dead_letters].map(|name| {
-            let found = self.find(name)?;
+        let [input, output, _letters] = names.needed().map(|(name, right)| {
+            let found = self.find(name, right)?;
             found.ok_or_else(|| ControlError::from(TopicError::Missing(name.clone())))
         });
         let (input, output, _letters) = (input?, output?, _letters?);
@@ -120,9 +124,9 @@ impl TopicClient {
         }
         if input.partitions != output.partitions {
             return Err(ControlError::Tail(TopicError::PartitionsDiffer {
-                input_topic: input_topic.clone(),
+                input_topic: names.input.clone(),
                 input: input.partitions as i32,
-                output_topic: output_topic.clone(),
+                output_topic: names.output.clone(),
                 output: output.partitions as i32,
             }));
         }
@@ -131,7 +135,7 @@ impl TopicClient {
             match self.settings(&wanted.name) {
                 Ok(settings) => problems.extend(wanted.problems(&settings)),
                 Err(ControlError::Tail(
-                    error @ (TopicError::MayNot { .. } | TopicError::Missing(_)),
+                    error @ (TopicError::NotAuthorised { .. } | TopicError::Missing(_)),
                 )) => {
                     let sentence = format!("{error}; until then its settings are not checked");
                     problems.push(TopicProblem { sentence, is_fatal: false });
@@ -143,8 +147,8 @@ impl TopicClient {
     }
 }
 
-fn may_not(topic: &str, right: &'static str) -> ControlError {
-    TopicError::MayNot { topic: topic.to_owned(), right }.into()
+fn not_authorised(topic: &str, right: Right) -> ControlError {
+    TopicError::not_authorised(topic, right).into()
 }
 
 /// The code by which a broker has refused a request.

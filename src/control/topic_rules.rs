@@ -3,6 +3,7 @@
 
 use crate::engine::event::RECORD_BYTES_MAX;
 use crate::kafka::record_batch::BROKER_BATCH_BYTES;
+use crate::kafka::right::Right;
 use crate::kafka::topic_requests::TopicSettings;
 use crate::output::frame::FRAME_BYTES_MAX;
 
@@ -93,9 +94,20 @@ impl TopicNames {
         wanted
     }
 
-    /// The names alone.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &String> {
-        [&self.input, &self.output, &self.dead_letters].into_iter().chain(&self.replicas)
+    /// The topics that have to be there: input, output, dead letters, with what the daemon needs
+    /// of each.
+    pub(crate) fn needed(&self) -> [(&String, Right); 3] {
+        [
+            (&self.input, Right::ReadAndWrite),
+            (&self.output, Right::ReadAndWrite),
+            (&self.dead_letters, Right::Write),
+        ]
+    }
+
+    /// All topics, with what the daemon needs of each.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&String, Right)> {
+        let replicas = self.replicas.iter().map(|topic| (topic, Right::ReadAndWrite));
+        self.needed().into_iter().chain(replicas)
     }
 }
 

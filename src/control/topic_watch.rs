@@ -106,8 +106,8 @@ fn poll<'a>(
         }
     };
     let mut found = Vec::new();
-    for name in names.all() {
-        found.push((name.as_str(), client.find(name)?.map(TopicIdentity::of)));
+    for (name, right) in names.all() {
+        found.push((name.as_str(), client.find(name, right)?.map(TopicIdentity::of)));
     }
     *kept = Some(client);
     Ok(found)

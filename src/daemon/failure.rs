@@ -80,7 +80,7 @@ impl Failure {
                 TopicError::Missing(_)
                 | TopicError::PartitionsDiffer { .. }
                 | TopicError::NotCreated { .. } => ExitCode::TopicWrong,
-                TopicError::NotAuthorised(_) | TopicError::MayNot { .. } => ExitCode::NotAuthorised,
+                TopicError::NotAuthorised { .. } => ExitCode::NotAuthorised,
                 TopicError::Unreachable(_) => ExitCode::KafkaUnreachable,
             },
         }

@@ -1,5 +1,6 @@
 //! What all clients of librdkafka have in common: settings, and what their errors mean.
 
+use crate::kafka::right::Right;
 use crate::kafka::security::{Mechanism, Secret, Security};
 use crate::kafka::topic_error::TopicError;
 use crate::kafka::{METADATA_REFRESH_MS, RECONNECT_MS_MAX};
@@ -178,20 +179,21 @@ pub(crate) fn reader_config(options: &ClientOptions) -> ClientConfig {
     config
 }
 
-/// How many partitions a topic has. Asking never creates it.
+/// How many partitions a topic has, where the caller needs this right. Asking never creates it.
 pub(crate) fn partitions(
     consumer: &KafkaReader,
     topic: &str,
+    right: Right,
     wait: Duration,
 ) -> Result<i32, TopicError> {
-    let metadata =
-        consumer.fetch_metadata(Some(topic), wait).map_err(|error| topic_error(topic, &error))?;
+    let wrong = |error| topic_error(topic, right, &error);
+    let metadata = consumer.fetch_metadata(Some(topic), wait).map_err(wrong)?;
     let found = metadata.topics().iter().find(|found| found.name() == topic);
     let Some(found) = found else {
         return Err(TopicError::Missing(topic.to_owned()));
     };
     if let Some(error) = found.error() {
-        return Err(topic_error(topic, &KafkaError::MetadataFetch(error.into())));
+        return Err(wrong(KafkaError::MetadataFetch(error.into())));
     }
     match found.partitions().len() {
         0 => Err(TopicError::Missing(topic.to_owned())),
@@ -233,8 +235,8 @@ pub(crate) fn offsets(list: &TopicPartitionList, topic: &str, partitions: i32) -
     (0..partitions).map(offset).collect()
 }
 
-/// What an error of librdkafka means for a topic.
-pub(crate) fn topic_error(topic: &str, error: &KafkaError) -> TopicError {
+/// What an error of librdkafka means for a topic, where the caller needs this right.
+pub(crate) fn topic_error(topic: &str, right: Right, error: &KafkaError) -> TopicError {
     match error.rdkafka_error_code() {
         Some(
             RDKafkaErrorCode::UnknownTopicOrPartition
@@ -245,7 +247,7 @@ pub(crate) fn topic_error(topic: &str, error: &KafkaError) -> TopicError {
             RDKafkaErrorCode::TopicAuthorizationFailed
             | RDKafkaErrorCode::ClusterAuthorizationFailed
             | RDKafkaErrorCode::GroupAuthorizationFailed,
-        ) => TopicError::NotAuthorised(topic.to_owned()),
+        ) => TopicError::not_authorised(topic, right),
         _ => TopicError::Unreachable(error.to_string()),
     }
 }

@@ -98,11 +98,7 @@ const LIST: &[(i16, &str, &str)] = &[
         "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
         "The batch is in the leader's log, and fewer replicas are in sync than asked for.",
     ),
-    (
-        29,
-        "TOPIC_AUTHORIZATION_FAILED",
-        "The user may not read the topic: grant READ and DESCRIBE on it.",
-    ),
+    (29, "TOPIC_AUTHORIZATION_FAILED", "The user may not read the topic: grant READ on it."),
     (31, "CLUSTER_AUTHORIZATION_FAILED", "The user may not do this on the cluster: grant it."),
     (35, "UNSUPPORTED_VERSION", "The broker does not speak this version of the request."),
     (42, "INVALID_REQUEST", "The broker calls the request malformed."),

@@ -8,6 +8,7 @@ use crate::kafka::client::{
     KafkaReader, log_ends, offsets, offsets_at, partitions, reader, reader_config,
 };
 use crate::kafka::group::GroupOptions;
+use crate::kafka::right::Right;
 use crate::telemetry::progress::{Progress, SHARDS_MAX};
 use rdkafka::consumer::Consumer;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
@@ -156,7 +157,7 @@ impl Commits {
 /// brokers answer.
 fn lags(consumer: &KafkaReader, topic: &str) -> Option<Vec<Option<PartitionLag>>> {
     let wait = Duration::from_millis(METADATA_MS_MAX);
-    let count = partitions(consumer, topic, wait).ok()?.min(SHARDS_MAX as i32);
+    let count = partitions(consumer, topic, Right::Read, wait).ok()?.min(SHARDS_MAX as i32);
     let mut list = TopicPartitionList::with_capacity(count as usize);
     list.add_partition_range(topic, 0, count - 1);
     let committed = offsets(&consumer.committed_offsets(list, wait).ok()?, topic, count);

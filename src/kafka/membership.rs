@@ -34,7 +34,7 @@ pub enum MembershipError {
     #[error("the topic `{0}` does not exist; create it with `huntd topics`")]
     TopicMissing(String),
     /// The broker refuses.
-    #[error("not authorised for {0}; grant READ and DESCRIBE on it to huntd's user")]
+    #[error("not authorised for {0}; grant READ on it to huntd's user")]
     NotAuthorised(String),
     /// Two instances use one static id.
     #[error("another instance uses the group instance id `{0}`; give each instance its own")]

@@ -36,6 +36,8 @@ pub mod aborted;
 
 pub mod client;
 
+pub mod right;
+
 pub mod topic_error;
 
 pub(crate) mod topic_requests;

@@ -1,5 +1,7 @@
 //! Why topics could not be reached or used: one sentence each, that says what to do.
 
+use crate::kafka::right::Right;
+
 /// Why topics could not be reached or used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TopicError {
@@ -22,15 +24,12 @@ pub enum TopicError {
         output: i32,
     },
     /// The broker refuses.
-    #[error("not authorised for `{0}`; grant READ, WRITE and DESCRIBE on it to huntd's user")]
-    NotAuthorised(String),
-    /// The broker refuses what needs this right.
     #[error("not authorised for `{topic}`; grant {right} on it to huntd's user")]
-    MayNot {
+    NotAuthorised {
         /// The topic.
         topic: String,
-        /// The missing right.
-        right: &'static str,
+        /// What is missing.
+        right: Right,
     },
     /// The broker does not create the topic.
     #[error(
@@ -50,6 +49,11 @@ pub enum TopicError {
 }
 
 impl TopicError {
+    /// The broker refuses what needs this right.
+    pub(crate) fn not_authorised(topic: &str, right: Right) -> TopicError {
+        TopicError::NotAuthorised { topic: topic.to_owned(), right }
+    }
+
     /// Whether trying again can help.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(self, TopicError::Unreachable(_))

@@ -6,6 +6,7 @@
 
 use crate::kafka::RECONNECT_MS_MAX;
 use crate::kafka::client::{TokenSource, topic_error, writer_config};
+use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
 use crate::output::dead_letter::DeadLetter;
 use crate::publisher::PublisherOptions;
@@ -381,7 +382,7 @@ fn refusal(topic: &str, error: &KafkaError) -> SendError {
 fn failure(topic: &str, error: &KafkaError) -> SendFailure {
     let code = error.rdkafka_error_code();
     let is_too_large = code == Some(RDKafkaErrorCode::MessageSizeTooLarge);
-    let sentence = match topic_error(topic, error) {
+    let sentence = match topic_error(topic, Right::Write, error) {
         TopicError::Unreachable(_) => error.to_string(),
         about_topic => about_topic.to_string(),
     };

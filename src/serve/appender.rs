@@ -1,6 +1,7 @@
 //! Appends commands to the input topic, through librdkafka.
 
 use crate::kafka::client::{ClientOptions, TokenSource, topic_error, writer_config};
+use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
 use crate::queue;
 use crate::serve::command::Appended;
@@ -88,13 +89,13 @@ impl AppenderCallbacks {
 
     /// Logs errors of the brokers.
     fn failed(&self, error: &KafkaError) -> Appended {
-        let error = topic_error(&self.topic, error);
+        let error = topic_error(&self.topic, Right::Write, error);
         let mut trouble = self.trouble.lock().expect("no holder of this lock panics");
         if let Some(withheld) = trouble.notice(Instant::now()) {
             tracing::warn!(withheld, "events are not appended: {error}");
         }
         match error {
-            TopicError::NotAuthorised(_) | TopicError::Missing(_) => Appended::Refused,
+            TopicError::NotAuthorised { .. } | TopicError::Missing(_) => Appended::Refused,
             _ => Appended::Unknown,
         }
     }

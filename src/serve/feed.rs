@@ -10,6 +10,7 @@ use crate::kafka::METADATA_MS_MAX;
 use crate::kafka::client::{
     ClientOptions, KafkaReader, is_out_of_range, partitions, reader, reader_config,
 };
+use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
 use crate::output::mark::Mark;
 use crate::runtime::wall_clock::unix_ms;
@@ -81,7 +82,7 @@ impl Feed {
         config.set("queued.max.messages.kbytes", FETCHED_KBYTES_MAX.to_string());
         let consumer = Arc::new(reader(&config, &options.client).map_err(unusable)?);
         let wait = Duration::from_millis(METADATA_MS_MAX);
-        let zones = partitions(&consumer, &options.output_topic, wait)?;
+        let zones = partitions(&consumer, &options.output_topic, Right::Read, wait)?;
         let zones = u16::try_from(zones).unwrap_or(u16::MAX);
         Ok(Feed { options, rulebook, reloaded, consumer, zones, trouble: Repeated::new() })
     }

@@ -15,6 +15,7 @@ use crate::kafka::client::{
     ClientOptions, KafkaReader, TokenSource, is_out_of_range, partitions, reader, reader_config,
     writer_config,
 };
+use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
 use crate::kafka::{METADATA_MS_MAX, READ_STALL_MS_MAX};
 use crate::snapshot::format::{Header, Origin, SNAPSHOT_BLOCK_BYTES, SnapshotError};
@@ -61,8 +62,8 @@ pub struct ReplicaOptions {
 pub enum ReplicaError {
     /// The brokers.
     #[error(
-        "snapshots cannot be replicated to or from `{topic}`: {sentence}; create it with `huntd \
-         topics`, and grant READ and WRITE on it"
+        "snapshots cannot be replicated to or from `{topic}`: {sentence}; check it with `huntd \
+         topics --check`"
     )]
     Topic {
         /// The topic.
@@ -70,9 +71,9 @@ pub enum ReplicaError {
         /// What the brokers say.
         sentence: String,
     },
-    /// The topic does not exist.
-    #[error("the topic `{0}` does not exist; create it with `huntd topics`")]
-    TopicMissing(String),
+    /// The topic is missing, or may not be used.
+    #[error("snapshots cannot be replicated: {0}")]
+    Refused(#[from] TopicError),
     /// The snapshot.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
@@ -103,7 +104,7 @@ pub struct Replicas {
 impl Replicas {
     /// Makes the clients, which connect by themselves.
     pub fn connect(options: ReplicaOptions) -> Result<Replicas, ReplicaError> {
-        let unusable = |error: KafkaError| failure(&options.topic, &error);
+        let unusable = |error: KafkaError| failure(&options.topic, Right::Read, &error);
         let consumer = reader(&consumer_config(&options), &options.client).map_err(unusable)?;
         let (sender, appended) = mpsc::channel();
         let callbacks =
@@ -177,7 +178,7 @@ impl Replicas {
                     record = back;
                     self.producer.poll(POLL_INTERVAL);
                 }
-                Err((error, _)) => return Err(failure(topic, &error)),
+                Err((error, _)) => return Err(failure(topic, Right::Write, &error)),
             }
         }
     }
@@ -193,7 +194,8 @@ impl Replicas {
             // The producer reports every record within REPLICA_MS_MAX, one way or the other.
             last = Some(loop {
                 if let Ok(appended) = self.appended.try_recv() {
-                    break appended.map_err(|error| failure(&self.options.topic, &error))?;
+                    let wrong = |error| failure(&self.options.topic, Right::Write, &error);
+                    break appended.map_err(wrong)?;
                 }
                 if watch().is_break() {
                     return Err(ReplicaError::GivenUp);
@@ -284,10 +286,9 @@ impl Replicas {
     /// the same.
     fn why_unknown(&self, error: &KafkaError) -> ReplicaError {
         let topic = &self.options.topic;
-        match partitions(&self.consumer, topic, ANSWER_WAIT) {
-            Err(TopicError::Missing(topic)) => ReplicaError::TopicMissing(topic),
-            Err(TopicError::NotAuthorised(topic)) => not_authorised(&topic),
-            _ => failure(topic, error),
+        match partitions(&self.consumer, topic, Right::Read, ANSWER_WAIT) {
+            Err(why @ (TopicError::Missing(_) | TopicError::NotAuthorised { .. })) => why.into(),
+            _ => failure(topic, Right::Read, error),
         }
     }
 
@@ -337,7 +338,7 @@ impl Replicas {
         let mut list = TopicPartitionList::new();
         list.add_partition_offset(topic, partition, Offset::Offset(from))
             .and_then(|()| self.consumer.assign(&list))
-            .map_err(|error| failure(topic, &error))?;
+            .map_err(|error| failure(topic, Right::Read, &error))?;
         let done = self.read_assigned(end, watch, take);
         // It is no failure if there is nothing to stop.
         drop(self.consumer.unassign());
@@ -366,7 +367,9 @@ impl Replicas {
                 }
                 // Compaction may have taken the last records.
                 Some(Err(KafkaError::PartitionEOF(_))) => return Ok(()),
-                Some(Err(error)) if is_final(&error) => return Err(failure(topic, &error)),
+                Some(Err(error)) if is_final(&error) => {
+                    return Err(failure(topic, Right::Read, &error));
+                }
                 Some(Err(_)) | None => {}
             }
             if last_record.elapsed() >= stall_max {
@@ -464,15 +467,13 @@ fn is_final(error: &KafkaError) -> bool {
         || matches!(code, Some(UnknownTopicOrPartition | UnknownTopic | TopicAuthorizationFailed))
 }
 
-fn failure(topic: &str, error: &KafkaError) -> ReplicaError {
+fn failure(topic: &str, right: Right, error: &KafkaError) -> ReplicaError {
     match error.rdkafka_error_code() {
-        Some(RDKafkaErrorCode::TopicAuthorizationFailed) => not_authorised(topic),
+        Some(RDKafkaErrorCode::TopicAuthorizationFailed) => {
+            TopicError::not_authorised(topic, right).into()
+        }
         _ => ReplicaError::Topic { topic: topic.to_owned(), sentence: error.to_string() },
     }
-}
-
-fn not_authorised(topic: &str) -> ReplicaError {
-    ReplicaError::Topic { topic: topic.to_owned(), sentence: "not authorised".to_owned() }
 }
 
 fn consumer_config(options: &ReplicaOptions) -> ClientConfig {

@@ -6,6 +6,7 @@ use super::failure::ToolError;
 use super::{rulebook, topics, zone_rules};
 use crate::control::dialler;
 use crate::daemon::failure::Failure;
+use crate::kafka::right::Right;
 use crate::kafka::security::{Mechanism, Security};
 use crate::runtime::operations::Operations;
 use crate::runtime::ring::Ring;
@@ -87,7 +88,7 @@ fn online(
     let config = &config;
     let only_check =
         TopicsArgs { config: args.config.clone(), partitions: None, replicas: None, check: true };
-    let mut errors = match topics::prepare(&only_check, config) {
+    let mut errors = match topics::prepare(&only_check, config, Right::Read) {
         Ok(()) => Vec::new(),
         // A user that is refused again and again may be locked out.
         Err(error) if error.is_refusal() => return (vec![error], warnings),

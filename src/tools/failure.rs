@@ -2,6 +2,7 @@
 
 use super::source::SourceError;
 use crate::daemon::failure::Failure;
+use crate::kafka::right::Right;
 use crate::ownership::start_error::StartError;
 use crate::runtime::room::RoomError;
 use crate::service::exit::ExitCode;
@@ -31,12 +32,12 @@ pub enum ToolError {
     #[error("{0}")]
     TopicWrong(String),
     /// The broker refuses.
-    #[error("not authorised for `{topic}`; grant {rights} on it to this user")]
+    #[error("not authorised for `{topic}`; grant {right} on it to this user")]
     NotAuthorised {
         /// The topic.
         topic: String,
-        /// What the verb needs.
-        rights: &'static str,
+        /// What is missing.
+        right: Right,
     },
     /// What came out is not what went in.
     #[error("{0}")]
@@ -103,8 +104,8 @@ impl ToolError {
         matches!(self.exit_code(), TlsRefused | NotAuthenticated | ListenerDiffers)
     }
 
-    /// What librdkafka says about a topic, as something to do.
-    pub(crate) fn of_topic(topic: &str, error: &KafkaError) -> ToolError {
+    /// What librdkafka says about a topic where the verb needs this right, as something to do.
+    pub(crate) fn of_topic(topic: &str, right: Right, error: &KafkaError) -> ToolError {
         // rdkafka does not count the codes of administration among its own.
         let code = match error {
             KafkaError::AdminOp(code) => Some(*code),
@@ -117,10 +118,7 @@ impl ToolError {
             Some(
                 RDKafkaErrorCode::TopicAuthorizationFailed
                 | RDKafkaErrorCode::ClusterAuthorizationFailed,
-            ) => ToolError::NotAuthorised {
-                topic: topic.to_owned(),
-                rights: "READ, WRITE and DESCRIBE",
-            },
+            ) => ToolError::NotAuthorised { topic: topic.to_owned(), right },
             Some(RDKafkaErrorCode::InvalidTopic) => ToolError::Usage(format!(
                 "`{topic}` cannot be a topic's name; use letters, digits, `.`, `_` and `-`"
             )),

@@ -5,6 +5,7 @@ use super::failure::ToolError;
 use crate::control::dialler;
 use crate::daemon::failure::Failure;
 use crate::kafka::client::{ClientOptions, KafkaReader, client_config, reader};
+use crate::kafka::right::Right;
 use crate::kafka::security::Security;
 use crate::service::config::Config;
 use crate::service::config_args::ClusterArgs;
@@ -71,25 +72,30 @@ pub(crate) fn plaintext(brokers: &[String], verb: &str) -> ClientOptions {
 }
 
 /// How many partitions a topic has, of brokers that may not be reachable. It is never created by
-/// asking.
-pub(crate) fn topic_partitions(client: &ClientOptions, topic: &str) -> Result<u16, ToolError> {
+/// asking. `right` is what the verb needs there.
+pub(crate) fn topic_partitions(
+    client: &ClientOptions,
+    topic: &str,
+    right: Right,
+) -> Result<u16, ToolError> {
     let brokers = brokers::reach(client)?;
-    partitions_of(&ClientOptions { brokers, ..client.clone() }, topic)
+    partitions_of(&ClientOptions { brokers, ..client.clone() }, topic, right)
 }
 
 /// How many partitions a topic has, of brokers that can be reached.
-pub(super) fn partitions_of(client: &ClientOptions, topic: &str) -> Result<u16, ToolError> {
+pub(super) fn partitions_of(
+    client: &ClientOptions,
+    topic: &str,
+    right: Right,
+) -> Result<u16, ToolError> {
     brokers::ask_first(client, topic)?;
-    let consumer = reader(&client_config(client), client)
-        .map_err(|error| ToolError::of_topic(topic, &error))?;
-    let metadata = consumer
-        .fetch_metadata(Some(topic), ANSWER_WAIT)
-        .map_err(|error| ToolError::of_topic(topic, &error))?;
+    let wrong = |error| ToolError::of_topic(topic, right, &error);
+    let consumer = reader(&client_config(client), client).map_err(wrong)?;
+    let metadata = consumer.fetch_metadata(Some(topic), ANSWER_WAIT).map_err(wrong)?;
     let found = metadata.topics().iter().find(|found| found.name() == topic);
     let found = found.ok_or_else(|| ToolError::TopicMissing(topic.to_owned()))?;
     if let Some(error) = found.error() {
-        let error = KafkaError::MetadataFetch(error.into());
-        return Err(ToolError::of_topic(topic, &error));
+        return Err(wrong(KafkaError::MetadataFetch(error.into())));
     }
     match found.partitions().len() {
         0 => Err(ToolError::TopicMissing(topic.to_owned())),
@@ -150,8 +156,8 @@ impl TopicReader {
             .set("fetch.wait.max.ms", wait_ms.to_string())
             .set("fetch.error.backoff.ms", "10")
             .set("fetch.queue.backoff.ms", "5");
-        let consumer =
-            reader(&config, client).map_err(|error| ToolError::of_topic(topic, &error))?;
+        let consumer = reader(&config, client)
+            .map_err(|error| ToolError::of_topic(topic, Right::Read, &error))?;
         Ok(TopicReader { consumer, topic: topic.to_owned() })
     }
 
@@ -159,7 +165,7 @@ impl TopicReader {
     pub(crate) fn bounds(&self, partition: u16) -> Result<(i64, i64), ToolError> {
         self.consumer
             .fetch_watermarks(&self.topic, i32::from(partition), ANSWER_WAIT)
-            .map_err(|error| ToolError::of_topic(&self.topic, &error))
+            .map_err(|error| ToolError::of_topic(&self.topic, Right::Read, &error))
     }
 
     /// The first offset of each partition with a record of this time or later, in milliseconds
@@ -169,7 +175,7 @@ impl TopicReader {
         partitions: &[u16],
         time_ms: i64,
     ) -> Result<Vec<Option<i64>>, ToolError> {
-        let wrong = |error| ToolError::of_topic(&self.topic, &error);
+        let wrong = |error| ToolError::of_topic(&self.topic, Right::Read, &error);
         let mut list = TopicPartitionList::new();
         for partition in partitions {
             let time = Offset::Offset(time_ms);
@@ -191,9 +197,11 @@ impl TopicReader {
         let mut list = TopicPartitionList::new();
         for &(partition, offset) in places {
             list.add_partition_offset(&self.topic, partition.into(), Offset::Offset(offset))
-                .map_err(|error| ToolError::of_topic(&self.topic, &error))?;
+                .map_err(|error| ToolError::of_topic(&self.topic, Right::Read, &error))?;
         }
-        self.consumer.assign(&list).map_err(|error| ToolError::of_topic(&self.topic, &error))
+        self.consumer
+            .assign(&list)
+            .map_err(|error| ToolError::of_topic(&self.topic, Right::Read, &error))
     }
 
     /// The next thing that happens. Brokers that are away come back or do not: librdkafka tries
@@ -210,7 +218,7 @@ impl TopicReader {
                  topic says where the batch is",
                 self.topic
             ))),
-            Some(Err(error)) => match ToolError::of_topic(&self.topic, &error) {
+            Some(Err(error)) => match ToolError::of_topic(&self.topic, Right::Read, &error) {
                 ToolError::Unreachable(_) if !is_lost_offset(&error) => Ok(Read::Nothing),
                 ToolError::Unreachable(_) => Err(ToolError::TopicWrong(format!(
                     "records of `{}` were deleted before they were read ({error}); keep them for \

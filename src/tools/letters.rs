@@ -8,6 +8,7 @@ use super::source::SourceRecord;
 use super::tap::{FETCH_WAIT_MS, check_reader, wanted_partitions};
 use crate::decoder::reject::Reject;
 use crate::kafka::client::ClientOptions;
+use crate::kafka::right::Right;
 use crate::service::cli::{LoadCodec, TapArgs, TapFrom};
 use rdkafka::message::{BorrowedMessage, Headers, Message};
 use serde_json::json;
@@ -19,7 +20,7 @@ use std::time::Duration;
 pub(super) fn run(args: &TapArgs, cluster: &Cluster) -> Result<(), ToolError> {
     let topic = args.topic.as_deref().unwrap_or(&cluster.dead_letter_topic);
     let client = &cluster.client;
-    let partitions = kafka::topic_partitions(client, topic)?;
+    let partitions = kafka::topic_partitions(client, topic, Right::Read)?;
     let reader = TopicReader::connect(client, topic, Isolation::Uncommitted, FETCH_WAIT_MS)?;
     let (mut places, mut ends) = (Vec::new(), BTreeMap::new());
     for partition in wanted_partitions(topic, args.partition, partitions)? {

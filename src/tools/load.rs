@@ -8,6 +8,7 @@ use super::progress_bar::ProgressBar;
 use super::source::{Source, SourceRecord};
 use super::synthetic::{RATE_UNPACED, SyntheticOptions};
 use crate::kafka::client::{ClientOptions, FIRST_TOKEN_WAIT, TokenSource, client_config};
+use crate::kafka::right::Right;
 use crate::service::cli::{LoadArgs, LoadCodec};
 use rdkafka::ClientContext;
 use rdkafka::client::OAuthToken;
@@ -43,7 +44,7 @@ const CONNECT_PAUSE: Duration = Duration::from_secs(1);
 pub fn run(args: &LoadArgs) -> Result<(), ToolError> {
     let cluster = Cluster::of(&args.cluster, "load")?;
     let topic = args.topic.as_deref().unwrap_or(&cluster.input_topic);
-    let partitions = kafka::topic_partitions(&cluster.client, topic)?;
+    let partitions = kafka::topic_partitions(&cluster.client, topic, Right::Write)?;
     let zones = args.partitions.unwrap_or(partitions);
     if zones > partitions {
         return Err(ToolError::TopicWrong(format!(
@@ -179,7 +180,7 @@ impl EventSender {
             producer.poll(FIRST_TOKEN_WAIT);
         }
         let known = producer.client().fetch_metadata(Some(topic), METADATA_WAIT);
-        known.map_err(|error| ToolError::of_topic(topic, &error))?;
+        known.map_err(|error| ToolError::of_topic(topic, Right::Write, &error))?;
         Ok(EventSender { producer, topic: topic.to_owned(), sent: 0 })
     }
 
@@ -196,7 +197,9 @@ impl EventSender {
                     self.producer.poll(Duration::from_millis(10));
                     self.check()?;
                 }
-                Err((error, _)) => return Err(ToolError::of_topic(&self.topic, &error)),
+                Err((error, _)) => {
+                    return Err(ToolError::of_topic(&self.topic, Right::Write, &error));
+                }
             }
         }
         self.sent += 1;
@@ -216,7 +219,7 @@ impl EventSender {
     pub(crate) fn flush(&self) -> Result<(), ToolError> {
         let flushed = self.producer.flush(FLUSH_WAIT);
         self.check()?;
-        flushed.map_err(|error| ToolError::of_topic(&self.topic, &error))
+        flushed.map_err(|error| ToolError::of_topic(&self.topic, Right::Write, &error))
     }
 
     fn check(&self) -> Result<(), ToolError> {
@@ -227,7 +230,7 @@ impl EventSender {
         }
         let first = reports.first_failure.lock().expect("no holder of this lock panics").clone();
         let first = first.expect("it is there before the count");
-        Err(match ToolError::of_topic(&self.topic, &first) {
+        Err(match ToolError::of_topic(&self.topic, Right::Write, &first) {
             ToolError::Unreachable(reason) => ToolError::Unreachable(format!(
                 "{failed} records were not delivered, the first because of `{reason}`"
             )),

@@ -9,6 +9,7 @@ use super::source::{Source, SourceError, SourceRecord};
 use super::tap::write_update;
 use crate::decoder::reject::Reject;
 use crate::engine::update::Update;
+use crate::kafka::right::Right;
 use crate::output::handoff::HandoffRecord;
 use crate::service::cli::ReplayArgs;
 use rdkafka::message::{Message, Timestamp};
@@ -132,7 +133,7 @@ impl Play<'_> {
     }
 
     fn topic(&mut self, cluster: &Cluster, topic: &str) -> Result<(), ToolError> {
-        let partitions = kafka::topic_partitions(&cluster.client, topic)?;
+        let partitions = kafka::topic_partitions(&cluster.client, topic, Right::Read)?;
         let reader =
             TopicReader::connect(&cluster.client, topic, Isolation::Committed, FETCH_WAIT_MS)?;
         let mut places = Vec::new();

@@ -6,6 +6,7 @@ use super::load::{EventSender, now_us};
 use super::source::SourceRecord;
 use super::{brokers, rulebook, zone_rules};
 use crate::engine::event::Action;
+use crate::kafka::right::Right;
 use crate::output::event_json::write_event;
 use crate::service::cli::{LoadCodec, RulesArgs};
 use crate::service::config::Config;
@@ -80,7 +81,7 @@ fn list_zones(config: &Config, rulesets: &[u32]) -> Result<(), ToolError> {
 /// no-op, so the command can be repeated after a failure.
 fn switch(config: &Config, ruleset: u32) -> Result<(), ToolError> {
     let Cluster { client, input_topic: topic, .. } = Cluster::of_config(config, "rules")?;
-    let partitions = kafka::topic_partitions(&client, &topic)?;
+    let partitions = kafka::topic_partitions(&client, &topic, Right::Write)?;
     let ts_us = now_us();
     let time_ms = ts_us / 1000;
     let mut value = Vec::new();

@@ -46,8 +46,8 @@ pub(super) fn feed_options(config: &Config) -> FeedOptions {
 pub(super) fn failure(error: ServeError) -> ToolError {
     match error {
         ServeError::Topic(TopicError::Missing(topic)) => ToolError::TopicMissing(topic),
-        ServeError::Topic(TopicError::NotAuthorised(topic)) => {
-            ToolError::NotAuthorised { topic, rights: "READ and DESCRIBE" }
+        ServeError::Topic(TopicError::NotAuthorised { topic, right }) => {
+            ToolError::NotAuthorised { topic, right }
         }
         ServeError::Topic(TopicError::Unreachable(why)) => ToolError::Unreachable(why),
         ServeError::Ring(error) => ToolError::from(Failure::Ring(error)),

@@ -5,6 +5,7 @@ use super::kafka::{self, Cluster, Isolation, Read, TopicReader};
 use super::letters;
 use super::load::now_us;
 use crate::engine::update::Update;
+use crate::kafka::right::Right;
 use crate::output::encode::{FrameError, decode_frame};
 use crate::output::frame::{FrameHeader, FrameKind};
 use crate::output::reader::{Reader, Verdict};
@@ -32,7 +33,7 @@ pub fn run(args: &TapArgs) -> Result<(), ToolError> {
         return letters::run(args, &cluster);
     }
     let topic = args.topic.as_deref().unwrap_or(&cluster.output_topic);
-    let partitions = kafka::topic_partitions(&cluster.client, topic)?;
+    let partitions = kafka::topic_partitions(&cluster.client, topic, Right::Read)?;
     let reader =
         TopicReader::connect(&cluster.client, topic, Isolation::Uncommitted, FETCH_WAIT_MS)?;
     let mut tap = Tap {

@@ -9,6 +9,7 @@ use crate::control::topic_rules::{TopicSetting, WantedTopic};
 use crate::daemon::failure::Failure;
 use crate::daemon::wiring::{dial_options, topic_names};
 use crate::kafka::error_code::ErrorCode;
+use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
 use crate::kafka::topic_requests::NewTopic;
 use crate::service::cli::TopicsArgs;
@@ -39,20 +40,25 @@ struct PreparedTopic {
 pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
     let mut config = args.config.load()?;
     config.group.client.brokers = brokers::reach(&config.group.client)?;
-    prepare(args, &config)
+    prepare(args, &config, Right::Describe)
 }
 
-/// Creates or checks topics of brokers that can be reached.
-pub(super) fn prepare(args: &TopicsArgs, config: &Config) -> Result<(), ToolError> {
+/// Creates or checks topics of brokers that can be reached. What the verb does with the output
+/// later needs this right.
+pub(super) fn prepare(
+    args: &TopicsArgs,
+    config: &Config,
+    output_right: Right,
+) -> Result<(), ToolError> {
     dialler::check_files(&config.group.client.security).map_err(Failure::File)?;
     let names = topic_names(config);
     let mut client = TopicClient::connect(&dial_options(config, &config.fetch.input_topic), 0)
         .map_err(of_control)?;
     let file = args.config.file.display();
-    let input = client.find(&names.input).map_err(of_control)?;
+    let input = client.find(&names.input, Right::Describe).map_err(of_control)?;
     let partitions = input
         .map_or_else(|| args.partitions.unwrap_or(PARTITIONS), |found| found.partitions as u16);
-    let output = client.find(&names.output).map_err(of_control)?;
+    let output = client.find(&names.output, output_right).map_err(of_control)?;
     // A topic that is created later must not be less safe than those that are there.
     let there = output.or(input).map(|found| found.replicas as u16);
     let replicas = args.replicas.or(there).unwrap_or(REPLICAS);
@@ -131,7 +137,7 @@ fn find_or_create(
     args: &TopicsArgs,
     replicas: u16,
 ) -> Result<Option<PreparedTopic>, ToolError> {
-    let found = client.find(&wanted.name).map_err(of_control)?;
+    let found = client.find(&wanted.name, Right::Describe).map_err(of_control)?;
     if found.is_some() || args.check {
         return Ok(found.map(|topic| PreparedTopic { topic, is_new: false }));
     }
@@ -164,7 +170,7 @@ fn find_or_create(
 fn known(client: &mut TopicClient, name: &str) -> Result<FoundTopic, ToolError> {
     let end = Instant::now() + Duration::from_millis(KNOWN_AFTER_MS_MAX);
     loop {
-        if let Some(topic) = client.find(name).map_err(of_control)? {
+        if let Some(topic) = client.find(name, Right::Describe).map_err(of_control)? {
             return Ok(topic);
         }
         if Instant::now() >= end {

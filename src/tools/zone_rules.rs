@@ -2,6 +2,7 @@
 
 use super::failure::ToolError;
 use super::kafka::{self, Cluster, Isolation, Read, TopicReader};
+use crate::kafka::right::Right;
 use crate::output::encode::{FrameError, decode_frame};
 use crate::output::frame::POSITION_UNKNOWN;
 use crate::service::config::Config;
@@ -78,7 +79,7 @@ impl Published {
 /// What the last records of a configuration's output topic say. Its brokers can be reached.
 pub(super) fn published(config: &Config) -> Result<Published, ToolError> {
     let Cluster { client, output_topic, .. } = Cluster::of_config(config, "rules")?;
-    let partitions = kafka::partitions_of(&client, &output_topic)?;
+    let partitions = kafka::partitions_of(&client, &output_topic, Right::Read)?;
     let reader =
         TopicReader::connect(&client, &output_topic, Isolation::Uncommitted, FETCH_WAIT_MS)?;
     let mut places = Vec::new();

@@ -73,8 +73,20 @@ struct Attempt {
     said: String,
 }
 
+/// How huntd names what is missing.
+fn name_in_acls(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Read => "READ",
+        Operation::Write => "WRITE",
+        Operation::Create => "CREATE",
+        Operation::Describe => "DESCRIBE",
+        Operation::DescribeConfigs => "DESCRIBE_CONFIGS",
+        other => panic!("no verb needs {other:?}"),
+    }
+}
+
 /// A verb works with the rights that are documented for it, and without any one of them it names
-/// what is missing.
+/// what is missing, and no more.
 fn assert_exact(
     secure: &SecureCluster,
     verb: &str,
@@ -112,7 +124,10 @@ fn assert_exact_beside(
         assert!(!has_worked, "{what} works:\n{said}");
         let name = format!("`{}`", name_here(&topics, name));
         let names = |line: &str| line.contains(&name) && line.contains("authoris");
-        assert!(said.lines().any(names), "{what} does not say so:\n{said}");
+        let granted = format!("grant {} on it", name_in_acls(*operation));
+        let lines: Vec<&str> = said.lines().filter(|line| names(line)).collect();
+        assert!(!lines.is_empty(), "{what} does not say so:\n{said}");
+        assert!(lines.iter().all(|line| line.contains(&granted)), "{what}:\n{said}");
     }
 }
 

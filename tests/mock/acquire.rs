@@ -1,6 +1,7 @@
 //! Acquiring a shard's output against a mock cluster.
 
 use huntd::control::output_log::{OutputLog, OutputLogOptions};
+use huntd::kafka::right::Right;
 use huntd::kafka::topic_error::TopicError;
 use huntd::output::encode::{decode_frame, encode};
 use huntd::output::frame::{Chain, Format, FrameHeader, FrameKind, POSITION_UNKNOWN};
@@ -263,5 +264,8 @@ fn topics_that_do_not_fit_are_refused() {
 
     let denied = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
     cluster.topic_error("updates", denied).expect("the mock's topic");
-    assert_eq!(connect(&cluster), Err(TopicError::NotAuthorised("updates".to_owned())));
+    assert_eq!(
+        connect(&cluster),
+        Err(TopicError::NotAuthorised { topic: "updates".to_owned(), right: Right::ReadAndWrite })
+    );
 }

@@ -6,6 +6,7 @@ use crate::line::{Lane, Late, Sent, append};
 use crate::mutation::Mutation;
 use crate::surroundings::Surroundings;
 use huntd::control::output_log::FENCE_MS_MAX;
+use huntd::kafka::right::Right;
 use huntd::kafka::topic_error::TopicError;
 use huntd::output::encode::encode;
 use huntd::output::frame::{Format, FrameHeader, FrameKind};
@@ -121,7 +122,7 @@ impl Output {
         let error = if around.chance.strikes(Fault::OutputUnreachable) {
             TopicError::Unreachable("the broker does not know the topic now".to_owned())
         } else if around.chance.strikes(Fault::OutputForbidden) {
-            TopicError::NotAuthorised(OUTPUT_TOPIC.to_owned())
+            TopicError::NotAuthorised { topic: OUTPUT_TOPIC.to_owned(), right: Right::Read }
         } else {
             return None;
         };

@@ -15,6 +15,7 @@ use crate::kafka::message::{Envelope, MessageError, Metadata, Versions};
 use crate::kafka::metadata::{LeaderTable, MetadataError};
 use crate::kafka::produce::{self, ProduceRemedy, Produced};
 use crate::kafka::producer_id;
+use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
 use crate::output::frame::Compression;
 use crate::ownership::group_session::TOPIC_MISSING_MS_MAX;
@@ -175,7 +176,7 @@ impl<T> Lanes<T> {
             _ => ErrorCode::NONE,
         };
         if topic_error.is_forbidden() {
-            let refused = TopicError::NotAuthorised(self.options.topic.clone());
+            let refused = TopicError::not_authorised(&self.options.topic, Right::Write);
             return self.give_up_waiting(&refused.to_string(), |_| true);
         }
         let partitions = match topic_error {
@@ -420,7 +421,7 @@ impl<T> Lanes<T> {
     fn refuse(&mut self, partition: i32, error: ErrorCode, remedy: ProduceRemedy, records: usize) {
         let topic = &self.options.topic;
         let sentence = match error.is_forbidden() {
-            true => TopicError::NotAuthorised(topic.clone()).to_string(),
+            true => TopicError::not_authorised(topic, Right::Write).to_string(),
             false => format!("partition {partition} of `{topic}` does not take a batch: {error}"),
         };
         let cause = match remedy {
