@@ -42,6 +42,8 @@ enum LineKind {
     FetchRefused(i32, ErrorCode),
     /// A partition whose leader names a follower that is not known.
     FollowerUnknown(i32),
+    /// A partition that was fetched from a follower that stands still.
+    FollowerStill(i32),
     /// What one connection claims of a partition, and another one is asked about.
     Doubted(i32, Claim),
     /// A partition that goes on behind a gap.
@@ -132,6 +134,14 @@ impl Journal {
                      look at the brokers' replica.selector.class, or leave kafka.rack empty"
                 );
                 self.warn(LineKind::FollowerUnknown(partition), &sentence);
+            }
+            InputTrouble::FollowerStill(node_id) => {
+                let sentence = format!(
+                    "broker {node_id} gets no records of input partition {partition}, and its \
+                     leader has more of them: huntd fetches from the leader for the next minutes; \
+                     look at why the replica of broker {node_id} is not in sync"
+                );
+                self.warn(LineKind::FollowerStill(partition), &sentence);
             }
             InputTrouble::Doubted(claim, sentence) => {
                 self.warn(LineKind::Doubted(partition, *claim), sentence);
@@ -285,6 +295,8 @@ mod tests {
             LineKind::FetchRefused(1, ErrorCode(6)),
             LineKind::FollowerUnknown(0),
             LineKind::FollowerUnknown(1),
+            LineKind::FollowerStill(0),
+            LineKind::FollowerStill(1),
             LineKind::Doubted(0, Claim::Truncated),
             LineKind::Doubted(1, Claim::Truncated),
             LineKind::Doubted(0, Claim::Refused(ErrorCode(2))),
@@ -308,6 +320,7 @@ mod tests {
         for trouble in [
             InputTrouble::FetchRefused(ErrorCode(6)),
             InputTrouble::FollowerUnknown(1),
+            InputTrouble::FollowerStill(1),
             InputTrouble::Doubted(Claim::OutOfRange, "a claim".to_owned()),
             InputTrouble::RecordsGone("a gap".to_owned()),
         ] {

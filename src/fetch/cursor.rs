@@ -4,6 +4,7 @@
 //! opens, stalls and closes them.
 
 use crate::fetch::block::{Block, BlockPool, SHARD_BLOCKS_MAX};
+use crate::fetch::replica_watch::ReplicaWatch;
 use crate::kafka::record_batch::{BatchError, BatchStart, HeaderScan};
 use crate::ownership::event::Claim;
 use crate::ownership::start_error::StartError;
@@ -56,8 +57,10 @@ pub(crate) struct Cursor {
     /// A claim of one connection that would stop the shard or leave records out: another connection
     /// is asked.
     doubt: Cell<Option<Doubt>>,
-    /// When the log's end was last known, or asked for; `None` before the first Fetch.
+    /// When the leader last told the log's end, or was asked for it; `None` before the first Fetch.
     pub end_known_at: Cell<Option<Instant>>,
+    /// Whether the follower that the partition is fetched from stands still.
+    pub replica: ReplicaWatch,
     /// When a broker last answered for the partition; `None` before the first answer.
     pub answered_at: Cell<Option<Instant>>,
     /// Leader epoch of the last record before `position`, -1 while unknown.
@@ -126,6 +129,7 @@ impl Cursor {
             retry_at: Cell::new(None),
             doubt: Cell::new(None),
             end_known_at: Cell::new(None),
+            replica: ReplicaWatch::new(),
             answered_at: Cell::new(None),
             leader_epoch: Cell::new(leader_epoch),
             skips,

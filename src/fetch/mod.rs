@@ -1,6 +1,7 @@
 //! Kafka records in: connections to brokers, what is asked of them, and blocks of events.
 
 pub mod block;
+mod claims;
 pub(crate) mod connection;
 pub(crate) mod cursor;
 pub(crate) mod decoding;
@@ -8,6 +9,7 @@ pub mod dialling;
 mod log_ends;
 mod reading;
 pub mod rejected;
+mod replica_watch;
 pub(crate) mod stage;
 pub(crate) mod task;
 #[cfg(test)]

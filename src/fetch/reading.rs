@@ -25,9 +25,10 @@ use std::time::{Duration, Instant};
 /// Milliseconds before a partition is asked for again that a broker does not serve at the moment.
 const RETRY_MS: u64 = 50;
 
-/// Milliseconds for which a partition is fetched from the follower that its leader prefers. Then
-/// the leader is asked again, as Kafka's own client does after metadata.max.age.ms.
-const PREFERRED_MS: u64 = 300_000;
+/// Milliseconds for which a partition is fetched from the follower that its leader prefers, or from
+/// the leader because that follower stands still. Then the leader is asked again, as Kafka's own
+/// client does after metadata.max.age.ms.
+pub(super) const PREFERRED_MS: u64 = 300_000;
 
 /// Milliseconds between two searches for a follower that a leader names and that is not known.
 const FOLLOWER_SEARCH_MS: u64 = 1_000;
@@ -95,13 +96,13 @@ impl FetchTask {
             return;
         }
         if let Some(follower) = part.preferred_replica.filter(|_| part.records.is_empty()) {
+            self.note_end(&cursor, part.high_watermark);
             self.prefer(&cursor, follower);
             return;
         }
         let shared = self.shared.clone();
         let progress = shared.context.progress.shard(cursor.partition);
-        progress.high_watermark.set(part.high_watermark);
-        cursor.end_known_at.set(Some(shared.context.turns.now()));
+        self.note_end(&cursor, part.high_watermark);
         let (bytes_max, records) = (shared.options.batch_bytes_max, &bytes[part.records.clone()]);
         if let Ok(Some(first)) = BatchHeader::read(records, bytes_max)
             && !cursor.is_batch_start(first.base_offset)
@@ -125,11 +126,25 @@ impl FetchTask {
         }
     }
 
+    /// Notes where a broker says that the log ends. A follower may be behind: the leader is asked.
+    fn note_end(&self, cursor: &Cursor, end: i64) {
+        let (context, now) = (&self.shared.context, self.shared.context.turns.now());
+        if self.leads(cursor) {
+            context.progress.shard(cursor.partition).high_watermark.set(end);
+            cursor.end_known_at.set(Some(now));
+        } else {
+            // A new owner may begin with the follower that the one before was sent to.
+            cursor.end_known_at.set(cursor.end_known_at.get().or(Some(now)));
+            cursor.replica.ends_at(end);
+        }
+    }
+
     /// Fetches a partition from a follower for a while (KIP-392).
     fn prefer(&self, cursor: &Cursor, follower: i32) {
         let shared = &self.shared;
         let (partition, now) = (cursor.partition, shared.context.turns.now());
         let until = now + Duration::from_millis(PREFERRED_MS);
+        cursor.replica.begin();
         let is_other = follower != self.node_id;
         if !is_other || !shared.table.borrow_mut().prefer(partition, follower, until) {
             shared.context.metrics.add(Counter::FollowersUnknown, 1);
@@ -169,7 +184,7 @@ impl FetchTask {
         let now = self.shared.context.turns.now();
         cursor.end_known_at.set(cursor.end_known_at.get().or(Some(now)));
         cursor.rewind();
-        if self.shared.table.borrow_mut().prefer_leader(partition) {
+        if self.shared.table.borrow_mut().prefer_leader(partition, self.node_id) {
             // A follower may be behind. The leader may serve what it refuses.
             self.shared.context.turns.turn_again();
             return;
@@ -195,7 +210,7 @@ impl FetchTask {
 
     /// The log is not the one that was read, if a leader says so: a follower may be behind.
     fn diverge(&mut self, cursor: &Cursor, input_end: i64) {
-        if self.shared.table.borrow_mut().prefer_leader(cursor.partition) {
+        if self.shared.table.borrow_mut().prefer_leader(cursor.partition, self.node_id) {
             cursor.rewind();
             self.shared.context.turns.turn_again();
             return;

@@ -40,10 +40,10 @@ const CHECK_ID: i32 = -1;
 pub(crate) struct FetchTask {
     pub(super) shared: Rc<SharedFetch>,
     /// Tells this task from the others.
-    id: usize,
+    pub(super) id: usize,
     pub(super) node_id: i32,
     /// Which of the broker's connections this is: it fetches every n-th partition.
-    index: usize,
+    pub(super) index: usize,
     pub(super) decoding: Decoding,
     pub(super) aborted: AbortedTransactions,
     /// What the Fetch under way asks for, in its order.
@@ -52,14 +52,14 @@ pub(crate) struct FetchTask {
     pub(super) answers: Vec<PartitionAnswer>,
     /// Reused for every request.
     request: Vec<u8>,
-    partitions: Vec<FetchPartition>,
+    pub(super) partitions: Vec<FetchPartition>,
     pub(super) correlation_id: i32,
     /// Version of the Fetch under way.
     pub(super) version: i16,
     /// Leaders that a response has named beside errors.
     pub(super) hints: Vec<(Rc<Cursor>, Option<CurrentLeader>)>,
     /// Fetches that still have to ask for one partition only.
-    alone_left: usize,
+    pub(super) alone_left: usize,
     /// The number of the connection in use. Each connection has another one.
     pub(super) connection: u64,
     /// Why the answers of the connection in use are in doubt: another connection is asked.
@@ -174,7 +174,7 @@ impl FetchTask {
         let turns = &shared.context.turns;
         if !self.is_dialling {
             self.is_dialling = turns
-                .until(|| match self.has_partitions() && shared.ask_for_connection(id, node_id) {
+                .until(|| match self.is_needed() && shared.ask_for_connection(id, node_id) {
                     true => Some(true),
                     false => self.is_unneeded().then_some(false),
                 })
@@ -255,7 +255,7 @@ impl FetchTask {
         let turns = &shared.context.turns;
         loop {
             let is_needed = turns
-                .until(|| match self.has_partitions() || self.has_old_ends() {
+                .until(|| match self.is_needed() {
                     true => Some(true),
                     false => self.is_unneeded().then_some(false),
                 })
@@ -372,40 +372,6 @@ impl FetchTask {
         }
     }
 
-    /// Lets go of the partitions that this connection no longer asks for: another broker may lead
-    /// them now, and its task must not begin while this one still decodes.
-    fn release_claims(&self) {
-        self.shared.cursors.each(|cursor| {
-            let is_asked = || self.asked.iter().any(|asked| Rc::ptr_eq(&asked.cursor, cursor));
-            if cursor.owner_task.get() == Some(self.id) && !is_asked() {
-                cursor.owner_task.set(None);
-                self.shared.context.turns.turn_again();
-            }
-        });
-    }
-
-    /// Whether this connection is the one to fetch a partition.
-    pub(super) fn serves(&self, cursor: &Cursor) -> bool {
-        let connections = self.shared.options.connections_per_broker;
-        let now = self.shared.context.turns.now();
-        let source = self.shared.table.borrow().source(cursor.partition, now);
-        source == Some(self.node_id)
-            && cursor.partition as usize % connections == self.index
-            && cursor.owner_task.get().is_none_or(|owner_task| owner_task == self.id)
-    }
-
-    fn has_partitions(&self) -> bool {
-        let now = self.shared.context.turns.now();
-        let mut found = false;
-        self.shared.cursors.each(|cursor| {
-            found |= cursor.is_fetchable(now) && self.serves(cursor);
-            if let Some(at) = cursor.retry_at.get().filter(|at| *at > now) {
-                self.shared.context.turns.turn_at(at);
-            }
-        });
-        found
-    }
-
     /// Asks for all partitions that may be fetched, beginning with a different one each time: a
     /// broker fills its answer in the order of the request. Without such a partition nothing is
     /// sent.
@@ -420,6 +386,10 @@ impl FetchTask {
             true => options.fetch_wait_ms_max.min(LEFT_OUT_WAIT_MS_MAX),
             false => options.fetch_wait_ms_max,
         };
+        let rack = match self.avoids_follower() {
+            true => "",
+            false => &options.rack,
+        };
         let topic = self.shared.topic_key();
         self.version = match topic.id {
             0 => link.versions.fetch.min(VERSION_BY_NAME_MAX),
@@ -430,7 +400,7 @@ impl FetchTask {
             correlation_id: self.correlation_id,
             client_id: &options.client_id,
             topic,
-            rack: &options.rack,
+            rack,
             wait_ms_max: wait_ms_max as i32,
             bytes_min: 1,
             bytes_max: options.fetch_bytes_max as i32,
@@ -442,51 +412,5 @@ impl FetchTask {
         fetch::encode(&request, &mut bytes);
         self.request = link.connection.send(bytes, link.deadline(&self.shared)).await?;
         Ok(())
-    }
-
-    /// Chooses the partitions to ask for. True: a partition of this task is left out, because it
-    /// cannot be fetched now.
-    fn choose_partitions(&mut self) -> bool {
-        let now = self.shared.context.turns.now();
-        let mut asked = std::mem::take(&mut self.asked);
-        asked.clear();
-        let mut leaves_out = false;
-        self.shared.cursors.each(|cursor| {
-            if !self.serves(cursor) {
-                return;
-            }
-            if cursor.is_fetchable(now) {
-                cursor.owner_task.set(Some(self.id));
-                asked.push(AskedPartition {
-                    cursor: cursor.clone(),
-                    offset: cursor.fetch_offset.get(),
-                });
-            } else {
-                leaves_out = true;
-            }
-        });
-        if !asked.is_empty() {
-            let turn = self.correlation_id.unsigned_abs() as usize;
-            let places = asked.len();
-            asked.rotate_left(turn % places);
-        }
-        if self.alone_left > 0 {
-            self.alone_left -= 1;
-            asked.truncate(1);
-        }
-        self.asked = asked;
-        self.partitions.clear();
-        let table = self.shared.table.borrow();
-        for AskedPartition { cursor, offset } in &self.asked {
-            let leader = table.leader(cursor.partition);
-            self.partitions.push(FetchPartition {
-                partition: cursor.partition,
-                offset: *offset,
-                leader_epoch: leader.map_or(-1, |leader| leader.leader_epoch),
-                last_fetched_epoch: cursor.fetch_leader_epoch.get(),
-                bytes_max: self.shared.options.partition_bytes_max as i32,
-            });
-        }
-        leaves_out
     }
 }

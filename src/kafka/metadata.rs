@@ -51,11 +51,20 @@ struct LeaderRow {
     lagging: u8,
     /// A follower to fetch from instead of the leader (KIP-392), and until when.
     preferred: Option<(i32, Instant)>,
+    /// A follower that was left for its leader because it stands still, and until when the leader
+    /// is fetched from.
+    avoided: Option<(i32, Instant)>,
 }
 
 impl LeaderRow {
-    const UNKNOWN: LeaderRow =
-        LeaderRow { leader: None, leader_epoch: -1, stale: true, lagging: 0, preferred: None };
+    const UNKNOWN: LeaderRow = LeaderRow {
+        leader: None,
+        leader_epoch: -1,
+        stale: true,
+        lagging: 0,
+        preferred: None,
+        avoided: None,
+    };
 }
 
 /// After this many answers in a row with a lower leader epoch, the epoch has gone back, and it is
@@ -209,10 +218,28 @@ impl LeaderTable {
         is_known
     }
 
-    /// Notes that a partition is to be fetched from its leader again. Returns whether it was
-    /// fetched from a follower.
-    pub(crate) fn prefer_leader(&mut self, partition: i32) -> bool {
-        self.row_mut(partition).is_some_and(|row| row.preferred.take().is_some())
+    /// Notes that a partition is to be fetched from its leader again, as this broker has answered
+    /// with an error. Returns whether that broker is a follower: the leader may serve what it
+    /// refuses.
+    pub(crate) fn prefer_leader(&mut self, partition: i32, node_id: i32) -> bool {
+        let Some(row) = self.row_mut(partition) else { return false };
+        let is_avoided = row.avoided.is_some_and(|(avoided, _)| avoided == node_id);
+        // An answer may still come from a follower that was left.
+        row.preferred.take().is_some() || is_avoided && row.leader != Some(node_id)
+    }
+
+    /// Notes that a partition is to be fetched from its leader until then, and not from this
+    /// follower.
+    pub(crate) fn avoid(&mut self, partition: i32, follower: i32, until: Instant) {
+        if let Some(row) = self.row_mut(partition) {
+            (row.preferred, row.avoided) = (None, Some((follower, until)));
+        }
+    }
+
+    /// Whether the leader must not be told that it could name a follower.
+    pub(crate) fn avoids_follower(&self, partition: i32, now: Instant) -> bool {
+        let row = usize::try_from(partition).ok().and_then(|place| self.rows.get(place));
+        row.and_then(|row| row.avoided).is_some_and(|(_, until)| now < until)
     }
 
     /// Whether partitions are fetched from a broker. Partitions whose leader must be asked for

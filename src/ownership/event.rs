@@ -253,6 +253,8 @@ pub enum InputTrouble {
     FetchRefused(ErrorCode),
     /// The leader names the broker of this number to fetch from, which is no other known one.
     FollowerUnknown(i32),
+    /// It was fetched from the broker of this number, a follower that stands still.
+    FollowerStill(i32),
     /// One connection claims what would stop the shard or leave records out, and another one is
     /// asked: a sentence.
     Doubted(Claim, String),

@@ -1,5 +1,7 @@
 //! The fetch path with a dialler, brokers and a clock that a test plays.
 
+mod followers;
+
 use crate::fetch::FetchOptions;
 use crate::fetch::block::{Block, BlockPool};
 use crate::fetch::cursor::{Cursor, Cursors};
@@ -18,8 +20,10 @@ use crate::runtime::turns::{HotContext, Turns};
 use crate::telemetry::metrics::{Gauge, Metrics};
 use crate::telemetry::progress::Progress;
 use crate::testing::batch_builder::{BatchPlan, Owned};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::future::Future;
+use std::os::fd::{AsRawFd, RawFd};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,6 +31,7 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 const TOPIC_ID: u128 = 7;
+const RACK: &str = "near";
 
 /// Records of each batch.
 const BATCH_RECORDS: i64 = 10;
@@ -53,8 +58,17 @@ struct Daemon {
     links: Vec<MetadataLink>,
     /// Connections by the port that they lead to, the newest last.
     connections: Vec<(u16, Handle)>,
+    /// The last request on each connection.
+    asked: BTreeMap<RawFd, Vec<u8>>,
     /// Responses that are waited for, none of which comes.
-    receiving: Vec<(UserData, Vec<u8>)>,
+    receiving: Vec<Awaited>,
+}
+
+/// A response that is waited for.
+struct Awaited {
+    socket: Handle,
+    user_data: UserData,
+    buffer: Vec<u8>,
 }
 
 /// A cluster of these brokers, whose ports are their numbers, and the leader of partition 0.
@@ -81,6 +95,22 @@ fn metadata(brokers: &[i32], leader: i32) -> Metadata {
     }
 }
 
+/// A Fetch response with this correlation id and these topics.
+fn fetch_answer(id: &[u8], throttle_ms: i32, topics: &[u8]) -> Vec<u8> {
+    // No tagged fields, throttle, error, session; no tagged fields.
+    [id, &[0], &throttle_ms.to_be_bytes(), &[0; 6], topics, &[0]].concat()
+}
+
+/// The topics of a Fetch response: partition 0 ends here, gives no records, and is to be fetched
+/// from this broker instead; -1: from none.
+fn no_records(end: i64, follower: i32) -> Vec<u8> {
+    let (id, end) = (TOPIC_ID.to_be_bytes(), end.to_be_bytes());
+    // One topic; one partition, its number and error; high watermark, last stable offset and log
+    // start; no aborted transactions; no records, no tagged fields of the partition and the topic.
+    let one_partition = [&[2][..], &id, &[2], &[0; 6], &end, &end, &[0; 8], &[0]].concat();
+    [&one_partition[..], &follower.to_be_bytes(), &[1, 0, 0]].concat()
+}
+
 fn options() -> FetchOptions {
     FetchOptions {
         client_id: "huntd".to_owned(),
@@ -91,7 +121,7 @@ fn options() -> FetchOptions {
         partition_bytes_max: 1 << 20,
         receive_buffer_bytes: 1 << 20,
         batch_bytes_max: 1 << 20,
-        rack: String::new(),
+        rack: RACK.to_owned(),
         read_committed: true,
     }
 }
@@ -137,6 +167,7 @@ impl Daemon {
             are_short_lived: false,
             links: Vec::new(),
             connections: Vec::new(),
+            asked: BTreeMap::new(),
             receiving: Vec::new(),
         }
     }
@@ -185,15 +216,16 @@ impl Daemon {
     fn begin(&mut self, request: Request) {
         let operations = self.turns.operations();
         match request {
-            Request::Start(user_data, Task::Send { buffer, from, .. }) => {
+            Request::Start(user_data, Task::Send { socket, buffer, from }) => {
+                self.asked.insert(socket.as_raw_fd(), buffer[from..].to_vec());
                 let sent = Ok(buffer.len() - from);
                 operations.finish(user_data, Completed::new(sent, buffer));
             }
-            Request::Start(user_data, Task::Receive { buffer, .. }) => {
-                self.receiving.push((user_data, buffer));
+            Request::Start(user_data, Task::Receive { socket, buffer, .. }) => {
+                self.receiving.push(Awaited { socket, user_data, buffer });
             }
             Request::Cancel(user_data) => {
-                self.receiving.retain(|(receiving, _)| *receiving != user_data);
+                self.receiving.retain(|awaited| awaited.user_data != user_data);
                 operations.finish(user_data, Completed::new(Ok(0), Vec::new()));
             }
             _ => unreachable!("no length is known, and no bell is read"),
@@ -202,9 +234,59 @@ impl Daemon {
 
     /// All connections end.
     fn break_connections(&mut self) {
-        for (user_data, buffer) in self.receiving.drain(..) {
+        for Awaited { user_data, buffer, .. } in self.receiving.drain(..) {
             self.turns.operations().finish(user_data, Completed::new(Ok(0), buffer));
         }
+    }
+
+    /// The connection to this broker ends.
+    fn break_connection(&mut self, node_id: i32) {
+        let all = std::mem::take(&mut self.receiving);
+        let is_its_own = |awaited: &Awaited| self.node_of(&awaited.socket) == node_id;
+        let (broken, others) = all.into_iter().partition(is_its_own);
+        self.receiving = broken;
+        self.break_connections();
+        self.receiving = others;
+    }
+
+    /// Which broker a connection leads to.
+    fn node_of(&self, socket: &Handle) -> i32 {
+        let of = |(_, handle): &&(u16, Handle)| Arc::ptr_eq(handle, socket);
+        self.connections.iter().find(of).expect("it was dialled").0.into()
+    }
+
+    /// Each broker's last question is answered: the log ends here at the leader, broker 1, and
+    /// there at each other broker. Nobody has records. Returns the Fetches, with the brokers that
+    /// they were sent to.
+    fn answer_all(&mut self, leader_end: i64, follower_end: i64) -> Vec<(i32, Vec<u8>)> {
+        let mut fetches = Vec::new();
+        for awaited in std::mem::take(&mut self.receiving) {
+            let request = self.asked.remove(&awaited.socket.as_raw_fd()).expect("it was asked");
+            let node_id = self.node_of(&awaited.socket);
+            let end = if node_id == 1 { leader_end } else { follower_end };
+            let (is_fetch, id) = (request[5] == 1, &request[8..12]);
+            let answer = match is_fetch {
+                true => fetch_answer(id, 0, &no_records(end, -1)),
+                // ListOffsets: one topic, one partition, its number and error; no time.
+                false => [id, &[0, 0, 0, 1, 0, 5], b"input", &[0, 0, 0, 1], &[0; 6], &[0xff; 8]]
+                    .concat()
+                    .into_iter()
+                    .chain(end.to_be_bytes())
+                    .collect(),
+            };
+            self.respond(awaited, &answer);
+            if is_fetch {
+                fetches.push((node_id, request));
+            }
+        }
+        fetches
+    }
+
+    fn respond(&self, awaited: Awaited, answer: &[u8]) {
+        let Awaited { user_data, mut buffer, .. } = awaited;
+        let whole = [&(answer.len() as u32).to_be_bytes()[..], answer].concat();
+        buffer[..whole.len()].copy_from_slice(&whole);
+        self.turns.operations().finish(user_data, Completed::new(Ok(whole.len()), buffer));
     }
 
     /// The first Fetch of a task that is under way alone is answered with no partition, by a broker
@@ -215,7 +297,7 @@ impl Daemon {
 
     /// The nth Fetch of a task, under way alone: partition 0 is to be fetched from another broker.
     fn answer_with_follower(&mut self, nth: u32, follower: i32) {
-        self.answer_with_partition(nth, follower, &[]);
+        self.answer(nth, 0, &no_records(0, follower));
     }
 
     /// The nth Fetch of a task, under way alone: partition 0 has a batch at this offset.
@@ -242,14 +324,9 @@ impl Daemon {
 
     /// Answers the nth Fetch of a task, which is under way alone.
     fn answer(&mut self, nth: u32, throttle_ms: i32, topics: &[u8]) {
-        let (user_data, mut buffer) = self.receiving.pop().expect("a Fetch is under way");
+        let awaited = self.receiving.pop().expect("a Fetch is under way");
         assert!(self.receiving.is_empty());
-        // Its correlation id; no tagged fields, throttle, error, session; no tagged fields.
-        let (id, throttle) = (nth.to_be_bytes(), throttle_ms.to_be_bytes());
-        let answer = [&id[..], &[0], &throttle, &[0; 6], topics, &[0]].concat();
-        let whole = [&(answer.len() as u32).to_be_bytes()[..], &answer].concat();
-        buffer[..whole.len()].copy_from_slice(&whole);
-        self.turns.operations().finish(user_data, Completed::new(Ok(whole.len()), buffer));
+        self.respond(awaited, &fetch_answer(&nth.to_be_bytes(), throttle_ms, topics));
     }
 
     /// Turns until there is a connection to this broker's port, for a minute.
@@ -405,24 +482,6 @@ fn the_second_connection_is_asked_at_once() {
     }
     assert_eq!(daemon.links, [MetadataLink::Kept, MetadataLink::New]);
     assert_eq!(daemon.connections.len(), 1, "no time has passed");
-}
-
-/// The follower is lost, the leader does not know that yet, and a Metadata answer does.
-#[test]
-fn a_follower_that_the_cluster_does_not_list_any_more_is_not_waited_for() {
-    let mut daemon = Daemon::start(metadata(&[1, 2], 1));
-    daemon.turn_until_connected(1);
-    daemon.answer_with_follower(1, 2);
-    daemon.turn_until_connected(2);
-    daemon.break_connections();
-    daemon.turn_until_asked();
-    daemon.answer_with_follower(2, 2);
-    daemon.metadata = metadata(&[1], 1);
-    daemon.cursor.is_new.set(true);
-    for _ in 0..20 {
-        daemon.turn(100);
-    }
-    assert!(!daemon.receiving.is_empty(), "the leader is asked");
 }
 
 #[test]

@@ -1,0 +1,112 @@
+//! Which partitions a connection asks for: no two of them fetch a partition at the same time.
+
+use crate::fetch::cursor::Cursor;
+use crate::fetch::task::{AskedPartition, FetchTask};
+use crate::kafka::fetch::FetchPartition;
+use std::rc::Rc;
+
+impl FetchTask {
+    /// Whether this connection is the one to fetch a partition.
+    pub(super) fn serves(&self, cursor: &Cursor) -> bool {
+        let now = self.shared.context.turns.now();
+        let source = self.shared.table.borrow().source(cursor.partition, now);
+        source == Some(self.node_id)
+            && self.has_index_of(cursor)
+            && cursor.owner_task.get().is_none_or(|owner_task| owner_task == self.id)
+    }
+
+    /// Whether this connection is the one to ask where a partition's log ends: it leads to the
+    /// leader, no matter from whom the partition is fetched.
+    pub(super) fn leads(&self, cursor: &Cursor) -> bool {
+        let leader = self.shared.table.borrow().leader(cursor.partition);
+        leader.is_some_and(|leader| leader.node_id == self.node_id) && self.has_index_of(cursor)
+    }
+
+    fn has_index_of(&self, cursor: &Cursor) -> bool {
+        cursor.partition as usize % self.shared.options.connections_per_broker == self.index
+    }
+
+    /// Whether there is something to ask the broker for.
+    pub(super) fn is_needed(&self) -> bool {
+        self.has_partitions() || self.has_old_ends()
+    }
+
+    fn has_partitions(&self) -> bool {
+        let now = self.shared.context.turns.now();
+        let mut found = false;
+        self.shared.cursors.each(|cursor| {
+            found |= cursor.is_fetchable(now) && self.serves(cursor);
+            if let Some(at) = cursor.retry_at.get().filter(|at| *at > now) {
+                self.shared.context.turns.turn_at(at);
+            }
+        });
+        found
+    }
+
+    /// Chooses the partitions to ask for. True: a partition of this task is left out, because it
+    /// cannot be fetched now.
+    pub(super) fn choose_partitions(&mut self) -> bool {
+        let now = self.shared.context.turns.now();
+        let mut asked = std::mem::take(&mut self.asked);
+        asked.clear();
+        let mut leaves_out = false;
+        self.shared.cursors.each(|cursor| {
+            if !self.serves(cursor) {
+                return;
+            }
+            if cursor.is_fetchable(now) {
+                cursor.owner_task.set(Some(self.id));
+                asked.push(AskedPartition {
+                    cursor: cursor.clone(),
+                    offset: cursor.fetch_offset.get(),
+                });
+            } else {
+                leaves_out = true;
+            }
+        });
+        if !asked.is_empty() {
+            let turn = self.correlation_id.unsigned_abs() as usize;
+            let places = asked.len();
+            asked.rotate_left(turn % places);
+        }
+        if self.alone_left > 0 {
+            self.alone_left -= 1;
+            asked.truncate(1);
+        }
+        self.asked = asked;
+        self.partitions.clear();
+        let table = self.shared.table.borrow();
+        for AskedPartition { cursor, offset } in &self.asked {
+            let leader = table.leader(cursor.partition);
+            self.partitions.push(FetchPartition {
+                partition: cursor.partition,
+                offset: *offset,
+                leader_epoch: leader.map_or(-1, |leader| leader.leader_epoch),
+                last_fetched_epoch: cursor.fetch_leader_epoch.get(),
+                bytes_max: self.shared.options.partition_bytes_max as i32,
+            });
+        }
+        leaves_out
+    }
+
+    /// Whether the leader must not learn where this host is: it might name a follower that was
+    /// left, as it stands still. A Fetch has one rack, so meanwhile the others are not
+    /// sent to followers either.
+    pub(super) fn avoids_follower(&self) -> bool {
+        let now = self.shared.context.turns.now();
+        let table = self.shared.table.borrow();
+        self.asked.iter().any(|asked| table.avoids_follower(asked.cursor.partition, now))
+    }
+
+    /// Lets go of the partitions that this connection no longer asks for: another broker may lead
+    /// them now, and its task must not begin while this one still decodes.
+    pub(super) fn release_claims(&self) {
+        self.shared.cursors.each(|cursor| {
+            let is_asked = || self.asked.iter().any(|asked| Rc::ptr_eq(&asked.cursor, cursor));
+            if cursor.owner_task.get() == Some(self.id) && !is_asked() {
+                cursor.owner_task.set(None);
+                self.shared.context.turns.turn_again();
+            }
+        });
+    }
+}

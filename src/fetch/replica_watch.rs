@@ -1,0 +1,104 @@
+//! Whether the follower replica that a partition is fetched from (KIP-392) stands still: its log
+//! does not grow, and the leader's has grown. To those who ask it alone it looks like an idle one.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+/// Milliseconds for which a follower may lack records of its leader and get none. A sound one gets
+/// them within one or two of its own Fetches, of 500 ms each (`replica.fetch.wait.max.ms`). The
+/// leader is asked once a second, and the shard counts as standing still after ten.
+const FOLLOWER_STILL_MS: u64 = 4_000;
+
+/// An end that no follower has named yet.
+const NOT_NAMED: i64 = -1;
+
+/// What is known of the follower.
+pub(crate) struct ReplicaWatch {
+    /// The highest end of its log that it has named.
+    end: Cell<i64>,
+    /// Since when it lacks records and has got none.
+    behind_since: Cell<Option<Instant>>,
+}
+
+impl ReplicaWatch {
+    /// No follower is asked yet.
+    pub(crate) fn new() -> ReplicaWatch {
+        ReplicaWatch { end: Cell::new(NOT_NAMED), behind_since: Cell::new(None) }
+    }
+
+    /// From now on a follower is asked, maybe another one than before.
+    pub(crate) fn begin(&self) {
+        self.end.set(NOT_NAMED);
+        self.pause();
+    }
+
+    /// The follower says that its log ends here.
+    pub(crate) fn ends_at(&self, end: i64) {
+        if end > self.end.get() {
+            self.end.set(end);
+            self.behind_since.set(None);
+        }
+    }
+
+    /// The partition is not asked for at the moment, so the follower can show nothing.
+    pub(crate) fn pause(&self) {
+        self.behind_since.set(None);
+    }
+
+    /// Whether the follower stands still, now that the leader's log ends here.
+    pub(crate) fn is_still(&self, leader_end: i64, now: Instant) -> bool {
+        if self.end.get() >= leader_end {
+            self.behind_since.set(None);
+            return false;
+        }
+        let since = self.behind_since.get().unwrap_or(now);
+        self.behind_since.set(Some(since));
+        now.saturating_duration_since(since) >= Duration::from_millis(FOLLOWER_STILL_MS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a watch says in each of these seconds, in which leader and follower end there.
+    fn said(watch: &ReplicaWatch, ends: impl IntoIterator<Item = (i64, i64)>) -> Vec<bool> {
+        let begun = Instant::now();
+        let second = |(second, (leader_end, follower_end))| {
+            watch.ends_at(follower_end);
+            watch.is_still(leader_end, begun + Duration::from_secs(second))
+        };
+        (0..).zip(ends).map(second).collect()
+    }
+
+    #[test]
+    fn a_follower_that_gets_none_of_its_leaders_records_stands_still_after_four_seconds() {
+        let stands = said(&ReplicaWatch::new(), (0..6).map(|second| (100 + second, 50)));
+        assert_eq!(stands, [false, false, false, false, true, true]);
+        let has_named_none = said(&ReplicaWatch::new(), [(0, -1); 5]);
+        assert_eq!(has_named_none.last(), Some(&true));
+    }
+
+    #[test]
+    fn a_follower_that_gets_records_may_be_far_behind() {
+        let gets_some = (0..60).map(|second| (1_000_000, second / 3));
+        assert!(!said(&ReplicaWatch::new(), gets_some).contains(&true));
+        let is_idle = [(100, 100); 60];
+        assert!(!said(&ReplicaWatch::new(), is_idle).contains(&true));
+        let leader_is_unknown = [(-1, 100); 60];
+        assert!(!said(&ReplicaWatch::new(), leader_is_unknown).contains(&true));
+    }
+
+    #[test]
+    fn time_counts_only_while_the_follower_is_asked_and_lacks_records() {
+        let ten_behind = || (0..4).map(|_| (110, 100));
+        for interrupt in [ReplicaWatch::pause, ReplicaWatch::begin] {
+            let watch = ReplicaWatch::new();
+            assert!(!said(&watch, ten_behind()).contains(&true));
+            interrupt(&watch);
+            assert!(!said(&watch, ten_behind()).contains(&true));
+        }
+        let has_come = ten_behind().chain([(110, 110)]).chain((0..4).map(|_| (120, 110)));
+        assert!(!said(&ReplicaWatch::new(), has_come).contains(&true));
+    }
+}

@@ -1,0 +1,74 @@
+//! Partitions that are fetched from a follower replica (KIP-392).
+
+use super::{Daemon, RACK, metadata};
+
+/// A daemon that fetches from broker 2, as the leader, broker 1, has told it to.
+fn beside_a_follower() -> Daemon {
+    let mut daemon = Daemon::start(metadata(&[1, 2], 1));
+    daemon.turn_until_connected(1);
+    daemon.answer_with_follower(1, 2);
+    daemon.turn_until_connected(2);
+    daemon
+}
+
+/// Whether a Fetch says where the daemon is.
+fn names_rack(fetch: &[u8]) -> bool {
+    fetch.windows(RACK.len()).any(|bytes| bytes == RACK.as_bytes())
+}
+
+/// Turns for so many milliseconds, while the logs end here. Returns after how many of them the
+/// leader has been sent a Fetch, and whether that said where the daemon is.
+fn turn_until_the_leader_serves(
+    daemon: &mut Daemon,
+    ms: u64,
+    ends: (i64, i64),
+) -> Option<(u64, bool)> {
+    (0..ms).step_by(100).find_map(|at| {
+        daemon.turn(100);
+        let fetches = daemon.answer_all(ends.0, ends.1);
+        let (_, fetch) = fetches.into_iter().find(|(node_id, _)| *node_id == 1)?;
+        Some((at, names_rack(&fetch)))
+    })
+}
+
+/// The follower is lost, the leader does not know that yet, and a Metadata answer does.
+#[test]
+fn one_that_the_cluster_does_not_list_any_more_is_not_waited_for() {
+    let mut daemon = beside_a_follower();
+    daemon.break_connections();
+    daemon.turn_until_asked();
+    daemon.answer_with_follower(2, 2);
+    daemon.metadata = metadata(&[1], 1);
+    daemon.cursor.is_new.set(true);
+    let served = turn_until_the_leader_serves(&mut daemon, 2_000, (0, 0));
+    assert!(served.is_some(), "the leader is asked");
+}
+
+#[test]
+fn the_leader_says_where_the_log_ends() {
+    let mut daemon = beside_a_follower();
+    for (ends, breaks) in [((100, 0), false), ((200, 150), false), ((300, 250), true)] {
+        if breaks {
+            daemon.break_connection(1);
+        }
+        assert_eq!(turn_until_the_leader_serves(&mut daemon, 3_000, ends), None);
+        assert_eq!(daemon.progress.shard(0).high_watermark.get(), ends.0);
+    }
+}
+
+#[test]
+fn one_that_stands_still_is_left_for_its_leader_and_asked_again_minutes_later() {
+    let mut daemon = beside_a_follower();
+    let idle = turn_until_the_leader_serves(&mut daemon, 60_000, (5, 5));
+    assert_eq!(idle, None, "nobody has records");
+    let behind = turn_until_the_leader_serves(&mut daemon, 60_000, (100, 5));
+    let (after_ms, is_placed) = behind.expect("the follower is left");
+    assert!((3_000..=6_000).contains(&after_ms), "after {after_ms} ms");
+    assert!(!is_placed, "else the leader might name the follower again");
+    let again = (1..=600).find(|_| {
+        daemon.turn(1_000);
+        let fetches = daemon.answer_all(100, 5);
+        fetches.iter().any(|(node_id, fetch)| *node_id == 1 && names_rack(fetch))
+    });
+    assert!(again.is_some_and(|seconds| (290..=310).contains(&seconds)), "{again:?} s");
+}
