@@ -1,6 +1,7 @@
 //! A broker's answers, byte by byte: ApiVersions, Metadata and Fetch, each in the version of the
 //! request. `appends.rs` has what is appended.
 
+use crate::asked_fetch::{Asked, AskedFetch};
 use crate::broker::{BROKERS, Broker, InputLog};
 use crate::chance::{Chance, Fault, Sight};
 use crate::damage;
@@ -33,24 +34,6 @@ pub(crate) struct Request<'a> {
     pub(crate) reader: WireReader<'a>,
     /// The whole request.
     pub(crate) bytes: &'a [u8],
-}
-
-/// What a Fetch asks for.
-struct AskedFetch {
-    wait_ms: u64,
-    bytes_max: usize,
-    /// The topic's id, if the Fetch names the topic by it.
-    topic_id: Option<u128>,
-    partitions: Vec<Asked>,
-}
-
-/// What a Fetch wants from one partition.
-struct Asked {
-    partition: i32,
-    leader_epoch: i32,
-    offset: i64,
-    last_fetched_epoch: i32,
-    bytes_max: usize,
 }
 
 impl Broker {
@@ -208,7 +191,11 @@ impl Broker {
         mut request: Request<'_>,
         is_late: bool,
     ) -> Answer {
-        let AskedFetch { wait_ms, bytes_max, topic_id, partitions } = read_fetch(&mut request);
+        let asked_fetch = AskedFetch::read(&mut request).expect("huntd sends whole requests");
+        let AskedFetch { wait_ms, bytes_max, topic_id, partitions, rack } = asked_fetch;
+        if rack.as_ref().is_some_and(String::is_empty) {
+            chance.see(Sight::FollowerLeft);
+        }
         let topic_error = match topic_id {
             Some(id) if id != self.input_topic.id => Some(UNKNOWN_TOPIC_ID),
             None if !self.has_input() => Some(UNKNOWN_TOPIC),
@@ -224,16 +211,20 @@ impl Broker {
         let mut parts = Vec::new();
         let (mut records, mut has_news) = (0, false);
         for asked in &partitions {
+            let log = &mut self.inputs[asked.partition as usize];
+            if self.has_followers && log.leader != node_id {
+                log.strike_follower(chance);
+            }
             let room = bytes_max.saturating_sub(records).max(usize::from(records == 0));
             let part = match topic_error {
-                Some(error) => self.refused_part(asked, error),
+                Some(error) => Part { error, ..self.empty_part(asked) },
+                None if self.prefers_follower(chance, node_id, asked, rack.as_deref()) => {
+                    Part { preferred: 1 + node_id % BROKERS, ..self.empty_part(asked) }
+                }
                 None => self.part(chance, node_id, asked, version, room),
             };
             records += part.records.len();
-            has_news |= part.error != 0
-                || part.preferred >= 0
-                || part.diverging.is_some()
-                || !part.records.is_empty();
+            has_news |= part.is_news();
             parts.push(part);
         }
         if !has_news && !is_refused && !is_late {
@@ -263,9 +254,22 @@ impl Broker {
         }))
     }
 
-    fn refused_part(&self, asked: &Asked, error: i16) -> Part {
-        let log = &self.inputs[asked.partition as usize];
-        Part { error, ..Part::new(asked.partition, log, asked.offset) }
+    fn empty_part(&self, asked: &Asked) -> Part {
+        Part::new(asked.partition, &self.inputs[asked.partition as usize], asked.offset)
+    }
+
+    /// A leader sends a client away that says where it is.
+    fn prefers_follower(
+        &self,
+        chance: &mut Chance,
+        node_id: i32,
+        asked: &Asked,
+        rack: Option<&str>,
+    ) -> bool {
+        self.has_followers
+            && rack.is_some_and(|rack| !rack.is_empty())
+            && self.inputs[asked.partition as usize].leader == node_id
+            && chance.strikes_of(Fault::FollowerPreferred, 25)
     }
 
     fn part(
@@ -277,12 +281,9 @@ impl Broker {
         room: usize,
     ) -> Part {
         let log = &self.inputs[asked.partition as usize];
-        let mut part = Part::new(asked.partition, log, asked.offset);
-        let has_followers = chance.is_on(Fault::FollowerPreferred);
-        if log.leader == node_id && version >= 11 && chance.strikes(Fault::FollowerPreferred) {
-            part.preferred = 1 + node_id % BROKERS;
-            return part;
-        }
+        let (mut part, is_follower) = (self.empty_part(asked), log.leader != node_id);
+        let end = log.follower_end.filter(|_| is_follower).unwrap_or(log.end);
+        part.high_watermark = end;
         let diverging = match asked.last_fetched_epoch {
             known if known >= 0 && version >= 12 => log.diverges(known, asked.offset),
             _ => None,
@@ -291,14 +292,14 @@ impl Broker {
             chance.pick(&[3, 5, 6, 7, 9, 13, 29, 56, 74, 75, 78, 100, 103, 106, 108]) as i16
         } else if chance.strikes_of(Fault::PartitionForbidden, 1) && chance.one_in(5) {
             chance.pick(&[2, 76]) as i16
-        } else if log.leader != node_id && !(has_followers && version >= 11) {
+        } else if is_follower && !(self.has_followers && version >= 11) {
             6
         } else if version >= 9 && asked.leader_epoch >= 0 && asked.leader_epoch < log.leader_epoch {
             74
         } else if version >= 9 && asked.leader_epoch > log.leader_epoch {
             chance.see(Sight::LeaderEpochUnknown);
             75
-        } else if diverging.is_none() && !(log.start..=log.end).contains(&asked.offset) {
+        } else if diverging.is_none() && !(log.start..=end).contains(&asked.offset) {
             1
         } else {
             0
@@ -309,11 +310,13 @@ impl Broker {
         } else if diverging.is_some() {
             part.diverging = diverging;
         } else {
-            part.records = log.read(asked.offset, asked.bytes_max.min(room));
+            part.records = log.read(asked.offset..end, asked.bytes_max.min(room));
             damage::move_batch(chance, &mut part.records);
             damage::flip_bit(chance, &mut part.records);
-            if log.leader != node_id && !part.records.is_empty() {
+            if is_follower && !part.records.is_empty() {
                 chance.see(Sight::FollowerRead);
+            } else if is_follower && end < log.end {
+                chance.see(Sight::FollowerBehind);
             }
         }
         part
@@ -347,6 +350,12 @@ impl Part {
             preferred: -1,
             records: Vec::new(),
         }
+    }
+
+    /// Whether the Fetch is answered at once.
+    fn is_news(&self) -> bool {
+        let is_told = self.error != 0 || self.preferred >= 0 || self.diverging.is_some();
+        is_told || !self.records.is_empty()
     }
 
     fn write(&self, writer: &mut WireWriter<'_>, version: i16) {
@@ -395,57 +404,6 @@ impl Part {
             writer.no_tagged_fields(true);
         }
     }
-}
-
-fn read_fetch(request: &mut Request<'_>) -> AskedFetch {
-    let version = request.version;
-    let flexible = version >= 12;
-    let reader = &mut request.reader;
-    let mut read = || -> Result<AskedFetch, WireError> {
-        if flexible {
-            reader.skip_tagged_fields()?;
-        }
-        if version <= 14 {
-            let _replica = reader.i32()?;
-        }
-        let (wait_ms, _bytes_min) = (reader.i32()?, reader.i32()?);
-        let (bytes_max, _isolation) = (reader.i32()?, reader.i8()?);
-        if version >= 7 {
-            let _session = (reader.i32()?, reader.i32()?);
-        }
-        assert_eq!(reader.array(flexible)?, 1);
-        let topic_id = match version {
-            ..=12 => {
-                assert_eq!(reader.string(flexible)?, TOPIC);
-                None
-            }
-            _ => Some(reader.u128()?),
-        };
-        let mut partitions = Vec::new();
-        for _ in 0..reader.array(flexible)? {
-            let partition = reader.i32()?;
-            let leader_epoch = if version >= 9 { reader.i32()? } else { -1 };
-            let offset = reader.i64()?;
-            let last_fetched_epoch = if version >= 12 { reader.i32()? } else { -1 };
-            if version >= 5 {
-                let _log_start = reader.i64()?;
-            }
-            let bytes_max = reader.i32()? as usize;
-            if flexible {
-                reader.skip_tagged_fields()?;
-            }
-            partitions.push(Asked {
-                partition,
-                leader_epoch,
-                offset,
-                last_fetched_epoch,
-                bytes_max,
-            });
-        }
-        let (wait_ms, bytes_max) = (wait_ms as u64, bytes_max as usize);
-        Ok(AskedFetch { wait_ms, bytes_max, topic_id, partitions })
-    };
-    read().expect("huntd sends whole requests")
 }
 
 /// The topic that is asked for.

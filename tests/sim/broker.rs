@@ -10,9 +10,13 @@ use crate::recreation::InputTopic;
 use huntd::snapshot::format::Header;
 use huntd::testing::batch_builder::{BatchPlan, Owned, PACKINGS, Packing};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// The number of brokers; their ids are 1 and 2.
 pub(crate) const BROKERS: i32 = 2;
+
+/// The oldest Metadata with leader epochs. Brokers that send Fetches to followers speak it.
+const METADATA_WITH_EPOCHS: i16 = 7;
 
 /// A batch as it is stored.
 pub(crate) struct Batch {
@@ -36,6 +40,8 @@ pub(crate) struct InputLog {
     /// The first offset that retention has left.
     pub(crate) start: i64,
     pub(crate) end: i64,
+    /// Where the follower replica ends while it stands still.
+    pub(crate) follower_end: Option<i64>,
     pub(crate) leader: i32,
     pub(crate) leader_epoch: i32,
     /// Each leader epoch with its first offset.
@@ -79,6 +85,8 @@ pub(crate) struct Broker {
     pub(crate) fetch_version: i16,
     pub(crate) metadata_version: i16,
     pub(crate) api_versions_version: i16,
+    /// Whether followers serve Fetches, too (KIP-392).
+    pub(crate) has_followers: bool,
     /// How often each broker has moved to another address, by its id less one.
     pub(crate) moves: [u32; BROKERS as usize],
     /// Changes whenever an input log does.
@@ -92,6 +100,7 @@ impl InputLog {
             aborted: Vec::new(),
             start: 0,
             end: 0,
+            follower_end: None,
             leader,
             leader_epoch: 0,
             leader_epochs: vec![(0, 0)],
@@ -142,9 +151,19 @@ impl InputLog {
         self.end = last + 1;
     }
 
+    /// The follower replica comes to a stop, or takes over again what its leader has. Nothing but
+    /// an election starts one that stands still when faults stop.
+    pub(crate) fn strike_follower(&mut self, chance: &mut Chance) {
+        if chance.strikes_of(Fault::FollowerStops, 10) {
+            let end = self.end;
+            self.follower_end = self.follower_end.is_none().then_some(end);
+        }
+    }
+
     /// Another broker leads from now on.
     pub(crate) fn elect(&mut self, leader: i32) {
         self.leader = leader;
+        self.follower_end = None;
         self.leader_epoch += 1;
         self.leader_epochs.push((self.leader_epoch, self.end));
     }
@@ -205,11 +224,12 @@ impl InputLog {
         (self.leader_epochs[known].0, end)
     }
 
-    /// The stored batches from an offset on, cut off after this many bytes.
-    pub(crate) fn read(&self, offset: i64, bytes_max: usize) -> Vec<u8> {
-        let from = self.batches.partition_point(|batch| batch.last < offset);
+    /// The stored batches with these offsets, cut off after this many bytes.
+    pub(crate) fn read(&self, offsets: Range<i64>, bytes_max: usize) -> Vec<u8> {
+        let from = self.batches.partition_point(|batch| batch.last < offsets.start);
+        let until = self.batches.partition_point(|batch| batch.last < offsets.end);
         let mut out = Vec::new();
-        for batch in &self.batches[from..] {
+        for batch in &self.batches[from..until] {
             out.extend_from_slice(&batch.bytes);
             if out.len() >= bytes_max {
                 // The first batch comes whole (KIP-74).
@@ -245,6 +265,11 @@ fn packing(chance: &mut Chance) -> Packing {
 
 impl Broker {
     pub(crate) fn new(chance: &mut Chance, partitions: usize) -> Broker {
+        let produce_version = chance.pick(&[3, 5, 7, 8, 9, 9, 13]) as i16;
+        let fetch_version = chance.pick(&[4, 5, 7, 9, 11, 12, 12, 13, 15, 17, 17]) as i16;
+        let metadata_version = chance.pick(&[1, 5, 7, 9, 10, 12, 12]) as i16;
+        // Only leader epochs tell a follower from a leader that it was before.
+        let has_epochs = metadata_version >= METADATA_WITH_EPOCHS;
         Broker {
             inputs: (0..partitions).map(|at| InputLog::new(1 + at as i32 % BROKERS)).collect(),
             input_topic: InputTopic::new(77),
@@ -252,10 +277,11 @@ impl Broker {
             letters: Vec::new(),
             producers: BTreeMap::new(),
             next_producer_id: 4_000,
-            produce_version: chance.pick(&[3, 5, 7, 8, 9, 9, 13]) as i16,
-            fetch_version: chance.pick(&[4, 5, 7, 9, 11, 12, 12, 13, 15, 17, 17]) as i16,
-            metadata_version: chance.pick(&[1, 5, 7, 9, 10, 12, 12]) as i16,
+            produce_version,
+            fetch_version,
+            metadata_version,
             api_versions_version: chance.pick(&[0, 3, 3, 3]) as i16,
+            has_followers: has_epochs && chance.is_on(Fault::FollowerPreferred),
             moves: [0; BROKERS as usize],
             changes: 0,
         }

@@ -10,6 +10,7 @@
 mod actions;
 mod answers;
 mod appends;
+mod asked_fetch;
 mod broker;
 mod chance;
 mod check;
