@@ -1,5 +1,6 @@
 //! The fetch path with a dialler, brokers and a clock that a test plays.
 
+mod batch_offsets;
 mod followers;
 
 use crate::fetch::FetchOptions;
@@ -11,15 +12,13 @@ use crate::fetch::dialling::{
 use crate::fetch::stage::{CONNECTIONS_MAX, FetchEnds, Fetching};
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::message::{Broker, Metadata, PartitionLeader, Versions};
-use crate::kafka::wire::WireWriter;
-use crate::ownership::event::{InputTrouble, ToControl, TroubleSource};
+use crate::ownership::event::{ToControl, TroubleSource};
 use crate::queue::bell::Bell;
 use crate::queue::{Receiver, Sender, bounded};
 use crate::runtime::operations::{Completed, Handle, Request, Task, UserData};
 use crate::runtime::turns::{HotContext, Turns};
 use crate::telemetry::metrics::{Gauge, Metrics};
 use crate::telemetry::progress::Progress;
-use crate::testing::batch_builder::{BatchPlan, Owned};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::future::Future;
@@ -32,9 +31,6 @@ use std::time::{Duration, Instant};
 
 const TOPIC_ID: u128 = 7;
 const RACK: &str = "near";
-
-/// Records of each batch.
-const BATCH_RECORDS: i64 = 10;
 
 /// A daemon that owns partition 0.
 struct Daemon {
@@ -300,28 +296,6 @@ impl Daemon {
         self.answer(nth, 0, &no_records(0, follower));
     }
 
-    /// The nth Fetch of a task, under way alone: partition 0 has a batch at this offset.
-    fn answer_with_batch(&mut self, nth: u32, base_offset: i64) {
-        let null = |offset| Owned { offset, timestamp_ms: 0, key: None, value: None };
-        let records: Vec<Owned> = (0..BATCH_RECORDS).map(null).collect();
-        let batch = BatchPlan { base_offset, ..BatchPlan::new(&records) }.build();
-        self.answer_with_partition(nth, -1, &batch);
-    }
-
-    fn answer_with_partition(&mut self, nth: u32, preferred: i32, records: &[u8]) {
-        let mut topics = vec![2];
-        topics.extend(TOPIC_ID.to_be_bytes());
-        // One partition: its number and error; high watermark, last stable offset and log start;
-        // no aborted transactions.
-        topics.extend([&[2][..], &[0; 6], &[0; 24], &[0]].concat());
-        topics.extend(preferred.to_be_bytes());
-        WireWriter::new(&mut topics).unsigned_varint(records.len() as u32 + 1);
-        topics.extend(records);
-        // No tagged fields of the partition and of the topic.
-        topics.extend([0, 0]);
-        self.answer(nth, 0, &topics);
-    }
-
     /// Answers the nth Fetch of a task, which is under way alone.
     fn answer(&mut self, nth: u32, throttle_ms: i32, topics: &[u8]) {
         let awaited = self.receiving.pop().expect("a Fetch is under way");
@@ -493,59 +467,4 @@ fn a_leader_that_no_answer_has_listed_is_asked_for_until_one_does() {
     assert!(daemon.connections.is_empty(), "nobody knows where the leader listens");
     daemon.metadata = metadata(&[1, 2], 2);
     daemon.turn_until_connected(2);
-}
-
-#[test]
-fn a_batch_that_one_connection_puts_elsewhere_is_fetched_again_before_it_is_used() {
-    for bit in [0, 1, 2, 3, 4, 40] {
-        let mut daemon = Daemon::start(metadata(&[1], 1));
-        daemon.turn_until_connected(1);
-        daemon.answer_with_batch(1, 0);
-        daemon.turn_until_connected(1);
-        daemon.answer_with_batch(2, BATCH_RECORDS ^ 1 << bit);
-        daemon.turn_until_connected(1);
-        assert_eq!(daemon.connections.len(), 2, "bit {bit}");
-        assert_eq!(daemon.decoded, Vec::from_iter(0..BATCH_RECORDS), "bit {bit}");
-        // The third one was on its way on the first connection.
-        daemon.answer_with_batch(4, BATCH_RECORDS);
-        daemon.turn_until_connected(1);
-        assert_eq!(daemon.decoded, Vec::from_iter(0..2 * BATCH_RECORDS), "bit {bit}");
-        assert!(!daemon.cursor.has_failed());
-    }
-}
-
-/// Compaction leaves such a log. What it has left is asked for once more.
-#[test]
-fn a_gap_counts_once_two_connections_have_told_of_it() {
-    let mut daemon = Daemon::start(metadata(&[1], 1));
-    daemon.turn_until_connected(1);
-    for (nth, connections) in [(1, 2), (3, 2), (4, 2)] {
-        assert!(daemon.decoded.is_empty());
-        daemon.answer_with_batch(nth, 20);
-        daemon.turn_until_connected(1);
-        assert_eq!(daemon.connections.len(), connections);
-    }
-    assert_eq!(daemon.decoded, Vec::from_iter(20..20 + BATCH_RECORDS));
-    let mut told = Vec::new();
-    while let Some(report) = daemon.reports.try_receive() {
-        if let ToControl::InputTrouble { trouble: InputTrouble::RecordsGone(sentence), .. } = report
-        {
-            told.push(sentence);
-        }
-    }
-    assert_eq!(told, ["input partition 0 goes on at offset 20 instead of 0"]);
-}
-
-/// Nothing was read that it could be compared with.
-#[test]
-fn two_answers_have_to_say_where_the_batch_begins_in_which_a_shard_starts() {
-    let mut daemon = Daemon::start_at(15, metadata(&[1], 1));
-    daemon.turn_until_connected(1);
-    for (nth, base_offset) in [(1, 8), (2, 10), (3, 10)] {
-        assert!(daemon.decoded.is_empty());
-        daemon.answer_with_batch(nth, base_offset);
-        daemon.turn_until_connected(1);
-    }
-    assert_eq!(daemon.decoded, Vec::from_iter(15..20));
-    assert_eq!(daemon.connections.len(), 1);
 }

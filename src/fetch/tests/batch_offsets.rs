@@ -1,0 +1,88 @@
+//! Batches at other offsets than expected: no checksum covers where a batch begins.
+
+use super::{Daemon, TOPIC_ID, metadata};
+use crate::kafka::wire::WireWriter;
+use crate::ownership::event::{InputTrouble, ToControl};
+use crate::testing::batch_builder::{BatchPlan, Owned};
+
+/// Records of each batch.
+const BATCH_RECORDS: i64 = 10;
+
+impl Daemon {
+    /// The nth Fetch of a task, under way alone: partition 0 has a batch at this offset.
+    fn answer_with_batch(&mut self, nth: u32, base_offset: i64) {
+        let null = |offset| Owned { offset, timestamp_ms: 0, key: None, value: None };
+        let records: Vec<Owned> = (0..BATCH_RECORDS).map(null).collect();
+        let batch = BatchPlan { base_offset, ..BatchPlan::new(&records) }.build();
+        self.answer_with_partition(nth, -1, &batch);
+    }
+
+    fn answer_with_partition(&mut self, nth: u32, preferred: i32, records: &[u8]) {
+        let mut topics = vec![2];
+        topics.extend(TOPIC_ID.to_be_bytes());
+        // One partition: its number and error; high watermark, last stable offset and log start;
+        // no aborted transactions.
+        topics.extend([&[2][..], &[0; 6], &[0; 24], &[0]].concat());
+        topics.extend(preferred.to_be_bytes());
+        WireWriter::new(&mut topics).unsigned_varint(records.len() as u32 + 1);
+        topics.extend(records);
+        // No tagged fields of the partition and of the topic.
+        topics.extend([0, 0]);
+        self.answer(nth, 0, &topics);
+    }
+}
+
+#[test]
+fn a_batch_that_one_connection_puts_elsewhere_is_fetched_again_before_it_is_used() {
+    for bit in [0, 1, 2, 3, 4, 40] {
+        let mut daemon = Daemon::start(metadata(&[1], 1));
+        daemon.turn_until_connected(1);
+        daemon.answer_with_batch(1, 0);
+        daemon.turn_until_connected(1);
+        daemon.answer_with_batch(2, BATCH_RECORDS ^ 1 << bit);
+        daemon.turn_until_connected(1);
+        assert_eq!(daemon.connections.len(), 2, "bit {bit}");
+        assert_eq!(daemon.decoded, Vec::from_iter(0..BATCH_RECORDS), "bit {bit}");
+        // The third one was on its way on the first connection.
+        daemon.answer_with_batch(4, BATCH_RECORDS);
+        daemon.turn_until_connected(1);
+        assert_eq!(daemon.decoded, Vec::from_iter(0..2 * BATCH_RECORDS), "bit {bit}");
+        assert!(!daemon.cursor.has_failed());
+    }
+}
+
+/// Compaction leaves such a log. What it has left is asked for once more.
+#[test]
+fn a_gap_counts_once_two_connections_have_told_of_it() {
+    let mut daemon = Daemon::start(metadata(&[1], 1));
+    daemon.turn_until_connected(1);
+    for (nth, connections) in [(1, 2), (3, 2), (4, 2)] {
+        assert!(daemon.decoded.is_empty());
+        daemon.answer_with_batch(nth, 20);
+        daemon.turn_until_connected(1);
+        assert_eq!(daemon.connections.len(), connections);
+    }
+    assert_eq!(daemon.decoded, Vec::from_iter(20..20 + BATCH_RECORDS));
+    let mut told = Vec::new();
+    while let Some(report) = daemon.reports.try_receive() {
+        if let ToControl::InputTrouble { trouble: InputTrouble::RecordsGone(sentence), .. } = report
+        {
+            told.push(sentence);
+        }
+    }
+    assert_eq!(told, ["input partition 0 goes on at offset 20 instead of 0"]);
+}
+
+/// Nothing was read that it could be compared with.
+#[test]
+fn two_answers_have_to_say_where_the_batch_begins_in_which_a_shard_starts() {
+    let mut daemon = Daemon::start_at(15, metadata(&[1], 1));
+    daemon.turn_until_connected(1);
+    for (nth, base_offset) in [(1, 8), (2, 10), (3, 10)] {
+        assert!(daemon.decoded.is_empty());
+        daemon.answer_with_batch(nth, base_offset);
+        daemon.turn_until_connected(1);
+    }
+    assert_eq!(daemon.decoded, Vec::from_iter(15..20));
+    assert_eq!(daemon.connections.len(), 1);
+}
