@@ -193,13 +193,11 @@ impl Cursor {
         })
     }
 
-    /// Whether a batch within which the position may lie begins there. If nothing was read before
-    /// it, two answers in a row have to say so. Both may come on one connection: every start asks
-    /// this question, and a new connection takes long.
-    pub(crate) fn is_batch_start(&self, told: i64) -> bool {
-        self.batch_start.get().is_known()
-            || told > self.position.get()
-            || self.batch_start_told.replace(Some(told)) == Some(told)
+    /// Whether a batch within which the position may lie begins there, where nothing was read
+    /// before it: two answers in a row have to say so. Both may come on one connection: every start
+    /// asks this question, and a new connection takes long.
+    pub(crate) fn confirms_batch_start(&self, told: i64) -> bool {
+        told > self.position.get() || self.batch_start_told.replace(Some(told)) == Some(told)
     }
 
     /// The claims about the position were wrong.

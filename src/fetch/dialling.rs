@@ -151,6 +151,11 @@ impl Dialling {
     }
 }
 
+/// A number for another task beside these; `None`: there are as many as a dialler has room for.
+pub(crate) fn free_task(taken: impl Iterator<Item = usize> + Clone) -> Option<usize> {
+    (0..CONNECTIONS_MAX).find(|task| taken.clone().all(|other| other != *task))
+}
+
 /// A connection that is ready: authenticated, and its versions known.
 pub struct Dialled {
     /// The connected socket.

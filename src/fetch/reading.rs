@@ -104,12 +104,13 @@ impl FetchTask {
         let progress = shared.context.progress.shard(cursor.partition);
         self.note_end(&cursor, part.high_watermark);
         let (bytes_max, records) = (shared.options.batch_bytes_max, &bytes[part.records.clone()]);
-        if let Ok(Some(first)) = BatchHeader::read(records, bytes_max)
-            && !cursor.is_batch_start(first.base_offset)
+        let (offset, start) = (cursor.position.get(), cursor.batch_start.get());
+        if !start.is_known()
+            && let Ok(Some(first)) = BatchHeader::read(records, bytes_max)
+            && !cursor.confirms_batch_start(first.base_offset)
         {
             return;
         }
-        let (offset, start) = (cursor.position.get(), cursor.batch_start.get());
         match record_batch::scan_headers(records, offset, start, bytes_max) {
             Ok(scan) if scan.batches > 0 => {
                 cursor.run_ahead(&scan);

@@ -4,7 +4,7 @@
 
 use crate::fetch::block::{Block, BlockPool};
 use crate::fetch::cursor::{Cursor, Cursors};
-use crate::fetch::dialling::{DialEnds, Dialling, Endpoint, MetadataLink};
+use crate::fetch::dialling::{DialEnds, Dialling, Endpoint, MetadataLink, free_task};
 use crate::fetch::log_ends::ENDS_EVERY_MS;
 use crate::fetch::task::FetchTask;
 use crate::fetch::{FetchOptions, REPORTS_MAX};
@@ -246,8 +246,7 @@ impl Fetching {
                 if self.tasks.iter().any(|task| (task.node_id, task.index) == (node_id, index)) {
                     continue;
                 }
-                let is_free = |id: &usize| self.tasks.iter().all(|task| task.id != *id);
-                let Some(id) = (0..CONNECTIONS_MAX).find(is_free) else {
+                let Some(id) = free_task(self.tasks.iter().map(|task| task.id)) else {
                     let sentence = format!(
                         "more than {CONNECTIONS_MAX} broker connections are needed: lower \
                          fetch.connections_per_broker"

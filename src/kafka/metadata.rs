@@ -194,7 +194,7 @@ impl LeaderTable {
 
     /// Who leads a partition; `None` while that is unknown or stale.
     pub fn leader(&self, partition: i32) -> Option<CurrentLeader> {
-        let row = self.rows.get(usize::try_from(partition).ok()?)?;
+        let row = self.row(partition)?;
         let node_id = row.leader.filter(|_| !row.stale)?;
         Some(CurrentLeader { node_id, leader_epoch: row.leader_epoch })
     }
@@ -238,8 +238,8 @@ impl LeaderTable {
 
     /// Whether the leader must not be told that it could name a follower.
     pub(crate) fn avoids_follower(&self, partition: i32, now: Instant) -> bool {
-        let row = usize::try_from(partition).ok().and_then(|place| self.rows.get(place));
-        row.and_then(|row| row.avoided).is_some_and(|(_, until)| now < until)
+        let avoided = self.row(partition).and_then(|row| row.avoided);
+        avoided.is_some_and(|(_, until)| now < until)
     }
 
     /// Whether partitions are fetched from a broker. Partitions whose leader must be asked for
@@ -277,6 +277,10 @@ impl LeaderTable {
     /// The partitions whose leaders must be asked for.
     pub fn stale(&self) -> impl Iterator<Item = i32> {
         (0..).zip(&self.rows).filter(|(_, row)| row.stale).map(|(partition, _)| partition)
+    }
+
+    fn row(&self, partition: i32) -> Option<&LeaderRow> {
+        self.rows.get(usize::try_from(partition).ok()?)
     }
 
     fn row_mut(&mut self, partition: i32) -> Option<&mut LeaderRow> {

@@ -37,7 +37,7 @@ impl Acquirer {
         match table.get(partition) {
             Some(shard) if shard.is_being_acquired() && error.may_pass() => {
                 // Time without an answer does not count as time of failed starts.
-                let before = shard.history().cloned().unwrap_or_default();
+                let before = table.history(partition);
                 let (kind, sentence) = (Waiting::Acquiring(partition), error.to_string());
                 let why = Some(sentence.clone());
                 let history = History { failing_since: None, why, ..before };

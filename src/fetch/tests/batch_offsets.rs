@@ -1,7 +1,6 @@
 //! Batches at other offsets than expected: no checksum covers where a batch begins.
 
-use super::{Daemon, TOPIC_ID, metadata};
-use crate::kafka::wire::WireWriter;
+use super::{Daemon, metadata, partition_answer};
 use crate::ownership::event::{InputTrouble, ToControl};
 use crate::testing::batch_builder::{BatchPlan, Owned};
 
@@ -14,21 +13,7 @@ impl Daemon {
         let null = |offset| Owned { offset, timestamp_ms: 0, key: None, value: None };
         let records: Vec<Owned> = (0..BATCH_RECORDS).map(null).collect();
         let batch = BatchPlan { base_offset, ..BatchPlan::new(&records) }.build();
-        self.answer_with_partition(nth, -1, &batch);
-    }
-
-    fn answer_with_partition(&mut self, nth: u32, preferred: i32, records: &[u8]) {
-        let mut topics = vec![2];
-        topics.extend(TOPIC_ID.to_be_bytes());
-        // One partition: its number and error; high watermark, last stable offset and log start;
-        // no aborted transactions.
-        topics.extend([&[2][..], &[0; 6], &[0; 24], &[0]].concat());
-        topics.extend(preferred.to_be_bytes());
-        WireWriter::new(&mut topics).unsigned_varint(records.len() as u32 + 1);
-        topics.extend(records);
-        // No tagged fields of the partition and of the topic.
-        topics.extend([0, 0]);
-        self.answer(nth, 0, &topics);
+        self.answer(nth, 0, &partition_answer(0, -1, &batch));
     }
 }
 

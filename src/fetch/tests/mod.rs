@@ -12,6 +12,7 @@ use crate::fetch::dialling::{
 use crate::fetch::stage::{CONNECTIONS_MAX, FetchEnds, Fetching};
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::message::{Broker, Metadata, PartitionLeader, Versions};
+use crate::kafka::wire::WireWriter;
 use crate::ownership::event::{ToControl, TroubleSource};
 use crate::queue::bell::Bell;
 use crate::queue::{Receiver, Sender, bounded};
@@ -97,14 +98,19 @@ fn fetch_answer(id: &[u8], throttle_ms: i32, topics: &[u8]) -> Vec<u8> {
     [id, &[0], &throttle_ms.to_be_bytes(), &[0; 6], topics, &[0]].concat()
 }
 
-/// The topics of a Fetch response: partition 0 ends here, gives no records, and is to be fetched
-/// from this broker instead; -1: from none.
-fn no_records(end: i64, follower: i32) -> Vec<u8> {
+/// The topics of a Fetch response: partition 0 ends here, is to be fetched from this broker instead
+/// (-1: from none), and gives these records.
+fn partition_answer(end: i64, follower: i32, records: &[u8]) -> Vec<u8> {
     let (id, end) = (TOPIC_ID.to_be_bytes(), end.to_be_bytes());
     // One topic; one partition, its number and error; high watermark, last stable offset and log
-    // start; no aborted transactions; no records, no tagged fields of the partition and the topic.
-    let one_partition = [&[2][..], &id, &[2], &[0; 6], &end, &end, &[0; 8], &[0]].concat();
-    [&one_partition[..], &follower.to_be_bytes(), &[1, 0, 0]].concat()
+    // start; no aborted transactions.
+    let mut topics = [&[2][..], &id, &[2], &[0; 6], &end, &end, &[0; 8], &[0]].concat();
+    topics.extend(follower.to_be_bytes());
+    WireWriter::new(&mut topics).unsigned_varint(records.len() as u32 + 1);
+    topics.extend(records);
+    // No tagged fields of the partition and of the topic.
+    topics.extend([0, 0]);
+    topics
 }
 
 fn options() -> FetchOptions {
@@ -262,7 +268,7 @@ impl Daemon {
             let end = if node_id == 1 { leader_end } else { follower_end };
             let (is_fetch, id) = (request[5] == 1, &request[8..12]);
             let answer = match is_fetch {
-                true => fetch_answer(id, 0, &no_records(end, -1)),
+                true => fetch_answer(id, 0, &partition_answer(end, -1, &[])),
                 // ListOffsets: one topic, one partition, its number and error; no time.
                 false => [id, &[0, 0, 0, 1, 0, 5], b"input", &[0, 0, 0, 1], &[0; 6], &[0xff; 8]]
                     .concat()
@@ -293,7 +299,7 @@ impl Daemon {
 
     /// The nth Fetch of a task, under way alone: partition 0 is to be fetched from another broker.
     fn answer_with_follower(&mut self, nth: u32, follower: i32) {
-        self.answer(nth, 0, &no_records(0, follower));
+        self.answer(nth, 0, &partition_answer(0, follower, &[]));
     }
 
     /// Answers the nth Fetch of a task, which is under way alone.

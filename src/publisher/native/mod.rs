@@ -11,7 +11,7 @@ mod naming;
 #[cfg(test)]
 mod tests;
 
-use crate::fetch::dialling::{DialEnds, Dialling, MetadataLink};
+use crate::fetch::dialling::{DialEnds, Dialling, MetadataLink, free_task};
 use crate::fetch::stage::CONNECTIONS_MAX;
 use crate::kafka::throttle::Throttle;
 use crate::kafka::{LEADERLESS_MS_MAX, RECONNECT_MS_MAX, RECONNECT_MS_MIN};
@@ -123,8 +123,7 @@ impl<T: 'static, O> NativeProducer<T, O> {
             if self.leaders.iter().any(|leader| leader.node_id == node_id) {
                 continue;
             }
-            let is_free = |task: &usize| self.leaders.iter().all(|leader| leader.task != *task);
-            let Some(task) = (0..CONNECTIONS_MAX).find(is_free) else {
+            let Some(task) = free_task(self.leaders.iter().map(|leader| leader.task)) else {
                 let sentence = format!("more than {CONNECTIONS_MAX} brokers lead");
                 return self.shared.note_trouble(&sentence);
             };
