@@ -67,7 +67,7 @@ pub mod serve;
 /// What the operator sees: command line, configuration, log, HTTP, systemd, exit codes.
 pub mod service;
 
-/// The verbs beside `run`.
+/// The verbs: what each of them does with the modules above.
 pub mod tools;
 
 /// What tests, benches and fuzz targets share. The daemon uses none of it.

@@ -97,7 +97,7 @@ struct Doubt {
 pub(crate) enum CursorState {
     /// Fetch and decode.
     Flowing,
-    /// The shard has no free frame: decode nothing, and leave it out of the next Fetch.
+    /// The shards stage takes no more: decode nothing, and leave it out of the next Fetch.
     Stalled,
     /// The shard is released, or a fault stopped it: forget what is still on the way.
     Closed,
@@ -219,7 +219,7 @@ impl Cursor {
         }
     }
 
-    /// Whether [`Cursor::stop`] was called.
+    /// Whether there is a reason that nobody has taken yet.
     pub(crate) fn has_failed(&self) -> bool {
         self.fault.borrow().is_some()
     }

@@ -1,11 +1,11 @@
 //! Record batches, format 2: headers are scanned, batches are checked, opened and read in place.
 //!
 //! A partition's part of a Fetch response is a run of batches, the last of which may be cut off.
-//! [`HeaderScan`] reads the headers only, so that the next Fetch can leave before the records are
-//! read; [`Batches`] hands the batches out one by one; [`Batch::open`] checks the CRC-32C,
+//! [`scan_headers`] reads the headers only, so that the next Fetch can leave before the records are
+//! read; [`Batches`] hands the batches out one by one and checks their CRC-32C; [`Batch::open`]
 //! decompresses if need be, and gives the [`Records`]. Every length, count and offset that a batch
-//! states is checked: a wrong one is a [`BatchError`], which stops the batch's shard. Source:
-//! Kafka's documentation, "Record Batch"; KIP-98.
+//! states is checked: a wrong one is a [`BatchError`]. Source: Kafka's documentation, "Record
+//! Batch"; KIP-98.
 
 use thiserror::Error;
 
@@ -27,7 +27,7 @@ pub(super) const LENGTH_END: usize = 12;
 /// The first byte that the checksum covers: the attributes. The checksum stands before it.
 pub(super) const CRC_START: usize = 21;
 
-/// A batch that cannot be trusted. Nothing of it may be skipped silently: its shard stops.
+/// A batch that cannot be trusted. Nothing of it may be skipped silently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the batch at offset {offset} cannot be read: {reason}")]
 pub struct BatchError {

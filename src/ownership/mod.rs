@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!  assigned                                          group, fence, replay point      state
-//! ─────────► Due ──► Surveyed ──► Acquiring ────────────────────────────► Loading ──────► Open
+//! ─────────► Due ──► Surveying ─► Acquiring ────────────────────────────► Loading ──────► Open
 //!             ▲         │             │                                      │              │
 //!             └─────────┴─────────────┴── what may pass is tried again ──────┴──────────────┤
 //!                                                        Halted ◄── what may not ───────────┤

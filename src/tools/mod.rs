@@ -1,4 +1,4 @@
-//! The other verbs: demo, load, replay, serve, snapshot, tap, topics.
+//! The verbs of `huntd`, a file each, and what they share.
 
 pub mod run;
 
