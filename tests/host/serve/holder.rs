@@ -4,8 +4,9 @@
 #![allow(clippy::print_stdout, reason = "the child talks to its parent")]
 
 use super::read_answer;
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::process::{ChildStdin, Command, Stdio};
 use support::daemon::PATIENCE;
 use support::process::{OwnedChild, wait_for_line};
@@ -24,10 +25,14 @@ pub(crate) struct Holder {
 
 impl Holder {
     /// Opens this many sessions, each of which has had an answer when this returns.
-    pub(crate) fn start(address: &str, sessions: usize) -> Holder {
+    ///
+    /// They come from an address of the holder's own, 127.0.0.2 for holder 0. The kernel finds a
+    /// port at once while less than half of an address's ports are taken; beyond that it searches
+    /// all of them, for milliseconds.
+    pub(crate) fn start(address: &str, number: u8, sessions: usize) -> Holder {
         let child = Command::new(std::env::current_exe().expect("a test has a program"))
             .args(["--exact", "serve::holder::a_child_holds_its_sessions", "--nocapture"])
-            .env(HOLDS, format!("{address} {sessions}"))
+            .env(HOLDS, format!("{address} 127.0.0.{} {sessions}", number + 2))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -45,9 +50,15 @@ impl Holder {
 #[test]
 fn a_child_holds_its_sessions() {
     let Ok(holds) = std::env::var(HOLDS) else { return };
-    let (address, sessions) = holds.split_once(' ').expect("an address and a number");
+    let holds: Vec<&str> = holds.split(' ').collect();
+    let [address, source, sessions] = holds[..] else { panic!("two addresses and a number") };
+    let address: SocketAddrV4 = address.parse().expect("an address");
+    let source: Ipv4Addr = source.parse().expect("an address");
     let open = |_| {
-        let mut session = TcpStream::connect(address).expect("it listens");
+        let session = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a descriptor");
+        bind(&session, &SocketAddrV4::new(source, 0)).expect("the address is the host's");
+        connect(&session, &address).expect("it listens");
+        let mut session = TcpStream::from(session);
         session.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
         session.write_all(b"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n").expect("it reads");
         assert!(read_answer(&mut session).0.starts_with("HTTP/1.1 200 OK"));
