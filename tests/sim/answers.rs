@@ -57,7 +57,7 @@ impl Broker {
             2 => Answer::Bytes(self.answer_list_offsets(node_id, request)),
             3 => Answer::Bytes(self.answer_metadata(request)),
             18 => Answer::Bytes(self.answer_api_versions(&request)),
-            22 => Answer::Bytes(self.answer_producer_id(&request)),
+            22 => Answer::Bytes(self.answer_producer_id(chance, &request)),
             other => panic!("nobody asks for API {other}"),
         }
     }

@@ -6,21 +6,83 @@
 use crate::answers::{OUTPUT_TOPIC, Request, frame, throttle_ms};
 use crate::broker::Broker;
 use crate::chance::{Chance, Fault, Sight};
+use crate::mutation::Mutation;
 use huntd::kafka::wire::{WireError, WireReader, WireWriter};
+use huntd::output::encode::decode_frame;
+use huntd::output::frame::FrameKind;
 use huntd::testing::batch_builder::read_batch;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Batches of a producer that a broker knows of each partition.
 const KNOWN_MAX: usize = 5;
 
 const NONE: i16 = 0;
 const NOT_LEADER: i16 = 6;
+const TIMED_OUT: i16 = 7;
+const TOO_LARGE: i16 = 10;
+const NOT_ENOUGH_REPLICAS_AFTER_APPEND: i16 = 20;
 const OUT_OF_ORDER: i16 = 45;
 const OLD_PRODUCER_EPOCH: i16 = 47;
+const UNKNOWN: i16 = -1;
+
+/// Errors with which a batch is refused that is none of the above.
+const REFUSALS: [u64; 14] = [3, 5, 6, 7, 10, 19, 20, 29, 46, 56, 59, 74, 87, u64::MAX];
+
+/// What the brokers know of all producers.
+pub(crate) struct Appends {
+    /// By partition and producer id.
+    producers: BTreeMap<(i32, i64), Producer>,
+    next_producer_id: i64,
+    mutation: Mutation,
+    /// How far the frames of each owner epoch of a partition have come that a producer has sent:
+    /// the update and the input offset after its last frame.
+    reached: BTreeMap<(i32, i64, u64), (u64, i64)>,
+    wrong: Option<String>,
+}
+
+impl Appends {
+    pub(crate) fn new(mutation: Mutation) -> Appends {
+        Appends {
+            producers: BTreeMap::new(),
+            next_producer_id: 4_000,
+            mutation,
+            reached: BTreeMap::new(),
+            wrong: None,
+        }
+    }
+
+    /// Updates of an owner epoch reach the log once and in their order, whatever is sent again.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.wrong.clone().map_or(Ok(()), Err)
+    }
+
+    /// A broker has lost what it knew of a producer: it may take batches twice.
+    fn forget(&mut self, partition: i32, producer: i64) {
+        self.producers.remove(&(partition, producer));
+        self.reached.retain(|(of, by, _), _| (*of, *by) != (partition, producer));
+    }
+
+    fn note(&mut self, partition: i32, producer: i64, frame: &[u8]) {
+        let (header, _) = decode_frame(frame).expect("owners write frames");
+        if header.kind != FrameKind::Updates {
+            // An owner says its fence again.
+            return;
+        }
+        let here = (header.first_update + u64::from(header.count), header.next_offset);
+        let reached = self.reached.entry((partition, producer, header.owner_epoch));
+        let before = *reached.or_insert((0, -1));
+        if here <= before {
+            let owner_epoch = header.owner_epoch;
+            let what = format!("a frame of owner epoch {owner_epoch} up to {here:?}");
+            self.wrong = Some(format!("partition {partition}: {what} comes after {before:?}"));
+        }
+        self.reached.insert((partition, producer, header.owner_epoch), here);
+    }
+}
 
 /// What a broker knows of a producer's batches in one partition.
 #[derive(Default)]
-pub(crate) struct Producer {
+struct Producer {
     producer_epoch: i16,
     next_sequence: i32,
     known: VecDeque<Known>,
@@ -54,14 +116,24 @@ impl Named {
 }
 
 impl Broker {
-    pub(crate) fn answer_producer_id(&mut self, request: &Request<'_>) -> Vec<u8> {
-        self.next_producer_id += 1;
+    pub(crate) fn answer_producer_id(
+        &mut self,
+        chance: &mut Chance,
+        request: &Request<'_>,
+    ) -> Vec<u8> {
+        // The coordinator loads, is not known or not this one, or the user lacks the right.
+        let error = match chance.strikes_of(Fault::ProducerIdRefused, 25) {
+            true => chance.pick(&[14, 15, 16, 31, u64::MAX]) as i16,
+            false => NONE,
+        };
+        self.appends.next_producer_id += 1;
+        let (id, epoch) = if error == NONE { (self.appends.next_producer_id, 0) } else { (-1, -1) };
         frame(|writer| {
             writer.i32(request.correlation_id);
             writer.i32(0);
-            writer.i16(0);
-            writer.i64(self.next_producer_id);
-            writer.i16(0);
+            writer.i16(error);
+            writer.i64(id);
+            writer.i16(epoch);
         })
     }
 
@@ -110,28 +182,42 @@ impl Broker {
             return (NOT_LEADER, -1);
         }
         if chance.strikes(Fault::ProducerForgotten) {
-            self.producers.remove(&(partition, named.producer));
+            self.appends.forget(partition, named.producer);
         }
-        if chance.strikes(Fault::BatchRefused) {
-            // With some errors the batch is there, and with some it is not known.
-            let error = chance.pick(&[3, 5, 6, 7, 19, 20, 56, 87, u64::MAX]) as i16;
-            if matches!(error, 20 | 7 | -1) && (error == 20 || chance.one_in(2)) {
-                self.take_batch(chance, partition, named);
+        if !chance.strikes(Fault::BatchRefused) {
+            return self.take_batch(chance, partition, named);
+        }
+        let error = chance.pick(&REFUSALS) as i16;
+        // No topic is made for a frame that is too large by itself.
+        let error = if error == TOO_LARGE && named.values.len() == 1 { TIMED_OUT } else { error };
+        // With some errors the batch is there, and with some it is not known.
+        let is_taken = match error {
+            NOT_ENOUGH_REPLICAS_AFTER_APPEND => true,
+            TIMED_OUT | UNKNOWN => chance.one_in(2),
+            _ => false,
+        };
+        if is_taken {
+            self.take_batch(chance, partition, named);
+        }
+        match self.appends.mutation {
+            Mutation::RefusalTakenForAck => {
+                (NONE, self.outputs[partition as usize].end() - i64::from(is_taken))
             }
-            return (error, -1);
+            _ => (error, -1),
         }
-        self.take_batch(chance, partition, named)
     }
 
     fn take_batch(&mut self, chance: &mut Chance, partition: i32, named: Named) -> (i16, i64) {
         let Named { producer, producer_epoch, sequence, values } = named;
         let key = (partition, producer);
-        if let Some(state) = self.producers.get(&key) {
+        let Broker { appends, outputs, .. } = self;
+        let is_sent_as_new = appends.mutation == Mutation::ResentAsNew;
+        if let Some(state) = appends.producers.get(&key) {
             let is_known =
                 |known: &&Known| known.sequence == sequence && known.records == values.len();
             let is_of_it = state.producer_epoch == producer_epoch;
             let known = state.known.iter().filter(|_| is_of_it).find(is_known);
-            if let Some(known) = known {
+            if let Some(known) = known.filter(|_| !is_sent_as_new) {
                 chance.see(Sight::BatchKnown);
                 return (NONE, known.offset);
             }
@@ -140,17 +226,18 @@ impl Broker {
                 return (OLD_PRODUCER_EPOCH, -1);
             }
             let expected = if is_of_it { state.next_sequence } else { 0 };
-            if sequence != expected {
+            if sequence != expected && !is_sent_as_new {
                 chance.see(Sight::BatchOutOfOrder);
                 return (OUT_OF_ORDER, -1);
             }
         }
-        let log = &mut self.outputs[partition as usize];
+        let log = &mut outputs[partition as usize];
         let (offset, records) = (log.end(), values.len());
         values.into_iter().for_each(|value| {
+            appends.note(partition, producer, &value);
             log.append(value);
         });
-        let state = self.producers.entry(key).or_default();
+        let state = appends.producers.entry(key).or_default();
         if state.producer_epoch != producer_epoch {
             chance.see(Sight::ProducerEpochRaised);
             *state = Producer { producer_epoch, ..Producer::default() };

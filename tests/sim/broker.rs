@@ -3,9 +3,10 @@
 //! Input logs are record batches in Kafka's own form. Output and dead-letter logs are what
 //! producers have appended, record by record.
 
-use crate::appends::Producer;
+use crate::appends::Appends;
 use crate::chance::{Chance, Fault};
 use crate::game::Record;
+use crate::mutation::Mutation;
 use crate::recreation::InputTopic;
 use huntd::snapshot::format::Header;
 use huntd::testing::batch_builder::{BatchPlan, Owned, PACKINGS, Packing};
@@ -77,9 +78,7 @@ pub(crate) struct Broker {
     pub(crate) outputs: Vec<OutputLog>,
     /// The dead letters' keys, in the order of the log.
     pub(crate) letters: Vec<String>,
-    /// By partition and producer id.
-    pub(crate) producers: BTreeMap<(i32, i64), Producer>,
-    pub(crate) next_producer_id: i64,
+    pub(crate) appends: Appends,
     /// The newest versions that the brokers speak.
     pub(crate) produce_version: i16,
     pub(crate) fetch_version: i16,
@@ -264,7 +263,7 @@ fn packing(chance: &mut Chance) -> Packing {
 }
 
 impl Broker {
-    pub(crate) fn new(chance: &mut Chance, partitions: usize) -> Broker {
+    pub(crate) fn new(chance: &mut Chance, partitions: usize, mutation: Mutation) -> Broker {
         let produce_version = chance.pick(&[3, 5, 7, 8, 9, 9, 13]) as i16;
         let fetch_version = chance.pick(&[4, 5, 7, 9, 11, 12, 12, 13, 15, 17, 17]) as i16;
         let metadata_version = chance.pick(&[1, 5, 7, 9, 10, 12, 12]) as i16;
@@ -275,8 +274,7 @@ impl Broker {
             input_topic: InputTopic::new(77),
             outputs: (0..partitions).map(|_| OutputLog::default()).collect(),
             letters: Vec::new(),
-            producers: BTreeMap::new(),
-            next_producer_id: 4_000,
+            appends: Appends::new(mutation),
             produce_version,
             fetch_version,
             metadata_version,

@@ -58,6 +58,7 @@ closed_list! {
         AppendedTwice,
         AppendedLate,
         BatchRefused,
+        ProducerIdRefused,
         ProducerForgotten,
         RequestLate,
         FenceFails,

@@ -134,6 +134,7 @@ impl Sim {
     }
 
     pub(crate) fn check_end(&mut self) -> Result<(), String> {
+        self.broker.appends.check()?;
         for partition in 0..self.followers.len() as i32 {
             self.check_partition(partition)
                 .map_err(|what| format!("partition {partition}: {what}"))?;

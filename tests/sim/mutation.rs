@@ -59,5 +59,17 @@ closed_list! {
         ViewAnswersEarly,
         /// A leader epoch that has gone back for good counts as an old answer for ever.
         LowerLeaderEpochIgnored,
+        /// A batch that is sent again has another sequence number than before, the next one that
+        /// the broker takes.
+        ResentAsNew,
+        /// A batch that the broker has refused counts as acknowledged.
+        RefusalTakenForAck,
+    }
+}
+
+impl Mutation {
+    /// Whether daemons with the native producer show it.
+    pub(crate) fn is_of_native_producer(self) -> bool {
+        matches!(self, Mutation::None | Mutation::ResentAsNew | Mutation::RefusalTakenForAck)
     }
 }

@@ -153,7 +153,7 @@ impl Node {
         };
         let line = Rc::new(RefCell::new(Line::new(mutation)));
         let to_publish = publisher_options(limits.frames_per_shard as usize, chance);
-        let is_native = mutation == Mutation::None && !chance.one_in(3);
+        let is_native = mutation.is_of_native_producer() && !chance.one_in(3);
         let others = SimProducer::new(line.clone());
         let (publishing, producer) =
             Publishing::new(common, now, &to_publish, &progress, is_native, others);

@@ -106,7 +106,7 @@ impl Sim {
             _ => 300_000,
         };
         Sim {
-            broker: Broker::new(&mut chance, partitions),
+            broker: Broker::new(&mut chance, partitions, mutation),
             group: Group::new(&mut chance, partitions as i32),
             hosts: (0..HOSTS).map(|_| host(&mut chance)).collect(),
             games: (0..partitions as u16)
@@ -402,7 +402,8 @@ impl Sim {
     /// What goes wrong at any time.
     fn strike(&mut self) {
         let host = self.chance.below(HOSTS as u64) as usize;
-        if self.hosts[host].node.is_some() {
+        // There are some thousand turns in a simulation.
+        if self.hosts[host].node.is_some() && self.chance.one_in(8) {
             self.strike_daemon(host);
         }
         if self.chance.one_in(16) {
@@ -411,11 +412,9 @@ impl Sim {
     }
 
     fn strike_daemon(&mut self, host: usize) {
-        // There are some thousand turns in a simulation.
-        if !self.chance.one_in(8) {
-            return;
-        }
-        if self.chance.strikes(Fault::Kill) {
+        // A daemon must remember a record that has panicked. So it is killed more often then.
+        let kills = if self.hosts[host].seen_panics.is_empty() { 1 } else { 8 };
+        if self.chance.strikes_of(Fault::Kill, kills) {
             if self.hosts[host].node.as_ref().is_some_and(|node| node.snapshots.is_writing) {
                 self.chance.counts.faults[Fault::KillWhileWriting as usize] += 1;
             }
