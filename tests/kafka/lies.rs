@@ -1,7 +1,8 @@
 //! What one connection says and would halt a shard is asked again on another one, which tells the
 //! truth: nothing halts, whatever it was.
 
-use crate::wire_faults::{FETCH, METADATA, Proxied};
+use crate::players::{events, produce};
+use crate::wire_faults::{FETCH, METADATA, PRODUCE, Proxied};
 use std::ops::RangeInclusive;
 use std::time::Instant;
 use support::accounts::{self, Follower};
@@ -277,5 +278,44 @@ fn a_replica_that_nobody_knows_is_searched_for_now_and_then_and_the_log_says_so_
     assert_eq!(victim.huntd.log().matches(&words).count(), 1, "{}", victim.huntd.log());
     proxied.proxy.replace_none(Way::FromBroker);
     victim.goes_on();
+    victim.finish();
+}
+
+/// What an answer says of the batch of partition 0.
+fn produced(error: i16, base_offset: i64) -> Vec<u8> {
+    [&0_i32.to_be_bytes()[..], &error.to_be_bytes(), &base_offset.to_be_bytes()].concat()
+}
+
+/// The batch is in the log each time. So a daemon that believes the answer and sends its frames as
+/// new ones would publish them twice.
+#[test]
+fn what_an_answer_says_falsely_of_a_published_batch_loses_nothing_and_publishes_nothing_twice() {
+    let proxied = Proxied::start();
+    let mut victim = Victim::of(&proxied, "produced");
+    let output_end =
+        |victim: &Victim<'_>| proxied.cluster.client().ends(&victim.topics.output, 1)[0];
+    let lies: [(i16, fn(i64) -> i64); 9] = [
+        (7, |_| -1),
+        (6, |_| -1),
+        (45, |_| -1),
+        (47, |_| -1),
+        (59, |_| -1),
+        (87, |_| -1),
+        (-1, |_| -1),
+        (0, |end| end - 1),
+        (0, |_| i64::MAX),
+    ];
+    for (error, lie) in lies {
+        let end = output_end(&victim);
+        proxied.proxy.lie(PRODUCE, produced(0, end), produced(error, lie(end)));
+        let Victim { proxied, topics, huntd, follower, rounds } = &mut victim;
+        *rounds = rounds.end() + 1..=rounds.end() + 5;
+        produce(&proxied.cluster, topics, &events(1, 200, rounds.clone()));
+        huntd.wait_until("the lie", |_| proxied.proxy.lies_told() > 0);
+        proxied.proxy.tell_the_truth();
+        accounts::wait_until_covered(&proxied.cluster, topics, follower, huntd);
+    }
+    let read = accounts::read(&proxied.cluster, &victim.topics, 0);
+    assert_eq!(read, victim.follower.stories()[0]);
     victim.finish();
 }

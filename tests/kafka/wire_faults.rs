@@ -16,6 +16,7 @@ use support::kafka::{Cluster, Listener, Options};
 use tempfile::TempDir;
 
 /// Kafka's numbers of requests.
+pub(crate) const PRODUCE: i16 = 0;
 pub(crate) const FETCH: i16 = 1;
 pub(crate) const METADATA: i16 = 3;
 

@@ -265,6 +265,11 @@ impl Proxy {
         self.let_lie(Lie { connections, api, truth, lie, told: 0 });
     }
 
+    /// From now on every connection tells the truth.
+    pub fn tell_the_truth(&self) {
+        *self.shared.lie.lock().expect("no holder panics") = None;
+    }
+
     fn let_lie(&self, lie: Lie) {
         *self.shared.lie.lock().expect("no holder panics") = Some(lie);
     }
