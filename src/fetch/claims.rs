@@ -1,6 +1,6 @@
 //! Which partitions a connection asks for: no two of them fetch a partition at the same time.
 
-use crate::fetch::cursor::Cursor;
+use crate::fetch::cursor::{Cursor, UNKNOWN_EPOCH};
 use crate::fetch::task::{AskedPartition, FetchTask};
 use crate::kafka::fetch::FetchPartition;
 use std::rc::Rc;
@@ -78,10 +78,12 @@ impl FetchTask {
         let table = self.shared.table.borrow();
         for AskedPartition { cursor, offset } in &self.asked {
             let leader = table.leader(cursor.partition);
+            let leader_epoch = leader.map_or(UNKNOWN_EPOCH, |leader| leader.leader_epoch);
+            cursor.current_leader_epoch.set(leader_epoch);
             self.partitions.push(FetchPartition {
                 partition: cursor.partition,
                 offset: *offset,
-                leader_epoch: leader.map_or(-1, |leader| leader.leader_epoch),
+                leader_epoch,
                 last_fetched_epoch: cursor.fetch_leader_epoch.get(),
                 bytes_max: self.shared.options.partition_bytes_max as i32,
             });

@@ -42,6 +42,8 @@ pub(crate) struct Cursor {
     /// whether its log is still the one that was read (KIP-320). It must belong to that offset, or
     /// a change of leaders looks like a truncated log.
     pub fetch_leader_epoch: Cell<i32>,
+    /// The leader's epoch in the last Fetch, -1 while unknown.
+    pub current_leader_epoch: Cell<i32>,
     /// The fetch task that asks for the partition, or decodes what it was given.
     pub owner_task: Cell<Option<usize>>,
     /// What the fetch path may do with the partition now.
@@ -121,6 +123,7 @@ impl Cursor {
             batch_start_told: Cell::new(None),
             fetch_offset: Cell::new(position),
             fetch_leader_epoch: Cell::new(leader_epoch),
+            current_leader_epoch: Cell::new(UNKNOWN_EPOCH),
             owner_task: Cell::new(None),
             state: Cell::new(CursorState::Flowing),
             blocks_out: Cell::new(0),
@@ -166,7 +169,18 @@ impl Cursor {
     pub(crate) fn run_ahead(&self, scan: &HeaderScan) {
         self.fetch_offset.set(scan.next_offset);
         if let Some(epoch) = scan.leader_epoch {
-            self.fetch_leader_epoch.set(epoch);
+            let before = self.fetch_leader_epoch.get();
+            self.fetch_leader_epoch.set(self.plausible_epoch(before, epoch));
+        }
+    }
+
+    /// The leader epoch that a batch tells, behind a record of another epoch. No checksum covers it,
+    /// and a wrong one makes a broker believe that its log was truncated. So it counts as unknown if
+    /// it is lower than the one before, or higher than the leader's.
+    pub(crate) fn plausible_epoch(&self, before: i32, told: i32) -> i32 {
+        match (before..=self.current_leader_epoch.get()).contains(&told) {
+            true => told,
+            false => UNKNOWN_EPOCH,
         }
     }
 
@@ -348,6 +362,18 @@ mod tests {
         assert!(!cursor.is_confirmed(Refused(ErrorCode(2)), None, 5));
         assert!(!cursor.is_confirmed(Refused(ErrorCode(42)), None, 6), "another refusal");
         assert!(cursor.is_confirmed(Refused(ErrorCode(42)), None, 7));
+    }
+
+    #[test]
+    fn a_leader_epoch_that_goes_back_or_is_ahead_of_the_leader_is_unknown() {
+        let cursor = Cursor::new(0, 1, (0, None), Box::default());
+        assert_eq!(cursor.plausible_epoch(3, 3), -1, "the leader's is unknown");
+        cursor.current_leader_epoch.set(5);
+        for (before, told, plausible) in
+            [(-1, 0, 0), (3, 3, 3), (3, 5, 5), (3, 6, -1), (3, 2, -1), (3, -1, -1), (-1, 6, -1)]
+        {
+            assert_eq!(cursor.plausible_epoch(before, told), plausible, "{told} after {before}");
+        }
     }
 
     #[test]

@@ -84,8 +84,10 @@ impl Decoding {
     ) -> Result<(), UnreadableBatch> {
         let bytes_max = self.decompressor.batch_bytes_max();
         let (mut rest, mut start) = (batches, cursor.batch_start.get());
-        while let Some(header) = BatchHeader::read(rest, bytes_max)? {
+        while let Some(mut header) = BatchHeader::read(rest, bytes_max)? {
             start.pass(&header)?;
+            let before = self.writer.leader_epoch;
+            header.leader_epoch = cursor.plausible_epoch(before, header.leader_epoch);
             let (bytes, behind) = rest.split_at_mut(header.bytes);
             rest = behind;
             match self.decode_whole(cursor, header, bytes, aborted).await {

@@ -153,7 +153,7 @@ fn a_batch_that_one_connection_puts_at_another_offset_is_asked_for_again() {
     let opened = |huntd: &Huntd| huntd.metric("huntd_connections_opened_total");
     for lie in [|end| end + 1, |end| end | 1 << 40, |end| end - 1] {
         let (end, opened_before) = (victim.end(), opened(&victim.huntd));
-        proxied.proxy.lie_about_batch(end, lie(end));
+        proxied.proxy.lie_about_offset(end, lie(end));
         victim.goes_on();
         assert!(proxied.proxy.lies_told() > 0);
         assert!(opened(&victim.huntd) > opened_before, "another connection is asked");
@@ -161,6 +161,21 @@ fn a_batch_that_one_connection_puts_at_another_offset_is_asked_for_again() {
     // A second line about gaps is withheld.
     victim.asks_again("input partition 0 goes on at offset 1001 instead of 1000");
     victim.asks_again("the batch at offset 2999 cannot be read");
+    victim.finish();
+}
+
+/// No checksum covers it either. From it the broker could tell that its log was truncated, on every
+/// connection: the next Fetch repeats it.
+#[test]
+fn a_batch_of_a_leader_epoch_that_nobody_has_had_is_no_truncation() {
+    let proxied = Proxied::start();
+    let mut victim = Victim::of(&proxied, "epoch");
+    for lie in [1, 1 << 20, i32::MIN, -1] {
+        proxied.proxy.lie_about_epoch(victim.end(), lie);
+        victim.goes_on();
+        assert!(proxied.proxy.lies_told() > 0);
+        victim.goes_on();
+    }
     victim.finish();
 }
 

@@ -311,7 +311,7 @@ impl Broker {
             part.diverging = diverging;
         } else {
             part.records = log.read(asked.offset..end, asked.bytes_max.min(room));
-            damage::move_batch(chance, &mut part.records);
+            damage::flip_unchecked_bit(chance, &mut part.records);
             damage::flip_bit(chance, &mut part.records);
             if is_follower && !part.records.is_empty() {
                 chance.see(Sight::FollowerRead);

@@ -16,6 +16,9 @@ use std::ops::Range;
 /// The number of brokers; their ids are 1 and 2.
 pub(crate) const BROKERS: i32 = 2;
 
+/// The oldest Fetch with the leader epoch that the client knows.
+const FETCH_WITH_EPOCHS: i16 = 9;
+
 /// The oldest Metadata with leader epochs. Brokers that send Fetches to followers speak it.
 const METADATA_WITH_EPOCHS: i16 = 7;
 
@@ -266,7 +269,11 @@ impl Broker {
     pub(crate) fn new(chance: &mut Chance, partitions: usize, mutation: Mutation) -> Broker {
         let produce_version = chance.pick(&[3, 5, 7, 8, 9, 9, 13]) as i16;
         let fetch_version = chance.pick(&[4, 5, 7, 9, 11, 12, 12, 13, 15, 17, 17]) as i16;
-        let metadata_version = chance.pick(&[1, 5, 7, 9, 10, 12, 12]) as i16;
+        // Both tell leader epochs since Kafka 2.1 (KIP-320).
+        let metadata_version = match fetch_version >= FETCH_WITH_EPOCHS {
+            true => chance.pick(&[7, 9, 10, 12, 12]) as i16,
+            false => chance.pick(&[1, 5]) as i16,
+        };
         // Only leader epochs tell a follower from a leader that it was before.
         let has_epochs = metadata_version >= METADATA_WITH_EPOCHS;
         Broker {

@@ -42,6 +42,7 @@ closed_list! {
         Throttled,
         BatchDamaged,
         BatchMoved,
+        EpochDamaged,
         LeaderMoves,
         LeaderEpochFalls,
         FollowerPreferred,

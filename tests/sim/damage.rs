@@ -1,6 +1,4 @@
 //! What becomes of record batches on their way from a broker.
-//!
-//! The leader epoch stays: no checksum covers it, and nothing tells it.
 
 use crate::chance::{Chance, Fault};
 
@@ -20,11 +18,20 @@ pub(crate) fn flip_bit(chance: &mut Chance, records: &mut [u8]) {
     records[at as usize] ^= 1 << chance.below(8);
 }
 
-/// Flips a bit of the offset at which a batch begins, which no checksum covers.
-pub(crate) fn move_batch(chance: &mut Chance, records: &mut [u8]) {
-    if records.len() < HEAD_BYTES || !chance.strikes(Fault::BatchMoved) {
+/// Flips a bit of the offset at which a batch begins, or of its leader epoch: no checksum covers
+/// them. The lowest bits of the epoch stay: they may make another one that the log has, and nothing
+/// tells that.
+pub(crate) fn flip_unchecked_bit(chance: &mut Chance, records: &mut [u8]) {
+    if records.len() < HEAD_BYTES {
         return;
     }
+    let bits = if chance.strikes(Fault::BatchMoved) {
+        0..64
+    } else if chance.strikes(Fault::EpochDamaged) {
+        12 * 8..15 * 8
+    } else {
+        return;
+    };
     let mut at = 0;
     while chance.one_in(2) {
         let next = at + batch_bytes(&records[at..]);
@@ -33,8 +40,8 @@ pub(crate) fn move_batch(chance: &mut Chance, records: &mut [u8]) {
         }
         at = next;
     }
-    let bit = chance.below(64);
-    records[at + 7 - bit as usize / 8] ^= 1 << (bit % 8);
+    let bit = chance.between(bits.start, bits.end - 1);
+    records[at + bit as usize / 8] ^= 1 << (bit % 8);
 }
 
 /// How long the batch at the start of these bytes is, as it says itself.

@@ -111,8 +111,8 @@ struct Lie {
 enum Truth {
     /// In the place of these bytes.
     Bytes(Vec<u8>),
-    /// In the place of the base offset of the batch at this one.
-    BaseOffset(i64),
+    /// In the place of these bytes of the batch with this base offset.
+    InBatch(i64, Range<usize>),
 }
 
 /// A connection through the proxy.
@@ -252,9 +252,18 @@ impl Proxy {
     }
 
     /// Like [`Proxy::lie`], but about the offset at which a fetched batch begins.
-    pub fn lie_about_batch(&self, base_offset: i64, lie: i64) {
+    pub fn lie_about_offset(&self, base_offset: i64, lie: i64) {
+        self.lie_in_batch(base_offset, 0, lie.to_be_bytes().to_vec());
+    }
+
+    /// Like [`Proxy::lie`], but about the leader epoch of a fetched batch.
+    pub fn lie_about_epoch(&self, base_offset: i64, lie: i32) {
+        self.lie_in_batch(base_offset, EPOCH_AT, lie.to_be_bytes().to_vec());
+    }
+
+    fn lie_in_batch(&self, base_offset: i64, at: usize, lie: Vec<u8>) {
         let there = self.shared.connections.load(Ordering::SeqCst);
-        let (truth, lie) = (Truth::BaseOffset(base_offset), lie.to_be_bytes().to_vec());
+        let truth = Truth::InBatch(base_offset, at..at + lie.len());
         self.let_lie(Lie { connections: 0..there, api: FETCH, truth, lie, told: 0 });
     }
 
@@ -359,13 +368,13 @@ impl Truth {
     fn find(&self, piece: &[u8]) -> Option<Range<usize>> {
         match self {
             Truth::Bytes(these) => find(piece, these).map(|at| at..at + these.len()),
-            Truth::BaseOffset(offset) => {
-                let offset = offset.to_be_bytes();
+            Truth::InBatch(base_offset, field) => {
+                let offset = base_offset.to_be_bytes();
                 let is_batch = |window: &[u8]| {
                     window.starts_with(&offset) && window[EPOCH_AT..] == EPOCH_AND_MAGIC
                 };
                 let at = piece.windows(EPOCH_AT + EPOCH_AND_MAGIC.len()).position(is_batch)?;
-                Some(at..at + offset.len())
+                Some(at + field.start..at + field.end)
             }
         }
     }
