@@ -38,6 +38,7 @@ pub mod exposition;
 pub(crate) mod process;
 
 pub(crate) mod notify;
+mod systemd;
 
 pub(crate) mod shutdown;
 
@@ -60,6 +61,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use systemd::Systemd;
 
 /// The options of the service thread, checked already.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,17 +173,16 @@ fn serve(
     let http = exporter.serve(Rc::downgrade(&executor), observed.clone(), live.clone());
     executor.spawn(http).detach();
     executor.spawn(signals.watch(stop)).detach();
-    let is_announced = Rc::new(Cell::new(false));
+    let systemd = Rc::new(Systemd::of_environment());
     if let Some((reloader, reloads)) = reloader {
-        let (progress, is_announced) = (observed.progress.clone(), is_announced.clone());
-        executor
-            .spawn(async move { reloader.run(reloads, &progress, is_announced).await })
-            .detach();
+        let (progress, systemd) = (observed.progress.clone(), systemd.clone());
+        executor.spawn(async move { reloader.run(reloads, &progress, &systemd).await }).detach();
     }
-    executor.spawn(Reporter::run(observed, live, is_announced)).detach();
+    executor.spawn(Reporter::run(observed, live, systemd.clone())).detach();
     let ended = smol::block_on(executor.run(end.recv()));
     // A daemon that has not begun has no result.
-    notify::stopped(ended.unwrap_or_else(|_| Err("it could not start, read the log".to_owned())));
+    let ended = ended.unwrap_or_else(|_| Err("it could not start, read the log".to_owned()));
+    notify::stopped(&systemd, ended);
 }
 
 pub mod rules;

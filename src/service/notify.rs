@@ -1,5 +1,5 @@
-//! The only place that talks to systemd: READY, RELOADING, STATUS, WATCHDOG, STOPPING,
-//! EXTEND_TIMEOUT_USEC.
+//! What systemd is told of the daemon: READY, STATUS, WATCHDOG, STOPPING, EXTEND_TIMEOUT_USEC. How
+//! it gets there is in `systemd.rs`.
 //!
 //! The watchdog is fed only if the hot thread has turned since the last time: a stuck engine gets
 //! the daemon restarted, whatever the other threads do.
@@ -8,6 +8,7 @@ use super::Observed;
 use super::restoring::Restoring;
 use super::standstill::Standstill;
 use super::status::{Phase, Trouble, is_ready};
+use super::systemd::Systemd;
 use super::unready::Unready;
 
 use crate::telemetry::metrics::Counter;
@@ -97,13 +98,9 @@ impl Reporter {
     }
 
     /// Samples the daemon and reports to systemd, for the daemon's life. `live` is false while the
-    /// hot thread is stuck, and `is_announced` true once READY=1 is sent.
-    pub(crate) async fn run(
-        observed: Observed,
-        live: Rc<Cell<bool>>,
-        is_announced: Rc<Cell<bool>>,
-    ) {
-        let pause = sd_notify::watchdog_enabled()
+    /// hot thread is stuck.
+    pub(super) async fn run(observed: Observed, live: Rc<Cell<bool>>, systemd: Rc<Systemd>) {
+        let pause = Systemd::watchdog()
             .map_or(Duration::MAX, |watchdog| watchdog / 3)
             .min(Duration::from_millis(SAMPLE_MS_MAX));
         let mut reporter = Reporter::new(sample(&observed));
@@ -119,8 +116,7 @@ impl Reporter {
             if report.ready {
                 tracing::info!("ready: {} shards", reporter.last.shards);
             }
-            send(&report);
-            is_announced.set(reporter.ready_said);
+            tell(&systemd, &report);
             let seen = (reporter.last.phase, reporter.last.trouble);
             let pause = async {
                 smol::Timer::after(pause).await;
@@ -244,37 +240,26 @@ fn log_liveness(stuck: bool) {
     }
 }
 
-fn send(report: &Notification) {
-    let mut states = Vec::with_capacity(5);
+fn tell(systemd: &Systemd, report: &Notification) {
     if report.ready {
-        states.push(NotifyState::Ready);
+        systemd.ready();
     }
     if report.stopping {
-        states.push(NotifyState::Stopping);
+        systemd.stopping();
     }
+    systemd.say_owed();
+    let mut states = Vec::with_capacity(3);
     if report.watchdog {
         states.push(NotifyState::Watchdog);
     }
     states.extend(report.extend_us.map(NotifyState::ExtendTimeoutUsec));
     states.extend(report.status.as_deref().map(NotifyState::Status));
-    notify(&states);
-}
-
-/// A reload begins, at this time of the clock that systemd compares it with.
-pub(crate) fn reloading() {
-    let mut states = vec![NotifyState::Reloading];
-    states.extend(NotifyState::monotonic_usec_now());
-    notify(&states);
-}
-
-/// A reload has ended, accepted or refused.
-pub(crate) fn reloaded() {
-    notify(&[NotifyState::Ready]);
+    systemd.mention(&states);
 }
 
 /// The last status line, when the service thread ends. The code that ends the process logs why it
 /// has failed.
-pub(crate) fn stopped(ended: Result<(), String>) {
+pub(super) fn stopped(systemd: &Systemd, ended: Result<(), String>) {
     let status = match ended {
         Ok(()) => {
             tracing::info!("drained: the shards are released and the queues are empty");
@@ -282,15 +267,8 @@ pub(crate) fn stopped(ended: Result<(), String>) {
         }
         Err(sentence) => format!("huntd has FAILED: {sentence}"),
     };
-    notify(&[NotifyState::Stopping, NotifyState::Status(&status)]);
-}
-
-/// Without systemd nothing is sent. A lost message is not worth a log line a second: the journal
-/// would be gone as well.
-fn notify(states: &[NotifyState<'_>]) {
-    if !states.is_empty() {
-        let _ = sd_notify::notify(states);
-    }
+    systemd.say_owed();
+    systemd.mention(&[NotifyState::Stopping, NotifyState::Status(&status)]);
 }
 
 #[cfg(test)]

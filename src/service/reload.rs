@@ -7,12 +7,11 @@
 
 use super::config::{self, Config, ConfigSource};
 use super::shutdown::Reloads;
-use super::{log, notify, rules};
+use super::systemd::Systemd;
+use super::{log, rules};
 use crate::engine::rules::rulebook::Rulebook;
 use crate::queue::Sender;
 use crate::telemetry::progress::Progress;
-use std::cell::Cell;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// What may change in the configuration while the process runs.
@@ -130,20 +129,16 @@ impl Reloader {
         Some(Reloader { in_force, rulebooks })
     }
 
-    /// Reads everything again at each signal, for the daemon's life. `is_announced`: systemd was
-    /// sent READY=1, and takes a reload for a start if it was not.
+    /// Reads everything again at each signal, for the daemon's life.
     pub(super) async fn run(
         mut self,
         mut reloads: Reloads,
         progress: &Progress,
-        is_announced: Rc<Cell<bool>>,
+        systemd: &Systemd,
     ) {
         loop {
             reloads.next().await;
-            let is_announced = is_announced.get();
-            if is_announced {
-                notify::reloading();
-            }
+            let is_announced = systemd.reloading();
             match self.reload() {
                 Ok(()) => self.wait_until_known(progress).await,
                 Err(sentence) => {
@@ -151,7 +146,7 @@ impl Reloader {
                 }
             }
             if is_announced {
-                notify::reloaded();
+                systemd.ready();
             }
         }
     }

@@ -6,12 +6,15 @@ use huntd::service::{Observed, Service, ServiceOptions, log};
 use huntd::telemetry::metrics::{Counter, Metrics};
 use huntd::telemetry::progress::Progress;
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader, Lines, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Lines, Read, Write};
+use std::net::TcpStream;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::notified::Systemd;
 use support::process::OwnedChild;
 
@@ -23,6 +26,8 @@ struct Daemon {
     process: OwnedChild,
     commands: Option<ChildStdin>,
     answers: Lines<BufReader<ChildStdout>>,
+    /// Where it answers HTTP.
+    address: String,
 }
 
 impl Daemon {
@@ -37,8 +42,9 @@ impl Daemon {
             .expect("the test program runs");
         let commands = process.stdin.take();
         let answers = BufReader::new(process.stdout.take().expect("piped")).lines();
-        let mut daemon = Daemon { process: process.into(), commands, answers };
-        daemon.wait_for("child: serving");
+        let address = String::new();
+        let mut daemon = Daemon { process: process.into(), commands, answers, address };
+        daemon.address = daemon.wait_for("child: serving at ");
         daemon
     }
 
@@ -48,9 +54,23 @@ impl Daemon {
         self.wait_for(&format!("child: {word} done"));
     }
 
-    fn wait_for(&mut self, line: &str) {
-        let found = self.answers.any(|answer| answer.is_ok_and(|answer| answer.contains(line)));
-        assert!(found, "the child ended without saying {line:?}");
+    /// What the child says behind these words.
+    fn wait_for(&mut self, words: &str) -> String {
+        let mut behind = self.answers.by_ref().filter_map(|answer| {
+            answer.ok()?.split_once(words).map(|(_, behind)| behind.to_owned())
+        });
+        behind.next().unwrap_or_else(|| panic!("the child ended without saying {words:?}"))
+    }
+
+    /// The first line of the answer to a GET of this path.
+    fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).expect("the child listens");
+        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: huntd\r\nconnection: close\r\n\r\n")
+            .expect("the child reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("the child answers");
+        answer.lines().next().expect("an answer has a line").to_owned()
     }
 
     fn signal(&self, signal: Signal) {
@@ -90,7 +110,7 @@ fn the_child_obeys_its_commands() {
         println!("child: stop asked for");
     })
     .expect("a free port");
-    println!("child: serving");
+    println!("child: serving at {}", service.address());
     let turning = Arc::new(AtomicBool::new(false));
     let mut hot = None;
     for command in std::io::stdin().lock().lines() {
@@ -152,6 +172,81 @@ fn systemd_gets_ready_status_watchdog_and_stopping() {
     assert!(!has(&stopping, "READY=1"), "ready is said once: {stopping:?}");
     assert!(daemon.finish().success());
     systemd.hear_until("STATUS=huntd has drained");
+}
+
+/// A socket with no room left for a message.
+fn full_socket(address: &SocketAddr) -> UnixDatagram {
+    let socket = UnixDatagram::bind_addr(address).expect("a socket");
+    let filler = UnixDatagram::unbound().expect("a socket");
+    filler.set_nonblocking(true).expect("a flag");
+    while let Ok(sent) = filler.send_to_addr(b"FILLER=1", address) {
+        assert_eq!(sent, 8);
+    }
+    socket
+}
+
+/// What was said and not read yet, except what filled the socket.
+fn unread(socket: &UnixDatagram) -> Vec<String> {
+    socket.set_nonblocking(true).expect("a flag");
+    let mut lines = Vec::new();
+    let mut message = [0; 1024];
+    loop {
+        match socket.recv(&mut message) {
+            Ok(length) => {
+                let text = std::str::from_utf8(&message[..length]).expect("text");
+                lines.extend(text.lines().filter(|line| *line != "FILLER=1").map(str::to_owned));
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return lines,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Reads the socket until all of these lines came.
+fn read_until(socket: &UnixDatagram, wanted: &[&str]) {
+    let end = Instant::now() + Duration::from_secs(30);
+    let mut read = Vec::new();
+    while !wanted.iter().all(|line| read.iter().any(|one| one == line)) {
+        assert!(Instant::now() < end, "{wanted:?} are not in {read:?}");
+        std::thread::sleep(Duration::from_millis(10));
+        read.extend(unread(socket));
+    }
+}
+
+#[test]
+fn a_service_manager_that_reads_nothing_delays_neither_answers_nor_a_drain() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("notify").display().to_string();
+    let socket = full_socket(&SocketAddr::from_pathname(&path).expect("it is short"));
+    let mut daemon = Daemon::start(&[("NOTIFY_SOCKET", &path), ("WATCHDOG_USEC", "300000")]);
+    daemon.command("turn");
+    daemon.command("ready");
+    for path in ["/livez", "/readyz", "/metrics"] {
+        assert_eq!(daemon.get(path), "HTTP/1.1 200 OK", "{path}");
+    }
+    daemon.signal(Signal::TERM);
+    daemon.wait_for("child: stop asked for");
+    assert!(daemon.finish().success());
+    assert_eq!(unread(&socket), [""; 0], "nothing had room");
+}
+
+#[test]
+fn what_a_service_manager_has_to_hear_is_said_once_it_reads() {
+    let name = format!("huntd-test-{}", std::process::id());
+    let socket = full_socket(&SocketAddr::from_abstract_name(&name).expect("it is short"));
+    let named = format!("@{name}");
+    let mut daemon = Daemon::start(&[("NOTIFY_SOCKET", &named), ("WATCHDOG_USEC", "300000")]);
+    daemon.command("turn");
+    daemon.command("ready");
+    // More than a sample later, the sentence that said it first is gone.
+    std::thread::sleep(Duration::from_millis(500));
+    read_until(&socket, &["READY=1"]);
+    read_until(&socket, &["WATCHDOG=1"]);
+    daemon.signal(Signal::TERM);
+    daemon.wait_for("child: stop asked for");
+    read_until(&socket, &["STOPPING=1"]);
+    assert!(daemon.finish().success());
 }
 
 #[test]

@@ -85,7 +85,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ),
     ("rustls", &["src/kafka/tls/", "src/testing/tls_peer.rs", "src/testing/tls_script.rs"]),
     ("rustls_native_certs", &["src/kafka/tls/mod.rs"]),
-    ("sd_notify", &["src/service/notify.rs"]),
+    ("sd_notify", &["src/service/notify.rs", "src/service/systemd.rs"]),
     ("seccompiler", &["src/runtime/confinement.rs"]),
     ("serde", &["src/serve/access.rs", "src/service/", "src/tools/"]),
     ("serde_json", &["src/service/schema.rs", "src/testing/vectors.rs", "src/tools/"]),

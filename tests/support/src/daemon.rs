@@ -253,6 +253,8 @@ impl Huntd {
     /// What an HTTP GET of this path answers, head and body.
     pub fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.address()).expect("the daemon serves HTTP");
+        // Only a guard against waiting for ever.
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         write!(stream, "GET {path} HTTP/1.1\r\nhost: huntd\r\nconnection: close\r\n\r\n")
             .expect("the daemon reads");
         let mut answer = String::new();

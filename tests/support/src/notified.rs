@@ -1,12 +1,17 @@
 //! systemd's side of its notification protocol, for tests of what it is told.
 
 use std::io::ErrorKind;
+use std::net::Shutdown;
 use std::os::unix::net::UnixDatagram;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What systemd would hear.
+/// What systemd would hear. Like systemd it reads at once, whatever the test does meanwhile.
 pub struct Systemd {
     socket: UnixDatagram,
+    reading: Option<JoinHandle<()>>,
+    heard: Receiver<Vec<String>>,
     /// For `NOTIFY_SOCKET`.
     pub path: String,
     _folder: tempfile::TempDir,
@@ -18,23 +23,16 @@ impl Systemd {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("notify").display().to_string();
         let socket = UnixDatagram::bind(&path).expect("a socket");
-        // Only a guard against waiting for ever.
-        socket.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
-        Systemd { socket, path, _folder: folder }
+        let (hears, heard) = channel();
+        let read = socket.try_clone().expect("a descriptor");
+        let reading = Some(std::thread::spawn(move || read_until_shut_down(&read, &hears)));
+        Systemd { socket, reading, heard, path, _folder: folder }
     }
 
     /// The next message's lines.
     pub fn hear(&self) -> Vec<String> {
-        let mut message = [0; 1024];
-        let length = loop {
-            match self.socket.recv(&mut message) {
-                // Another test of this process sends itself signals.
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                received => break received.expect("the child says something"),
-            }
-        };
-        let message = std::str::from_utf8(&message[..length]).expect("text");
-        message.lines().map(str::to_owned).collect()
+        // Only a guard against waiting for ever.
+        self.heard.recv_timeout(Duration::from_secs(30)).expect("the child says something")
     }
 
     /// Messages until one has a line that begins like this, that one included.
@@ -47,6 +45,33 @@ impl Systemd {
             if found {
                 return heard;
             }
+        }
+    }
+}
+
+impl Drop for Systemd {
+    fn drop(&mut self) {
+        self.socket.shutdown(Shutdown::Both).expect("it is open");
+        let ended = self.reading.take().map(JoinHandle::join);
+        assert!(std::thread::panicking() || matches!(ended, Some(Ok(()))), "a message is text");
+    }
+}
+
+/// A socket that is shut down brings messages without a byte.
+fn read_until_shut_down(socket: &UnixDatagram, hears: &Sender<Vec<String>>) {
+    let mut message = [0; 1024];
+    loop {
+        let length = match socket.recv(&mut message) {
+            // Another test of this process sends itself signals.
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            received => received.expect("the socket is open"),
+        };
+        if length == 0 {
+            return;
+        }
+        let text = std::str::from_utf8(&message[..length]).expect("text");
+        if hears.send(text.lines().map(str::to_owned).collect()).is_err() {
+            return;
         }
     }
 }
