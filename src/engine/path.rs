@@ -256,12 +256,12 @@ impl Path {
                 self.next_front.add(strip, bit);
                 self.phase = SearchPhase::Seed(number + 1);
             }
-            None => self.turn(tiles, 1),
+            None => self.advance(tiles, 1),
         }
     }
 
     /// Goes on from the tiles that were found last, to those that are so far away.
-    fn turn(&mut self, tiles: &Tiles, distance: u16) {
+    fn advance(&mut self, tiles: &Tiles, distance: u16) {
         std::mem::swap(&mut self.front, &mut self.next_front);
         self.next_front.clear();
         self.phase = self.spread_from(tiles, distance, 0);
@@ -279,7 +279,7 @@ impl Path {
             std::mem::swap(&mut self.finished_map, &mut self.running_map);
             self.finished = self.running.take();
         } else {
-            self.turn(tiles, distance + 1);
+            self.advance(tiles, distance + 1);
         }
     }
 

@@ -153,7 +153,7 @@ impl FetchTask {
             };
             self.forget_ends();
             self.asked.clear();
-            self.release_claims();
+            self.release_partitions();
             if self.decoding.blocks_sent() > before {
                 wait_ms = RECONNECT_MS_MIN;
             }
@@ -281,7 +281,7 @@ impl FetchTask {
                     self.asked.clear();
                 }
                 self.decode(&mut response).await;
-                self.release_claims();
+                self.release_partitions();
                 link.connection.give_back(response);
                 if self.doubt.is_some() {
                     return Err(ConnectionError::Doubted);

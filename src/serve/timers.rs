@@ -4,8 +4,8 @@
 //! allocation. A session whose time moved on stays where it is on the wheel until its old time
 //! comes: a busy session's time moves with every request.
 
-/// Milliseconds of one turn of the wheel. A power of two.
-const TURN_MS: u64 = 16_384;
+/// Milliseconds of one round of the wheel. A power of two.
+const ROUND_MS: u64 = 16_384;
 
 /// Slots whose bits one word of the map holds.
 const WORD_SLOTS: u64 = 64;
@@ -39,8 +39,8 @@ struct WheelLink {
 impl Timers {
     /// No session has a time.
     pub(crate) fn new() -> Timers {
-        let map = vec![0; (TURN_MS / WORD_SLOTS) as usize];
-        Timers { slots: vec![NONE; TURN_MS as usize], map, links: Vec::new(), reached_ms: 0 }
+        let map = vec![0; (ROUND_MS / WORD_SLOTS) as usize];
+        Timers { slots: vec![NONE; ROUND_MS as usize], map, links: Vec::new(), reached_ms: 0 }
     }
 
     /// The session is due at this time, in place of any other. A time that is over is due at once.
@@ -72,7 +72,7 @@ impl Timers {
     /// Takes a session that is due. `None`: no other is.
     pub(crate) fn take_due(&mut self, now_ms: u64) -> Option<u32> {
         loop {
-            let session = self.slots[(self.reached_ms % TURN_MS) as usize];
+            let session = self.slots[(self.reached_ms % ROUND_MS) as usize];
             if session == NONE {
                 match self.next_ms() {
                     Some(next_ms) if next_ms <= now_ms => self.reached_ms = next_ms,
@@ -97,8 +97,8 @@ impl Timers {
 
     /// When the next session may be due. `None`: none has a time.
     pub(crate) fn next_ms(&self) -> Option<u64> {
-        let (words, first) = (TURN_MS / WORD_SLOTS, self.reached_ms / WORD_SLOTS);
-        // The first word is looked at twice: its earlier slots are the last of this turn.
+        let (words, first) = (ROUND_MS / WORD_SLOTS, self.reached_ms / WORD_SLOTS);
+        // The first word is looked at twice: its earlier slots are the last of this round.
         for word in first..=first + words {
             let mut bits = self.map[(word % words) as usize];
             if word == first {
@@ -113,8 +113,8 @@ impl Timers {
 
     /// Puts a session into the slot of a time, or into the last one before the wheel has turned.
     fn link(&mut self, session: u32, due_ms: u64) {
-        let linked_ms = due_ms.min(self.reached_ms + TURN_MS - 1);
-        let slot = (linked_ms % TURN_MS) as usize;
+        let linked_ms = due_ms.min(self.reached_ms + ROUND_MS - 1);
+        let slot = (linked_ms % ROUND_MS) as usize;
         let after = std::mem::replace(&mut self.slots[slot], session);
         if after != NONE {
             self.links[after as usize].before = session;
@@ -126,7 +126,7 @@ impl Timers {
 
     fn unlink(&mut self, session: u32) {
         let WheelLink { before, after, linked_ms, .. } = self.links[session as usize];
-        let slot = (linked_ms.expect("it is linked") % TURN_MS) as usize;
+        let slot = (linked_ms.expect("it is linked") % ROUND_MS) as usize;
         match before {
             NONE => self.slots[slot] = after,
             _ => self.links[before as usize].after = after,

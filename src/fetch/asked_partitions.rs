@@ -102,7 +102,7 @@ impl FetchTask {
 
     /// Lets go of the partitions that this connection no longer asks for: another broker may lead
     /// them now, and its task must not begin while this one still decodes.
-    pub(super) fn release_claims(&self) {
+    pub(super) fn release_partitions(&self) {
         self.shared.cursors.each(|cursor| {
             let is_asked = || self.asked.iter().any(|asked| Rc::ptr_eq(&asked.cursor, cursor));
             if cursor.owner_task.get() == Some(self.id) && !is_asked() {
