@@ -9,7 +9,7 @@ use super::restoring::Restoring;
 use super::standstill::Standstill;
 use super::status::{Phase, Trouble, is_ready};
 use super::systemd::Systemd;
-use super::unready::Unready;
+use super::unready::{Unready, counted};
 
 use crate::telemetry::metrics::Counter;
 use futures_lite::FutureExt;
@@ -114,7 +114,7 @@ impl Reporter {
                 log_liveness(stuck);
             }
             if report.ready {
-                tracing::info!("ready: {} shards", reporter.last.shards);
+                tracing::info!("ready: {}", counted(reporter.last.shards, "shard"));
             }
             tell(&systemd, &report);
             let seen = (reporter.last.phase, reporter.last.trouble);
@@ -215,7 +215,7 @@ fn status_line(sample: &Sample, records: u64, since: Option<Duration>) -> String
         !matches!(reason, Unready::Phase(Phase::Restoring)) || sample.unready.len() == 1
     };
     let mut line = match sample.unready.iter().find(tells) {
-        None => format!("huntd {}: {} shards", sample.phase.words(), sample.shards),
+        None => Unready::Phase(sample.phase).in_short(sample.shards),
         Some(reason) => reason.in_short(sample.shards),
     };
     if let Some(since) = since.filter(|since| !since.is_zero()) {
@@ -394,7 +394,7 @@ mod tests {
         assert_eq!(
             reporter.next(sample.clone()).status.as_deref(),
             Some(
-                "huntd is not ready: 1 shards HALTED, read the log; 2 run, 3000 records/s, lag \
+                "huntd is not ready: 1 shard HALTED, read the log; 2 run, 3000 records/s, lag \
                  not known yet, NOBODY READS 3 other partitions, read the log"
             )
         );
@@ -405,7 +405,7 @@ mod tests {
         let mut sample = at(Instant::now(), 0, Phase::Ready, 0);
         let waits_for = "nobody fetches: see the leader";
         sample.unready = vec![Unready::Still(vec![StillShard { partition: 3, waits_for }])];
-        let line = "huntd is not ready: 1 of 2 shards STAND STILL, read the log; partition 3: \
+        let line = "huntd is not ready: 1 of 2 shards STANDS STILL, read the log; partition 3: \
                     nobody fetches, 7 records behind";
         assert_eq!(status_line(&sample, 0, None), line);
     }

@@ -49,21 +49,34 @@ impl Unready {
     /// A line without what to do, of a daemon with this many shards on the hot thread.
     pub(crate) fn in_short(&self, shards: usize) -> String {
         let (named, count) = match self {
-            Unready::Phase(phase) => return format!("huntd {}: {shards} shards", phase.words()),
+            Unready::Phase(phase) => {
+                return format!("huntd {}: {}", phase.words(), counted(shards, "shard"));
+            }
             Unready::MissingTopics(names) => {
-                (None, format!("{} topics MISSING, read the log", names.len()))
+                (None, format!("{} MISSING, read the log", counted(names.len(), "topic")))
             }
             Unready::Halted(count) => {
-                (None, format!("{count} shards HALTED, read the log; {shards} run"))
+                let halted = counted(*count as usize, "shard");
+                let others =
+                    if shards == 1 { "1 runs".to_owned() } else { format!("{shards} run") };
+                (None, format!("{halted} HALTED, read the log; {others}"))
             }
-            Unready::Still(still) => (
-                still.first().map(|shard| (shard.partition, shard.waits_for)),
-                format!("{} of {shards} shards STAND STILL, read the log", still.len()),
-            ),
-            Unready::SetBack(waiting) => (
-                waiting.first().map(|(partition, why)| (*partition, why.as_str())),
-                format!("{} shards ARE ACQUIRED AGAIN, read the log", waiting.len()),
-            ),
+            Unready::Still(still) => {
+                let verb = if still.len() == 1 { "STANDS" } else { "STAND" };
+                let all = counted(shards, "shard");
+                (
+                    still.first().map(|shard| (shard.partition, shard.waits_for)),
+                    format!("{} of {all} {verb} STILL, read the log", still.len()),
+                )
+            }
+            Unready::SetBack(waiting) => {
+                let verb = if waiting.len() == 1 { "IS" } else { "ARE" };
+                let shards = counted(waiting.len(), "shard");
+                (
+                    waiting.first().map(|(partition, why)| (*partition, why.as_str())),
+                    format!("{shards} {verb} ACQUIRED AGAIN, read the log"),
+                )
+            }
         };
         match named {
             None => format!("huntd is not ready: {count}"),
@@ -79,6 +92,15 @@ pub(super) fn shortened(why: &str) -> &str {
     why.split(": ").next().unwrap_or_default()
 }
 
+/// `1 shard`, `2 shards`.
+pub(super) fn counted(count: usize, one: &str) -> String {
+    format!("{count} {}", noun(count, one))
+}
+
+fn noun(count: usize, one: &str) -> String {
+    format!("{one}{}", if count == 1 { "" } else { "s" })
+}
+
 /// A line for each thing that shards wait for, with their partitions.
 fn lines<'w>(shards: impl Iterator<Item = (i32, &'w str)>) -> String {
     let mut waiting: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
@@ -86,10 +108,10 @@ fn lines<'w>(shards: impl Iterator<Item = (i32, &'w str)>) -> String {
     let line = |(why, partitions): (&str, Vec<i32>)| {
         let named = partitions.iter().take(NAMED_MAX).map(i32::to_string);
         let named = named.collect::<Vec<_>>().join(", ");
-        let plural = if partitions.len() == 1 { "" } else { "s" };
+        let noun = noun(partitions.len(), "partition");
         match partitions.len().saturating_sub(NAMED_MAX) {
-            0 => format!("\npartition{plural} {named}: {why}"),
-            more => format!("\npartition{plural} {named} and {more} more: {why}"),
+            0 => format!("\n{noun} {named}: {why}"),
+            more => format!("\n{noun} {named} and {more} more: {why}"),
         }
     };
     waiting.into_iter().map(line).collect()

@@ -125,7 +125,7 @@ fn starts(folder: &Path, container: &str, words: &[&str]) {
     let mut said = String::new();
     let is_ready = log.lines().map_while(Result::ok).any(|line| {
         said.push_str(&line);
-        line.contains("ready: 1 shards")
+        line.contains("ready: 1 shard")
     });
     let pid = rustix::process::Pid::from_child(&daemon);
     // buildah ends what it runs.
