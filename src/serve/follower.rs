@@ -4,6 +4,7 @@
 //! which updates count, and its chain that they are those that were published.
 
 use crate::engine::Shard;
+use crate::engine::rules::ENGINE_VERSION;
 use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::update::Update;
 use crate::output::encode::{FrameError, decode_frame};
@@ -270,8 +271,9 @@ impl Follower {
         let FrameHeader { ruleset, .. } = *header;
         let rulebook = self.rulebook.beginning_by(ruleset).ok_or_else(|| {
             format!(
-                "it plays by ruleset {ruleset}, which this process does not have; name its file in \
-                 rules.files, and run the version of huntd that wrote it"
+                "it plays by ruleset {ruleset}, which no rules file has by engine version \
+                 {ENGINE_VERSION}, this huntd's: name its file in rules.files, or run the huntd \
+                 that published"
             )
         })?;
         self.begun = Begun::By(ruleset);

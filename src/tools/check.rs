@@ -6,6 +6,7 @@ use super::failure::ToolError;
 use super::{rulebook, topics, zone_rules};
 use crate::control::dialler;
 use crate::daemon::failure::Failure;
+use crate::engine::rules::ENGINE_VERSION;
 use crate::kafka::right::Right;
 use crate::kafka::security::{Mechanism, Security};
 use crate::runtime::operations::Operations;
@@ -130,7 +131,8 @@ fn unknown_rules(
     let ours: Vec<String> = rulesets.iter().map(u32::to_string).collect();
     Some(ToolError::Config(format!(
         "the zones of `{}` go by rules that rules.files have not: partitions {}; rules.files have \
-         {}: add the rules that published, or these zones halt",
+         {} by engine version {ENGINE_VERSION}, this huntd's: add the rules that published, or run \
+         the huntd that did, or these zones halt",
         config.publisher.output_topic,
         zones.join(", "),
         ours.join(", ")
