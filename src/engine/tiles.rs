@@ -125,7 +125,7 @@ impl Tiles {
 
     /// Tiles along a side.
     #[inline]
-    pub(crate) fn side(&self) -> i32 {
+    fn side(&self) -> i32 {
         1 << self.side_shift
     }
 

@@ -244,7 +244,7 @@ impl LeaderTable {
 
     /// Whether partitions are fetched from a broker. Partitions whose leader must be asked for
     /// count, too.
-    pub fn serves(&self, node_id: i32) -> bool {
+    pub(crate) fn serves(&self, node_id: i32) -> bool {
         let is_preferred = |row: &LeaderRow| row.preferred.is_some_and(|(node, _)| node == node_id);
         self.rows.iter().any(|row| row.leader == Some(node_id) || is_preferred(row))
     }

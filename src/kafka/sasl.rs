@@ -168,7 +168,7 @@ impl SaslExchange {
     }
 
     /// Whether the broker's next answer is the last word.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
 

@@ -65,7 +65,7 @@ pub struct Trouble {
 }
 
 /// Whether a daemon in this phase and with this trouble should get work.
-pub fn is_ready(phase: Phase, trouble: Trouble) -> bool {
+pub(crate) fn is_ready(phase: Phase, trouble: Trouble) -> bool {
     phase == Phase::Ready && trouble == Trouble::default()
 }
 

@@ -1,3 +1,5 @@
+// The frames of the reference job: updates of one partition as JSON.
+
 package main
 
 import "strconv"

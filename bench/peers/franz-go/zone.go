@@ -1,3 +1,5 @@
+// The zones of the reference job: what it knows of players, and what events make of it.
+
 package main
 
 import (

@@ -6,7 +6,7 @@ use crate::engine::event::{INVENTORY_SLOTS, ItemStack};
 pub(crate) type Inventory = [ItemStack; INVENTORY_SLOTS];
 
 /// How many of an item there are.
-pub(crate) fn held(items: &Inventory, item: u8) -> u32 {
+fn held(items: &Inventory, item: u8) -> u32 {
     let stacks = items.iter().filter(|stack| stack.item == item);
     stacks.map(|stack| u32::from(stack.count)).sum()
 }

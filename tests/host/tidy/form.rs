@@ -118,12 +118,43 @@ pub(super) fn line_columns(tree: &Tree) -> Vec<Finding> {
     })
 }
 
+/// How files that are not Rust begin to say what they are. JSON has no comments, a package's
+/// manifest has its description, and `src/serve/page/mod.rs` speaks for the page.
+const HEADERS: &[(&str, &str)] = &[
+    (".cpp", "// "),
+    (".go", "// "),
+    (".hpp", "// "),
+    (".java", "// "),
+    (".mjs", "// "),
+    (".py", "\"\"\""),
+    (".service", "# "),
+    (".sh", "# "),
+    (".toml", "# "),
+    (".yml", "# "),
+];
+
 /// Every file says first what it is.
 pub(super) fn file_headers(tree: &Tree) -> Vec<Finding> {
-    tree.rust()
-        .filter(|source| !source.text.starts_with("//! "))
-        .map(|source| Finding::at(source, 1, "must begin with a `//!` sentence".to_owned()))
-        .collect()
+    let mut findings = Vec::new();
+    for source in tree.sources.iter().filter(|source| !source.path.ends_with("Cargo.toml")) {
+        let (interpreter, rest) = match source.text.strip_prefix("#!") {
+            Some(text) if !source.path.ends_with(".rs") => {
+                text.split_once('\n').unwrap_or_default()
+            }
+            _ => ("", source.text.as_str()),
+        };
+        let mut headers = HEADERS.iter().filter(|(ending, _)| source.path.ends_with(ending));
+        let start = match headers.next() {
+            Some((_, start)) => start,
+            None if source.path.ends_with(".rs") => "//! ",
+            None if !interpreter.is_empty() => "# ",
+            None => continue,
+        };
+        if !rest.starts_with(start) {
+            findings.push(Finding::at(source, 1, format!("must begin with a `{start}` sentence")));
+        }
+    }
+    findings
 }
 
 /// Files and folders are named after what they hold.

@@ -191,9 +191,12 @@ fn what_other_files_do_not_name_is_private_and_what_only_the_library_names_is_no
             &[("src/engine/a.rs", "pub(crate) struct A; fn f(a: A) {}")],
             &[("src/engine/a.rs", "pub struct A;"), ("src/b.rs", "use a::A;")],
             &[("src/engine/a.rs", "pub enum A {} pub(crate) fn f() -> A {}"), ("src/b.rs", "f")],
+            &[("src/engine/a.rs", "pub(crate) fn f() {}"), ("src/b.rs", "fn f(f: u8) { a.f = f }")],
         ],
         &[
             &[("src/engine/a.rs", "pub(crate) fn f() {}"), ("src/engine/b.rs", "a::f();")],
+            &[("src/engine/a.rs", "pub(crate) fn f() {}"), ("src/b.rs", "use a::{b, f}; g(f)")],
+            &[("src/engine/a.rs", "pub(crate) fn f<A>() {}"), ("src/b.rs", "f::<u8>()")],
             &[("src/engine/a.rs", "pub fn f() {}"), ("tests/a.rs", "f();")],
             &[("src/engine/a.rs", "pub fn f() {}"), ("src/main.rs", "f();")],
             &[("src/engine/a.rs", "pub struct A { pub f: u8 }"), ("tests/a.rs", "A")],
@@ -238,6 +241,26 @@ fn a_type_or_a_visible_constant_has_a_name_of_its_own() {
             &[bytes, ("src/kafka/a.rs", "const HEADER_BYTES: usize = 61;")],
             &[bytes, ("src/kafka/a.rs", "impl A { pub const HEADER_BYTES: usize = 61; }")],
             &[bytes, ("src/kafka/a.rs", "pub(crate) const fn header_bytes() -> usize {}")],
+        ],
+    );
+}
+
+#[test]
+fn two_modules_share_a_name_only_if_the_list_says_why() {
+    let decoder = ("src/decoder/layout.rs", "");
+    check(
+        names::module_names,
+        &[
+            &[decoder, ("src/engine/layout.rs", "")],
+            &[decoder, ("src/engine/layout/mod.rs", "")],
+            &[("src/view/mod.rs", ""), ("src/serve/view.rs", "")],
+        ],
+        &[
+            &[("src/decoder/mod.rs", ""), ("src/engine/mod.rs", "")],
+            &[("src/output/tests.rs", ""), ("src/queue/tests.rs", "")],
+            &[decoder, ("src/engine/tests/layout.rs", ""), ("tests/host/layout.rs", "")],
+            &[decoder, ("src/tools/layout.rs", "")],
+            &[("src/engine/handoff.rs", ""), ("src/output/handoff.rs", "")],
         ],
     );
 }
@@ -309,8 +332,20 @@ fn a_line_has_at_most_100_columns() {
 fn every_file_begins_with_what_it_is() {
     check(
         form::file_headers,
-        &[&[("tests/a.rs", "use std::fs;\n//! Late.")], &[("src/a.rs", "")]],
-        &[&[("src/a.rs", "//! What it is.")]],
+        &[
+            &[("tests/a.rs", "use std::fs;\n//! Late.")],
+            &[("src/a.rs", "")],
+            &[("a.toml", "[a]\n# Late.")],
+            &[("docs/a.go", "package main\n// Late.")],
+            &[("a.py", "#!/usr/bin/env python3\nimport sys\n")],
+            &[("build", "#!/bin/sh\nset -e\n")],
+        ],
+        &[
+            &[("src/a.rs", "//! What it is.")],
+            &[("Cargo.toml", "[package]"), ("a.json", "{}"), ("LICENSE", "")],
+            &[("a.py", "#!/usr/bin/env python3\n\"\"\"What it is.")],
+            &[("build", "#!/bin/sh\n# What it is.")],
+        ],
     );
 }
 

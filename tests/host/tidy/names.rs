@@ -5,6 +5,24 @@ use super::source::{Source, Token, Tree, close, find};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+/// Modules that may share their name, and what it means in each. What `src/tools/` has is named
+/// after the verbs, and what `src/testing/` has after what it stands in for.
+const SHARED_MODULES: &[(&str, &str)] = &[
+    ("checkpoint", "the engine's state at one moment; its header and its gate"),
+    ("event", "what players do; what ownership hears of, named by its function there"),
+    ("fetch", "the layer; the broker's request that it sends"),
+    ("handoff", "what a player carries; its bytes"),
+    ("json", "a decoder of records; an encoder of answers"),
+    ("log_ends", "where input logs end; where output logs end"),
+    ("names", "how the decoder finds a name; the engine's names"),
+    ("reload", "what every process reads again; what `huntd serve` reads besides"),
+    ("rules", "the game's; the file that has them"),
+    ("security", "what a client of brokers needs; the part of the configuration that says it"),
+];
+
+/// Folders whose modules are named after what is elsewhere.
+const NAMED_AFTER_OTHERS: &[&str] = &["src/tools/", "src/testing/"];
+
 /// Words between `pub` and the keyword of an item.
 const QUALIFIERS: &[&str] = &["const", "async", "unsafe", "extern"];
 
@@ -146,16 +164,42 @@ fn implementations(tokens: &[Token]) -> Vec<Range<usize>> {
     starts.filter_map(|at| block(at).map(|open| open..close(tokens, open))).collect()
 }
 
+/// The words by which a file may use items of others. A variable, a field or a function of its own
+/// is no use of another file's function that has the same name.
+fn used(source: &Source) -> BTreeSet<&str> {
+    let tokens = &source.tokens;
+    let imports: Vec<Range<usize>> = find(tokens, "use")
+        .into_iter()
+        .map(|start| {
+            start..(start..tokens.len()).find(|&at| tokens[at].text == ";").unwrap_or(start)
+        })
+        .collect();
+    let text = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
+    let is_use = |&at: &usize| {
+        let before = if at == 0 { "" } else { text(at - 1) };
+        let is_variable_like = text(at).starts_with(|c: char| c.is_lowercase() || c == '_');
+        let is_called = text(at + 1) == "(" || text(at + 1) == "::" && text(at + 2) == "<";
+        !is_variable_like
+            || before == "::"
+            || is_called && before != "fn"
+            || imports.iter().any(|range| range.contains(&at))
+    };
+    (0..tokens.len()).filter(is_use).map(|at| tokens[at].text.as_str()).collect()
+}
+
 /// Every visible item has a user: another file that names it or, for a type, a visible item of its
 /// own file that shows it. It is `pub` only if a user is outside the library, or is `pub` itself.
+///
+/// Names are all that it compares: a function counts as used where another one of its name is
+/// called, and a constant or a type where anything has its name.
 pub(super) fn visibility(tree: &Tree) -> Vec<Finding> {
     let mut named: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let mut named_outside: BTreeSet<&str> = BTreeSet::new();
     for source in tree.rust() {
-        for token in &source.tokens {
-            named.entry(&token.text).or_default().insert(&source.path);
+        for name in used(source) {
+            named.entry(name).or_default().insert(&source.path);
             if is_outside(source) {
-                named_outside.insert(&token.text);
+                named_outside.insert(name);
             }
         }
     }
@@ -174,7 +218,8 @@ pub(super) fn visibility(tree: &Tree) -> Vec<Finding> {
                 continue;
             }
             let is_shown = is_type && [true, false].iter().any(|all| shown.contains(&(name, *all)));
-            let is_elsewhere = named[name].iter().any(|path| *path != source.path);
+            let is_elsewhere =
+                named.get(name).is_some_and(|paths| paths.iter().any(|path| *path != source.path));
             let is_outside = named_outside.contains(name) || is_type && shown_to_all.contains(name);
             let message = match is_public {
                 _ if !is_elsewhere && !is_shown => {
@@ -209,6 +254,27 @@ pub(super) fn one_meaning(tree: &Tree) -> Vec<Finding> {
                     first.insert(name, &source.path);
                 }
             }
+        }
+    }
+    findings
+}
+
+/// So has a module, unless its name is a shared one.
+pub(super) fn module_names(tree: &Tree) -> Vec<Finding> {
+    let mut first: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut findings = Vec::new();
+    let is_named_after =
+        |source: &&Source| NAMED_AFTER_OTHERS.iter().any(|folder| source.path.starts_with(folder));
+    for source in tree.product().filter(|source| !is_named_after(source)) {
+        let path = source.path.trim_end_matches(".rs").trim_end_matches("/mod");
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let is_for_tests = name == "tests" || path.contains("/tests/");
+        if is_for_tests || SHARED_MODULES.iter().any(|(shared, _)| *shared == name) {
+            continue;
+        }
+        if let Some(other) = first.insert(name, &source.path) {
+            let message = format!("{other} has its name: another one says what differs");
+            findings.push(Finding::at(source, 1, message));
         }
     }
     findings
