@@ -31,7 +31,7 @@ pub(super) fn connect(
     let mut is_doubted = false;
     let mut tried = 0;
     loop {
-        let error = match try_once(options, tried) {
+        let error = match try_once(options, tried, &mut journal) {
             Ok(clients) => return Ok(Some(clients)),
             Err(error) => error,
         };
@@ -60,8 +60,14 @@ pub(super) fn connect(
 
 /// huntd's own client goes first: it has the best reason why a broker cannot be reached, and keeps
 /// malformed answers from librdkafka (see decision 031).
-fn try_once(options: &ControlOptions, tried: usize) -> Result<Clients, ControlError> {
-    let risks = check_topics(options, tried)?;
+fn try_once(
+    options: &ControlOptions,
+    tried: usize,
+    journal: &mut Journal,
+) -> Result<Clients, ControlError> {
+    let mut client = TopicClient::connect(&options.dial, tried)?;
+    check_brokers(&client, journal)?;
+    let risks = check_topics(&mut client, options)?;
     join(options, risks).map_err(|error| match error.may_pass().then(no_descriptor_left) {
         Some(Some(resources)) => DialError::Resources(resources).into(),
         _ => error,
@@ -84,10 +90,24 @@ fn join(options: &ControlOptions, risks: Vec<String>) -> Result<Clients, Control
     Ok((certificates, output, membership))
 }
 
+/// Dials each broker of the cluster. One that is away may come back, so the log names it, once for
+/// all tries. A start with what only the operator can help ends.
+fn check_brokers(client: &TopicClient, journal: &mut Journal) -> Result<(), ControlError> {
+    for fault in client.dial_brokers()?.faults {
+        if fault.error.is_final() {
+            return Err(fault.into());
+        }
+        journal.cannot_use_broker(&fault);
+    }
+    Ok(())
+}
+
 /// Looks for settings of topics with which the daemon cannot work, and gives those with which it
 /// can as long as nothing fails.
-fn check_topics(options: &ControlOptions, tried: usize) -> Result<Vec<String>, ControlError> {
-    let mut client = TopicClient::connect(&options.dial, tried)?;
+fn check_topics(
+    client: &mut TopicClient,
+    options: &ControlOptions,
+) -> Result<Vec<String>, ControlError> {
     let problems = client.problems(&options.topics)?;
     let (fatal, risks): (Vec<_>, Vec<_>) =
         problems.into_iter().partition(|problem| problem.is_fatal);

@@ -1,5 +1,6 @@
 //! Why the daemon cannot go on: what the control thread ends with.
 
+use super::advertised::AdvertisedFault;
 use crate::fetch::dialling::DialError;
 use crate::kafka::membership::MembershipError;
 use crate::kafka::topic_error::TopicError;
@@ -14,6 +15,9 @@ pub enum ControlError {
     /// A broker cannot be reached or asked.
     #[error(transparent)]
     Dial(#[from] DialError),
+    /// A broker cannot be used where it says that it listens.
+    #[error(transparent)]
+    Advertised(#[from] AdvertisedFault),
     /// The output topic.
     #[error(transparent)]
     Tail(#[from] TopicError),
@@ -35,7 +39,9 @@ impl ControlError {
             ControlError::Membership(error) => !error.is_final(),
             ControlError::Tail(error) => error.may_pass(),
             ControlError::Dial(DialError::Resources(_)) => false,
-            ControlError::Dial(error) => !error.is_final(),
+            ControlError::Dial(error) | ControlError::Advertised(AdvertisedFault { error, .. }) => {
+                !error.is_final()
+            }
             ControlError::TopicsWrong(_)
             | ControlError::TooManyPartitions(_)
             | ControlError::ShardsHalted(_) => false,

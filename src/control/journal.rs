@@ -1,5 +1,6 @@
 //! What the control thread logs. Lines that may repeat are throttled, each kind by itself.
 
+use super::advertised::AdvertisedFault;
 use super::control_error::ControlError;
 use crate::kafka::error_code::ErrorCode;
 use crate::ownership::PANICS_MAX;
@@ -36,6 +37,8 @@ pub(super) struct Journal {
 enum LineKind {
     /// The brokers, before any has answered.
     Brokers,
+    /// A broker that cannot be used where it says that it listens.
+    Advertised(i32),
     /// The fetch path.
     Fetch(TroubleSource),
     /// A broker's error in answer to a Fetch of a partition.
@@ -111,6 +114,11 @@ impl Journal {
     /// Nothing works before the brokers answer.
     pub(super) fn waits_for_brokers(&mut self, error: &ControlError) {
         self.warn(LineKind::Brokers, &format!("waiting for the brokers: {error}"));
+    }
+
+    /// A broker cannot be used where it says that it listens, and may come back.
+    pub(super) fn cannot_use_broker(&mut self, fault: &AdvertisedFault) {
+        self.warn(LineKind::Advertised(fault.node_id()), &fault.to_string());
     }
 
     /// The fetch path has trouble, and goes on trying.
@@ -286,6 +294,8 @@ mod tests {
         let (mut journal, now) = (Journal::new(), Instant::now());
         let kinds = [
             LineKind::Brokers,
+            LineKind::Advertised(1),
+            LineKind::Advertised(2),
             LineKind::Fetch(TroubleSource::Leaders),
             LineKind::Fetch(TroubleSource::Broker(1)),
             LineKind::Fetch(TroubleSource::Broker(2)),

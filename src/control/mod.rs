@@ -3,6 +3,7 @@
 //!
 //! Everything here may block; nothing here is on the path of an event.
 
+pub(crate) mod advertised;
 mod certificates;
 mod connecting;
 pub(crate) mod control_error;
@@ -13,6 +14,7 @@ mod link;
 pub mod output_log;
 mod panic_file;
 mod random;
+pub(crate) mod roll_call;
 mod states;
 pub(crate) mod topic_client;
 pub(crate) mod topic_rules;

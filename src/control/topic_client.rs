@@ -1,5 +1,6 @@
 //! Questions about topics, and their creation, over a connection as the dialler opens them.
 
+use crate::control::advertised::{self, DialledBrokers};
 use crate::control::control_error::ControlError;
 use crate::control::dialler::DialOptions;
 use crate::control::link::{BROKER_ANSWER_MS_MAX, Link};
@@ -22,6 +23,8 @@ const TOPIC_ALREADY_EXISTS: ErrorCode = ErrorCode(36);
 pub(crate) struct TopicClient {
     options: DialOptions,
     link: Link,
+    /// The cluster's brokers, as the first answer names them.
+    brokers: Vec<Broker>,
 }
 
 /// A topic, as it is.
@@ -43,8 +46,8 @@ impl TopicClient {
         let (skipped, first) = options.bootstrap.split_at(tried % options.bootstrap.len());
         let opened = open_any(first.iter().chain(skipped), |endpoint| {
             let mut link = Link::open(endpoint, options)?;
-            link.ask_metadata(options, &options.topic)?;
-            Ok(TopicClient { options: options.clone(), link })
+            let Metadata { brokers, .. } = link.ask_metadata(options, &options.topic)?;
+            Ok(TopicClient { options: options.clone(), link, brokers })
         });
         opened.expect("the configuration names a broker")
     }
@@ -64,6 +67,11 @@ impl TopicClient {
             ErrorCode::TOPIC_AUTHORIZATION_FAILED => Err(not_authorised(topic, right)),
             error => Err(TopicError::Unreachable(format!("`{topic}`: {error}")).into()),
         }
+    }
+
+    /// Dials each broker of the cluster where it says that it listens.
+    pub(crate) fn dial_brokers(&self) -> Result<DialledBrokers, DialError> {
+        advertised::dial(&self.brokers, &self.options)
     }
 
     /// Brokers that the cluster has now.

@@ -12,6 +12,7 @@ use crate::queue::{Receiver, Sender};
 use crate::runtime::operations::Handle;
 use rustix::io::Errno;
 use std::cell::RefCell;
+use std::fmt::{self, Display, Formatter};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -40,6 +41,16 @@ impl Endpoint {
         let (host, port) = text.rsplit_once(':')?;
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         Some(Endpoint { host: host.to_owned(), port: port.parse().ok()? })
+    }
+}
+
+impl Display for Endpoint {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let Endpoint { host, port } = self;
+        match host.contains(':') {
+            true => write!(formatter, "[{host}]:{port}"),
+            false => write!(formatter, "{host}:{port}"),
+        }
     }
 }
 
@@ -190,7 +201,7 @@ pub enum DialError {
         error: io::Error,
     },
     /// Nobody is there, or goes away.
-    #[error("broker {endpoint}: {error}", endpoint = shown(.endpoint))]
+    #[error("broker {endpoint}: {error}")]
     Io {
         /// Where the broker was thought to be.
         endpoint: Endpoint,
@@ -199,18 +210,18 @@ pub enum DialError {
     },
     /// The listener speaks TLS, and this client does not.
     #[error(
-        "broker {}: the listener speaks TLS: set [kafka.tls], or connect to the port of a \
-         plaintext listener", shown(.0)
+        "broker {0}: the listener speaks TLS: set [kafka.tls], or connect to the port of a \
+         plaintext listener"
     )]
     TlsListener(Endpoint),
     /// The listener asks for an authentication.
     #[error(
-        "broker {}: the listener closes the connection of a client that does not authenticate: \
-         set [kafka.sasl], or connect to the port of a listener without SASL", shown(.0)
+        "broker {0}: the listener closes the connection of a client that does not authenticate: \
+         set [kafka.sasl], or connect to the port of a listener without SASL"
     )]
     SaslListener(Endpoint),
     /// The listener closes the connection without an answer.
-    #[error("broker {}: it closes the connection instead of answering {asked}", shown(.endpoint))]
+    #[error("broker {endpoint}: it closes the connection instead of answering {asked}")]
     Silent {
         /// The broker.
         endpoint: Endpoint,
@@ -218,7 +229,7 @@ pub enum DialError {
         asked: &'static str,
     },
     /// TLS.
-    #[error("broker {}: {error}", shown(.endpoint))]
+    #[error("broker {endpoint}: {error}")]
     Tls {
         /// The broker.
         endpoint: Endpoint,
@@ -226,7 +237,7 @@ pub enum DialError {
         error: TlsError,
     },
     /// SASL.
-    #[error("broker {}: {error}", shown(.endpoint))]
+    #[error("broker {endpoint}: {error}")]
     Sasl {
         /// The broker.
         endpoint: Endpoint,
@@ -234,7 +245,7 @@ pub enum DialError {
         error: SaslError,
     },
     /// The broker's answer makes no sense.
-    #[error("broker {}: {error}", shown(.endpoint))]
+    #[error("broker {endpoint}: {error}")]
     Answer {
         /// The broker.
         endpoint: Endpoint,
@@ -309,11 +320,6 @@ pub(crate) fn open_any<P, T>(
 /// Whether the process, or the whole system, has no file descriptor left.
 fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
-}
-
-fn shown(endpoint: &Endpoint) -> String {
-    let Endpoint { host, port } = endpoint;
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 /// Which broker is asked about the cluster: the known ones, in turn with those of the

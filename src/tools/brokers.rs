@@ -2,18 +2,13 @@
 
 use super::failure::ToolError;
 use crate::control::dialler::{self, DialOptions};
+use crate::control::roll_call::{ROLL_CALL_MS_MAX, roll_call};
 use crate::daemon::failure::Failure;
 use crate::fetch::dialling::{DialError, Endpoint};
 use crate::kafka::client::ClientOptions;
 use crate::kafka::message::MessageError;
 use crate::kafka::sasl::SaslError;
 use crate::kafka::security::Security;
-use std::sync::mpsc;
-use std::thread;
-use std::time::{Duration, Instant};
-
-/// Milliseconds that a name, a connection, TLS and the first answer may take together.
-const REACH_MS_MAX: u64 = 3_000;
 
 /// The result of asking all brokers.
 pub(super) struct Reached {
@@ -34,27 +29,13 @@ pub(super) fn reach(client: &ClientOptions) -> Result<Vec<String>, ToolError> {
 /// Like [`reach`], but gives the sentence instead of printing it.
 pub(super) fn reached(client: &ClientOptions) -> Result<Reached, ToolError> {
     let brokers = &client.brokers;
-    let until = Instant::now() + Duration::from_millis(REACH_MS_MAX);
-    let (sender, results) = mpsc::channel();
-    for (number, broker) in brokers.iter().cloned().enumerate() {
-        let (sender, options) = (sender.clone(), without_authentication(client));
-        // Not joined: nobody waits for a resolver or a broker that does not answer.
-        thread::spawn(move || drop(sender.send((number, ask(&broker, &options)))));
-    }
-    drop(sender);
-    let late = format!("does not answer within {} s", REACH_MS_MAX / 1000);
-    let mut found: Vec<Result<(), String>> = vec![Err(late); brokers.len()];
-    while let Ok((number, result)) =
-        results.recv_timeout(until.saturating_duration_since(Instant::now()))
-    {
-        found[number] = result;
-        if found.iter().all(Result::is_ok) {
-            break;
-        }
-    }
+    let options = without_authentication(client);
+    let found = roll_call(brokers.clone(), move |broker| ask(&broker, &options))
+        .map_err(|error| Failure::Control(DialError::Resources(error).into()))?;
+    let late = || Err(format!("does not answer within {} s", ROLL_CALL_MS_MAX / 1000));
     let (mut answering, mut trouble) = (Vec::new(), Vec::new());
     for (broker, result) in brokers.iter().zip(found) {
-        match result {
+        match result.unwrap_or_else(late) {
             Ok(()) => answering.push(broker.clone()),
             Err(sentence) => trouble.push(format!("{broker} {sentence}")),
         }
@@ -141,6 +122,7 @@ mod tests {
     use super::*;
     use std::io::Write;
     use std::net::TcpListener;
+    use std::thread;
 
     fn client(brokers: &[&str]) -> ClientOptions {
         let brokers = brokers.iter().map(|broker| (*broker).to_owned()).collect();

@@ -4,6 +4,7 @@
 use super::brokers::{self, Reached};
 use super::failure::ToolError;
 use super::{rulebook, topics, zone_rules};
+use crate::control::advertised::DialledBrokers;
 use crate::control::dialler;
 use crate::daemon::failure::Failure;
 use crate::engine::rules::ENGINE_VERSION;
@@ -53,7 +54,7 @@ pub fn run(args: &CheckArgs) -> Result<(), ToolError> {
         true => errors.extend(warnings.into_iter().map(ToolError::Config)),
         false => warnings.iter().try_for_each(|sentence| super::warn(sentence))?,
     }
-    if errors.is_empty() { Ok(()) } else { Err(several(errors)) }
+    ToolError::unless_empty(errors)
 }
 
 /// A sentence, if anybody on the way to a broker can read the secret that authenticates huntd.
@@ -89,12 +90,25 @@ fn online(
     let config = &config;
     let only_check =
         TopicsArgs { config: args.config.clone(), partitions: None, replicas: None, check: true };
-    let mut errors = match topics::prepare(&only_check, config, Right::Read) {
-        Ok(()) => Vec::new(),
-        // A user that is refused again and again may be locked out.
-        Err(error) if error.is_refusal() => return (vec![error], warnings),
-        Err(error) => vec![error],
+    let connected = topics::connect(config)
+        .and_then(|client| Ok((client.dial_brokers().map_err(topics::of_control)?, client)));
+    let (DialledBrokers { faults, usable }, mut client) = match connected {
+        Ok(connected) => connected,
+        Err(error) => return (vec![error], warnings),
     };
+    let mut errors = Vec::new();
+    for fault in faults {
+        match usable == 0 || fault.error.is_final() {
+            true => errors.push(topics::of_control(fault)),
+            // A start does not wait for it.
+            false => warnings.push(fault.to_string()),
+        }
+    }
+    errors.extend(topics::prepare(&only_check, config, &mut client, Right::Read).err());
+    // A user that is refused again and again may be locked out.
+    if errors.iter().any(ToolError::is_refusal) {
+        return (errors, warnings);
+    }
     match zone_rules::published(config) {
         Ok(published) => {
             if !rulesets.is_empty() {
@@ -137,12 +151,4 @@ fn unknown_rules(
         zones.join(", "),
         ours.join(", ")
     )))
-}
-
-/// One error as it is, several with a line each.
-fn several(mut errors: Vec<ToolError>) -> ToolError {
-    match errors.len() {
-        1 => errors.remove(0),
-        _ => ToolError::Several(errors),
-    }
 }

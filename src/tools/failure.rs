@@ -80,6 +80,15 @@ impl From<Failure> for ToolError {
 }
 
 impl ToolError {
+    /// One error as it is, several with a line each.
+    pub(super) fn unless_empty(mut errors: Vec<ToolError>) -> Result<(), ToolError> {
+        match errors.len() {
+            0 => Ok(()),
+            1 => Err(errors.remove(0)),
+            _ => Err(ToolError::Several(errors)),
+        }
+    }
+
     /// The exit code that says the same to a script.
     pub fn exit_code(&self) -> ExitCode {
         match self {

@@ -35,25 +35,32 @@ struct PreparedTopic {
     is_new: bool,
 }
 
-/// Creates what is missing, checks what is there, and prints a table. All that is wrong makes one
-/// sentence.
+/// Creates what is missing, checks what is there, and prints a table. All that is wrong with topics
+/// makes one sentence, and each broker that cannot be used makes one.
 pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
     let mut config = args.config.load()?;
     config.group.client.brokers = brokers::reach(&config.group.client)?;
-    prepare(args, &config, Right::Describe)
+    let mut client = connect(&config)?;
+    let dialled = client.dial_brokers().map_err(of_control)?;
+    let mut errors: Vec<ToolError> = dialled.faults.into_iter().map(of_control).collect();
+    errors.extend(prepare(args, &config, &mut client, Right::Describe).err());
+    ToolError::unless_empty(errors)
 }
 
-/// Creates or checks topics of brokers that can be reached. What the verb does with the output
-/// later needs this right.
+/// A client of brokers that can be reached.
+pub(super) fn connect(config: &Config) -> Result<TopicClient, ToolError> {
+    dialler::check_files(&config.group.client.security).map_err(Failure::File)?;
+    TopicClient::connect(&dial_options(config, &config.fetch.input_topic), 0).map_err(of_control)
+}
+
+/// Creates or checks topics. What the verb does with the output later needs this right.
 pub(super) fn prepare(
     args: &TopicsArgs,
     config: &Config,
+    client: &mut TopicClient,
     output_right: Right,
 ) -> Result<(), ToolError> {
-    dialler::check_files(&config.group.client.security).map_err(Failure::File)?;
     let names = topic_names(config);
-    let mut client = TopicClient::connect(&dial_options(config, &config.fetch.input_topic), 0)
-        .map_err(of_control)?;
     let file = args.config.file.display();
     let input = client.find(&names.input, Right::Describe).map_err(of_control)?;
     let partitions = input
@@ -62,20 +69,19 @@ pub(super) fn prepare(
     // A topic that is created later must not be less safe than those that are there.
     let there = output.or(input).map(|found| found.replicas as u16);
     let replicas = args.replicas.or(there).unwrap_or(REPLICAS);
-    has_room_for(&mut client, &names.input, replicas)?;
+    has_room_for(client, &names.input, replicas)?;
     let output_replicas = output.map_or(replicas, |found| found.replicas as u16);
     let mut out = std::io::stdout().lock();
     let (mut missing, mut problems) = (Vec::new(), Vec::new());
     for wanted in &names.wanted(partitions, output_replicas) {
         let name = &wanted.name;
-        let Some(PreparedTopic { topic, is_new }) =
-            find_or_create(&mut client, wanted, args, replicas)?
+        let Some(PreparedTopic { topic, is_new }) = find_or_create(client, wanted, args, replicas)?
         else {
             missing.push(format!("`{name}`"));
             writeln!(out, "{name:<32} missing")?;
             continue;
         };
-        check(&mut client, wanted, topic, is_new, &mut problems)?;
+        check(client, wanted, topic, is_new, &mut problems)?;
         let (partitions, replicas) = (topic.partitions, topic.replicas);
         let state = if is_new { "created" } else { "checked" };
         writeln!(out, "{name:<32} {state}  {partitions} partitions  {replicas} replicas")?;
@@ -99,7 +105,7 @@ pub(super) fn prepare(
 }
 
 /// What a question about topics has failed with.
-fn of_control(error: impl Into<ControlError>) -> ToolError {
+pub(super) fn of_control(error: impl Into<ControlError>) -> ToolError {
     Failure::Control(error.into()).into()
 }
 

@@ -3,6 +3,7 @@
 
 #![allow(clippy::print_stdout, reason = "tests say what they measure")]
 
+mod advertised;
 mod bad_input;
 mod brokers;
 mod campaign;

@@ -1,0 +1,130 @@
+//! A broker that answers where the configuration says, and sends clients to an address where it
+//! cannot be used.
+
+use crate::exits::assert_ends;
+use crate::players::{events, produce};
+use crate::rights::configuration;
+use crate::security::tls;
+use crate::verbs;
+use std::sync::OnceLock;
+use support::accounts::{self, Follower};
+use support::daemon::{Huntd, Topics};
+use support::kafka::broker::free_ports;
+use support::kafka::proxy::Proxy;
+use support::kafka::secure::{HOST, SecureCluster};
+use support::kafka::{Listener, Options};
+
+/// A broker with four listeners, and the ports of each.
+struct Misled {
+    secure: SecureCluster,
+    /// With TLS; advertised under a name that its certificate does not have.
+    misnamed: u16,
+    /// Advertised under a name that nobody knows.
+    unknown: u16,
+    /// Advertised at the second port, where nobody listens.
+    closed: [u16; 2],
+    /// The same, but somebody may come.
+    away: [u16; 2],
+}
+
+const UNKNOWN: &str = "no-such-host.invalid";
+
+/// Like [`support::kafka::shared`], it ends with the process.
+fn shared() -> &'static Misled {
+    static SHARED: OnceLock<Misled> = OnceLock::new();
+    SHARED.get_or_init(|| {
+        let ports = free_ports(6);
+        let [misnamed, unknown, closed, told, away, told_away] = ports[..] else {
+            panic!("six are asked for")
+        };
+        let mut options = Options::for_tests();
+        options.listeners = vec![
+            Listener {
+                told: format!("127.0.0.1:{misnamed}"),
+                ..Listener::local("MISNAMED", "SSL", misnamed)
+            },
+            Listener {
+                told: format!("{UNKNOWN}:{unknown}"),
+                ..Listener::local("UNKNOWN", "PLAINTEXT", unknown)
+            },
+            Listener::local("CLOSED", "PLAINTEXT", closed).told_at(told),
+            Listener::local("AWAY", "PLAINTEXT", away).told_at(told_away),
+        ];
+        let secure = SecureCluster::start_as(options, &[], &[]);
+        Misled { secure, misnamed, unknown, closed: [closed, told], away: [away, told_away] }
+    })
+}
+
+impl Misled {
+    fn ca(&self) -> String {
+        tls(&self.secure.file("ca.pem"))
+    }
+}
+
+/// What is said of an advertised address.
+fn advertises(address: &str) -> String {
+    format!("broker 1 advertises {address}, where huntd cannot use it: ")
+}
+
+#[test]
+fn topics_are_not_fine_if_a_broker_cannot_be_used_at_its_advertised_address() {
+    let misled = shared();
+    let topics = Topics::named("misled", 1);
+    let (_folder, file) = configuration(&misled.secure.cluster.bootstrap(), "", &topics);
+    let created = verbs::huntd(&["topics", "--config", &file, "--partitions", "1"]);
+    assert_eq!(created.code, 0, "{}", created.errors);
+    let Misled { misnamed, unknown, closed: [listening, told], .. } = misled;
+    let section = format!("[kafka.tls]\n{}", misled.ca());
+    let cases = [
+        (misnamed, &*section, format!("127.0.0.1:{misnamed}"), 12, "not valid for the name 127"),
+        (unknown, "", format!("{UNKNOWN}:{unknown}"), 4, "cannot be resolved"),
+        (listening, "", format!("{HOST}:{told}"), 4, "Connection refused"),
+    ];
+    for (port, section, address, code, reason) in cases {
+        let (_folder, file) = configuration(&format!("{HOST}:{port}"), section, &topics);
+        for verb in [&["topics", "--check"][..], &["check"]] {
+            let ended = verbs::huntd(&[verb, &["--config", &file]].concat());
+            let what = format!("{verb:?}, {address}: {}{}", ended.output, ended.errors);
+            assert_eq!(ended.code, code, "{what}");
+            assert_eq!(ended.errors.lines().count(), 1, "{what}");
+            for words in [&*advertises(&address), reason, "correct `advertised.listeners` of "] {
+                assert!(ended.errors.contains(words), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_certificate_without_the_advertised_name_ends_a_start() {
+    let misled = shared();
+    let topics = Topics::create(&misled.secure.cluster, "misnamed", 1);
+    let settings = [("kafka.tls", &*misled.ca())];
+    let huntd = Huntd::start_with(&[&format!("{HOST}:{}", misled.misnamed)], &topics, &settings);
+    assert_ends(huntd, 12, &advertises(&format!("127.0.0.1:{}", misled.misnamed)));
+}
+
+#[test]
+fn a_broker_that_is_away_at_its_advertised_address_is_named_once_and_waited_for() {
+    let misled = shared();
+    let topics = Topics::create(&misled.secure.cluster, "away", 1);
+    let unknown = format!("{HOST}:{}", misled.unknown);
+    let mut lost = Huntd::start_with(&[&unknown], &topics, &[]);
+    let [listening, told] = misled.away;
+    let mut huntd = Huntd::start_with(&[&format!("{HOST}:{listening}")], &topics, &[]);
+    let words = advertises(&format!("{HOST}:{told}"));
+    huntd.wait_until("a line about the port", |huntd| huntd.log().contains(&words));
+    let _proxy = Proxy::start(told, listening);
+    let mut follower = Follower::new(&misled.secure.cluster, &topics);
+    produce(&misled.secure.cluster, &topics, &events(1, 20, 1..=5));
+    accounts::wait_until_covered(&misled.secure.cluster, &topics, &mut follower, &mut huntd);
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    assert_eq!(ended.log.matches(&words).count(), 1, "{}", ended.log);
+    accounts::assert_is_the_replay(&misled.secure.cluster, &topics, follower);
+
+    let words = advertises(&format!("{UNKNOWN}:{}", misled.unknown));
+    lost.wait_until("a line about the name", |lost| lost.log().contains(&words));
+    let ended = lost.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    assert_eq!(ended.log.matches(&words).count(), 1, "{}", ended.log);
+}
