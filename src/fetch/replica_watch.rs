@@ -18,22 +18,27 @@ pub(crate) struct ReplicaWatch {
     end: Cell<i64>,
     /// Since when it lacks records and has got none.
     behind_since: Cell<Option<Instant>>,
+    /// Until then it reads no question, because it throttles us.
+    mute_until: Cell<Option<Instant>>,
 }
 
 impl ReplicaWatch {
     /// No follower is asked yet.
     pub(crate) fn new() -> ReplicaWatch {
-        ReplicaWatch { end: Cell::new(NOT_NAMED), behind_since: Cell::new(None) }
+        let end = Cell::new(NOT_NAMED);
+        ReplicaWatch { end, behind_since: Cell::new(None), mute_until: Cell::new(None) }
     }
 
     /// From now on a follower is asked, maybe another one than before.
     pub(crate) fn begin(&self) {
         self.end.set(NOT_NAMED);
+        self.mute_until.set(None);
         self.pause();
     }
 
     /// The follower says that its log ends here.
     pub(crate) fn ends_at(&self, end: i64) {
+        self.mute_until.set(None);
         if end > self.end.get() {
             self.end.set(end);
             self.behind_since.set(None);
@@ -45,9 +50,15 @@ impl ReplicaWatch {
         self.behind_since.set(None);
     }
 
+    /// The follower throttles us: it reads no question until then, so it can show nothing.
+    pub(crate) fn mute(&self, until: Instant) {
+        self.mute_until.set(Some(until));
+    }
+
     /// Whether the follower stands still, now that the leader's log ends here.
     pub(crate) fn is_still(&self, leader_end: i64, now: Instant) -> bool {
-        if self.end.get() >= leader_end {
+        let is_mute = self.mute_until.get().is_some_and(|until| now < until);
+        if is_mute || self.end.get() >= leader_end {
             self.behind_since.set(None);
             return false;
         }

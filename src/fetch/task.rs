@@ -303,6 +303,12 @@ impl FetchTask {
             let shard = self.shared.context.progress.shard(cursor.partition);
             shard.fetch_throttled_ms.add(Throttle::muted_ms(throttle_ms));
         }
+        let reads_at = link.throttle.reads_at(self.shared.context.turns.now());
+        self.shared.cursors.each(|cursor| {
+            if self.serves(cursor) {
+                cursor.replica.mute(reads_at);
+            }
+        });
         let source = TroubleSource::Throttle(self.node_id);
         let address = link.connection.address();
         let sentence = Throttle::sentence(address, throttle_ms, "consumer_byte_rate");

@@ -1,6 +1,7 @@
 //! Partitions that are fetched from a follower replica (KIP-392).
 
 use super::{Daemon, RACK, metadata};
+use std::time::Duration;
 
 /// A daemon that fetches from broker 2, as the leader, broker 1, has told it to.
 fn beside_a_follower() -> Daemon {
@@ -71,4 +72,29 @@ fn one_that_stands_still_is_left_for_its_leader_and_asked_again_minutes_later() 
         fetches.iter().any(|(node_id, fetch)| *node_id == 1 && names_rack(fetch))
     });
     assert!(again.is_some_and(|seconds| (290..=310).contains(&seconds)), "{again:?} s");
+}
+
+#[test]
+fn one_that_throttles_can_show_nothing_and_is_not_taken_for_one_that_stands_still() {
+    let mut daemon = beside_a_follower();
+    daemon.follower_throttle_ms = 8_000;
+    assert_eq!(turn_until_the_leader_serves(&mut daemon, 8_000, (100, 5)), None);
+    daemon.follower_throttle_ms = 0;
+    let behind = turn_until_the_leader_serves(&mut daemon, 60_000, (100, 5));
+    let (after_ms, _) = behind.expect("it stands still all the same");
+    assert!((3_000..=7_000).contains(&after_ms), "after {after_ms} ms");
+}
+
+#[test]
+fn one_that_is_not_asked_because_the_shard_takes_nothing_can_show_nothing() {
+    let mut daemon = beside_a_follower();
+    for _ in 0..2 {
+        let behind = turn_until_the_leader_serves(&mut daemon, 3_000, (100, 5));
+        assert_eq!(behind, None, "the follower has time left");
+        let later = daemon.turns.now() + Duration::from_secs(10);
+        daemon.cursor.retry_at.set(Some(later));
+        assert_eq!(turn_until_the_leader_serves(&mut daemon, 10_000, (100, 5)), None);
+    }
+    let behind = turn_until_the_leader_serves(&mut daemon, 60_000, (100, 5));
+    assert!(behind.is_some(), "it stands still all the same");
 }

@@ -51,6 +51,8 @@ struct Daemon {
     metadata: Metadata,
     /// Whether a connection that is opened now has to be replaced at once.
     are_short_lived: bool,
+    /// For how long each broker but the leader throttles with each answer.
+    follower_throttle_ms: i32,
     /// On which connections it was asked.
     links: Vec<MetadataLink>,
     /// Connections by the port that they lead to, the newest last.
@@ -167,6 +169,7 @@ impl Daemon {
             decoded: Vec::new(),
             metadata,
             are_short_lived: false,
+            follower_throttle_ms: 0,
             links: Vec::new(),
             connections: Vec::new(),
             asked: BTreeMap::new(),
@@ -265,10 +268,13 @@ impl Daemon {
         for awaited in std::mem::take(&mut self.receiving) {
             let request = self.asked.remove(&awaited.socket.as_raw_fd()).expect("it was asked");
             let node_id = self.node_of(&awaited.socket);
-            let end = if node_id == 1 { leader_end } else { follower_end };
+            let (end, throttle_ms) = match node_id {
+                1 => (leader_end, 0),
+                _ => (follower_end, self.follower_throttle_ms),
+            };
             let (is_fetch, id) = (request[5] == 1, &request[8..12]);
             let answer = match is_fetch {
-                true => fetch_answer(id, 0, &partition_answer(end, -1, &[])),
+                true => fetch_answer(id, throttle_ms, &partition_answer(end, -1, &[])),
                 // ListOffsets: one topic, one partition, its number and error; no time.
                 false => [id, &[0, 0, 0, 1, 0, 5], b"input", &[0, 0, 0, 1], &[0; 6], &[0xff; 8]]
                     .concat()
