@@ -8,8 +8,8 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::path::Path;
 
-/// What a key with a passphrase has in the first line of its block (PKCS #8), or in the headers
-/// behind that line (RFC 1421).
+/// What a key with a passphrase has in the label of its block (PKCS #8), or in the headers behind
+/// that line (RFC 1421).
 const ENCRYPTED: &[u8] = b"ENCRYPTED";
 
 /// A client's certificate with its intermediates, and its key.
@@ -61,7 +61,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, SecurityFil
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, SecurityFileError> {
     let text = read_file(path, PEM_BYTES_MAX)?;
-    if text.windows(ENCRYPTED.len()).any(|part| part == ENCRYPTED) {
+    if is_encrypted(&text) {
         let sentence = "is protected by a passphrase, which huntd cannot ask for: write the key \
                         without one to a file that only huntd's user can read, with `openssl pkey`";
         return Err(SecurityFileError::new(path, sentence));
@@ -72,6 +72,17 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, SecurityFileError>
         }
         error => pem_error(path, &error),
     })
+}
+
+/// Whether the first private key in a file has a passphrase. What stands around it may be anything.
+fn is_encrypted(text: &[u8]) -> bool {
+    let says_so = |line: &[u8]| line.windows(ENCRYPTED.len()).any(|part| part == ENCRYPTED);
+    let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let begins =
+        |line: &&[u8]| line.starts_with(b"-----BEGIN ") && line.ends_with(b"PRIVATE KEY-----");
+    let Some(label) = lines.find(begins) else { return false };
+    let mut headers = lines.take_while(|line| line.contains(&b':'));
+    says_so(label) || headers.any(says_so)
 }
 
 fn pem_error(path: &Path, error: &pem::Error) -> SecurityFileError {
@@ -157,6 +168,21 @@ mod tests {
             let (named, sentence) = refused(ca, certificate, key);
             assert!(sentence.contains(words), "{words}: {named}: {sentence}");
             assert_eq!(named, file, "{sentence}");
+        }
+    }
+
+    #[test]
+    fn a_key_may_stand_between_other_blocks_and_remarks_of_any_words() {
+        let (pem, key) = identity();
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let text = format!("# was ENCRYPTED\n{pem}friendlyName: ENCRYPTED\n{key}\nENCRYPTED\n");
+        let certificate_file = write(&folder, "certificate", &pem);
+        for text in [text.replace('\n', "\r\n"), text] {
+            let key_file = write(&folder, "key", &text);
+            let client = ClientCertificate { certificate_file: certificate_file.clone(), key_file };
+            let ca_file = Some(certificate_file.clone());
+            let config = client_config(&TlsOptions { ca_file, client: Some(client) });
+            assert!(config.is_ok(), "{:?}", config.err());
         }
     }
 }
