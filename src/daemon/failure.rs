@@ -84,7 +84,7 @@ impl Failure {
                 | TopicError::PartitionsDiffer { .. }
                 | TopicError::NotCreated { .. } => ExitCode::TopicWrong,
                 TopicError::NotAuthorised { .. } => ExitCode::NotAuthorised,
-                TopicError::Unreachable(_) => ExitCode::KafkaUnreachable,
+                TopicError::Unreachable(_) | TopicError::NotNow(_) => ExitCode::KafkaUnreachable,
             },
         }
     }

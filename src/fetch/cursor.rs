@@ -174,9 +174,9 @@ impl Cursor {
         }
     }
 
-    /// The leader epoch that a batch tells, behind a record of another epoch. No checksum covers it,
-    /// and a wrong one makes a broker believe that its log was truncated. So it counts as unknown if
-    /// it is lower than the one before, or higher than the leader's.
+    /// The leader epoch that a batch tells, behind a record of another epoch. No checksum covers
+    /// it, and a wrong one makes a broker believe that its log was truncated. So it counts as
+    /// unknown if it is lower than the one before, or higher than the leader's.
     pub(crate) fn plausible_epoch(&self, before: i32, told: i32) -> i32 {
         match (before..=self.current_leader_epoch.get()).contains(&told) {
             true => told,

@@ -46,6 +46,9 @@ pub enum TopicError {
     /// No answer. Trying again is right.
     #[error("the brokers do not answer: {0}; check `brokers` and the network")]
     Unreachable(String),
+    /// Brokers have answered, and it is not to be had now. Trying again is right.
+    #[error("{0}; huntd tries again")]
+    NotNow(String),
 }
 
 impl TopicError {
@@ -56,6 +59,6 @@ impl TopicError {
 
     /// Whether trying again can help.
     pub(crate) fn may_pass(&self) -> bool {
-        matches!(self, TopicError::Unreachable(_))
+        matches!(self, TopicError::Unreachable(_) | TopicError::NotNow(_))
     }
 }

@@ -253,7 +253,7 @@ impl Acquirer {
         let is_ours = |question: &mut GroupQuestion| question.number == number;
         let Some(question) = self.question.take_if(is_ours) else { return };
         if !is_member {
-            let error = TopicError::Unreachable("the group does not count us in now".to_owned());
+            let error = TopicError::NotNow("the group does not count us in now".to_owned());
             return self.fail_to_confirm(table, &question.partitions, &error, now);
         }
         for partition in question.partitions {
@@ -332,7 +332,7 @@ impl Acquirer {
         // An empty zone must not be taken for one that has a replica elsewhere.
         let begins_late = start.next_offset > 0 && mark.next_update == 0 && candidate.is_none();
         if let Some(why) = why_unknown.filter(|_| begins_late) {
-            return self.fail(table, partition, &TopicError::Unreachable(why), now);
+            return self.fail(table, partition, &TopicError::NotNow(why), now);
         }
         let history = table.history(partition);
         let acquired = Box::new(acquired);

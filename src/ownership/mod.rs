@@ -366,7 +366,7 @@ impl Ownership {
                     acquirer.cannot_start(table, *partition, error, why, now);
                 }
                 _ => {
-                    let error = TopicError::Unreachable(StartError::Truncated.to_string());
+                    let error = TopicError::NotNow(StartError::Truncated.cause());
                     acquirer.fail(table, *partition, &error, now);
                 }
             },

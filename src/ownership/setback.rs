@@ -65,7 +65,7 @@ impl Acquirer {
         now: Instant,
     ) {
         if let Some(why) = why_unknown {
-            let error = TopicError::Unreachable(format!("{error}; and {why}"));
+            let error = TopicError::NotNow(format!("{}, and {why}", error.cause()));
             return self.fail(table, partition, &error, now);
         }
         let mut history = table.history(partition);

@@ -413,11 +413,11 @@ mod tests {
     #[test]
     fn the_status_line_says_why_the_first_shard_was_not_acquired() {
         let mut sample = at(Instant::now(), 0, Phase::Restoring, 0);
-        let set_back = [(4, "no leader now: wait"), (5, "refused")];
+        let set_back = [(4, "brokers do not answer: no leader; look"), (5, "refused")];
         let set_back = set_back.map(|(partition, why)| (partition, why.to_owned())).to_vec();
         sample.unready = vec![Unready::Phase(Phase::Restoring), Unready::SetBack(set_back)];
-        let line = "huntd is not ready: 2 shards ARE ACQUIRED AGAIN, read the log; partition 4: no \
-                    leader now, 7 records behind";
+        let line = "huntd is not ready: 2 shards ARE ACQUIRED AGAIN, read the log; partition 4: \
+                    brokers do not answer: no leader, 7 records behind";
         assert_eq!(status_line(&sample, 0, None), line);
         sample.unready.pop();
         assert_eq!(status_line(&sample, 0, None), "huntd is restoring: 2 shards, 7 records behind");

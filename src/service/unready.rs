@@ -65,7 +65,7 @@ impl Unready {
                 let verb = if still.len() == 1 { "STANDS" } else { "STAND" };
                 let all = counted(shards, "shard");
                 (
-                    still.first().map(|shard| (shard.partition, shard.waits_for)),
+                    still.first().map(|shard| (shard.partition, shortened(shard.waits_for))),
                     format!("{} of {all} {verb} STILL, read the log", still.len()),
                 )
             }
@@ -73,7 +73,7 @@ impl Unready {
                 let verb = if waiting.len() == 1 { "IS" } else { "ARE" };
                 let shards = counted(waiting.len(), "shard");
                 (
-                    waiting.first().map(|(partition, why)| (*partition, why.as_str())),
+                    waiting.first().map(|(partition, why)| (*partition, cause(why))),
                     format!("{shards} {verb} ACQUIRED AGAIN, read the log"),
                 )
             }
@@ -81,7 +81,7 @@ impl Unready {
         match named {
             None => format!("huntd is not ready: {count}"),
             Some((partition, why)) => {
-                format!("huntd is not ready: {count}; partition {partition}: {}", shortened(why))
+                format!("huntd is not ready: {count}; partition {partition}: {why}")
             }
         }
     }
@@ -99,6 +99,12 @@ pub(super) fn counted(count: usize, one: &str) -> String {
 
 fn noun(count: usize, one: &str) -> String {
     format!("{one}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Why an attempt has failed, without what to do, which stands behind a semicolon. What is before a
+/// colon alone would be the kind of trouble, without its cause.
+fn cause(why: &str) -> &str {
+    why.split("; ").next().unwrap_or_default()
 }
 
 /// A line for each thing that shards wait for, with their partitions.
