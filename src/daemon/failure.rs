@@ -69,7 +69,7 @@ impl Failure {
             Failure::Control(ControlError::ShardsHalted(_)) => ExitCode::ShardHalted,
             Failure::Control(ControlError::Membership(error)) => match error {
                 MembershipError::TopicMissing(_) => ExitCode::TopicWrong,
-                MembershipError::NotAuthorised(_) => ExitCode::NotAuthorised,
+                MembershipError::NotAuthorised { .. } => ExitCode::NotAuthorised,
                 MembershipError::NotAuthenticated(_) => ExitCode::NotAuthenticated,
                 MembershipError::TlsFailed(_) | MembershipError::TlsOutdated(_) => {
                     ExitCode::TlsRefused

@@ -244,10 +244,11 @@ pub(crate) fn topic_error(topic: &str, right: Right, error: &KafkaError) -> Topi
             | RDKafkaErrorCode::UnknownPartition,
         ) => TopicError::Missing(topic.to_owned()),
         Some(
-            RDKafkaErrorCode::TopicAuthorizationFailed
-            | RDKafkaErrorCode::ClusterAuthorizationFailed
-            | RDKafkaErrorCode::GroupAuthorizationFailed,
+            RDKafkaErrorCode::TopicAuthorizationFailed | RDKafkaErrorCode::GroupAuthorizationFailed,
         ) => TopicError::not_authorised(topic, right),
+        Some(RDKafkaErrorCode::ClusterAuthorizationFailed) => {
+            TopicError::not_authorised(topic, right.on_cluster())
+        }
         _ => TopicError::Unreachable(error.to_string()),
     }
 }
@@ -256,4 +257,22 @@ pub(crate) fn topic_error(topic: &str, right: Right, error: &KafkaError) -> Topi
 pub(crate) fn is_out_of_range(error: &KafkaError) -> bool {
     use RDKafkaErrorCode::{AutoOffsetReset, OffsetOutOfRange};
     matches!(error.rdkafka_error_code(), Some(OffsetOutOfRange | AutoOffsetReset))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_on_the_cluster_names_a_right_that_the_cluster_or_the_topic_has() {
+        let refused = KafkaError::MetadataFetch(RDKafkaErrorCode::ClusterAuthorizationFailed);
+        for (right, granted) in [
+            (Right::Read, "grant DESCRIBE on the cluster to"),
+            (Right::Write, "grant WRITE on it, and before Kafka 2.8 IDEMPOTENT_WRITE on the cl"),
+            (Right::Create, "grant CREATE on it to"),
+        ] {
+            let sentence = topic_error("events", right, &refused).to_string();
+            assert!(sentence.contains(granted), "{sentence}");
+        }
+    }
 }

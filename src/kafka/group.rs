@@ -8,6 +8,7 @@
 use crate::kafka::METADATA_MS_MAX;
 use crate::kafka::client::{ClientOptions, TokenSource, client_config, give_first_token};
 use crate::kafka::membership::{MembershipError, MembershipEvent};
+use crate::kafka::right::Right;
 use rdkafka::ClientContext;
 use rdkafka::client::OAuthToken;
 use rdkafka::config::ClientConfig;
@@ -318,7 +319,7 @@ fn missing_right(
     committed: &KafkaResult<()>,
 ) -> Option<MembershipError> {
     let trouble = trouble(options, consumer, committed.as_ref().err()?);
-    let is_missing = matches!(trouble, MembershipError::NotAuthorised(_));
+    let is_missing = matches!(trouble, MembershipError::NotAuthorised { .. });
     is_missing.then(|| MembershipError::Passing(trouble.to_string()))
 }
 
@@ -337,13 +338,16 @@ fn trouble(
             MembershipError::TopicMissing(options.input_topic.clone())
         }
         Some(Code::TopicAuthorizationFailed) => {
-            MembershipError::NotAuthorised(format!("the topic `{}`", options.input_topic))
+            let what = format!("the topic `{}`", options.input_topic);
+            MembershipError::NotAuthorised { what, right: Right::Read }
         }
         Some(Code::GroupAuthorizationFailed) => {
-            MembershipError::NotAuthorised(format!("the group `{}`", options.client.group))
+            let what = format!("the group `{}`", options.client.group);
+            MembershipError::NotAuthorised { what, right: Right::Read }
         }
         Some(Code::ClusterAuthorizationFailed) => {
-            MembershipError::NotAuthorised("the cluster".to_owned())
+            let what = "the cluster".to_owned();
+            MembershipError::NotAuthorised { what, right: Right::DescribeCluster }
         }
         Some(Code::Authentication | Code::SaslAuthenticationFailed) => {
             MembershipError::NotAuthenticated(error.to_string())

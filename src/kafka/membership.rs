@@ -1,5 +1,7 @@
 //! The events of a member of the consumer group, and the reasons why it cannot be one: only values.
 
+use crate::kafka::right::Right;
+
 /// What happened to our partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MembershipEvent {
@@ -34,8 +36,13 @@ pub enum MembershipError {
     #[error("the topic `{0}` does not exist; create it with `huntd topics`")]
     TopicMissing(String),
     /// The broker refuses.
-    #[error("not authorised for {0}; grant READ on it to huntd's user")]
-    NotAuthorised(String),
+    #[error("not authorised for {what}; grant {right} to huntd's user")]
+    NotAuthorised {
+        /// The topic, the group or the cluster.
+        what: String,
+        /// What is missing.
+        right: Right,
+    },
     /// Two instances use one static id.
     #[error("another instance uses the group instance id `{0}`; give each instance its own")]
     InstanceTaken(String),

@@ -1,9 +1,10 @@
-//! What a user must be allowed to do with a topic, as Kafka's ACLs name it. docs/OPERATIONS.md
-//! lists which verb needs what.
+//! What a user must be allowed to do with a topic or the cluster, as Kafka's ACLs name it.
+//! docs/OPERATIONS.md lists which verb needs what.
 
 use std::fmt::{self, Display, Formatter};
 
-/// What a user must be allowed to do with a topic. `READ` and `WRITE` include `DESCRIBE`.
+/// What a user must be allowed to do with a topic or the cluster. `READ` and `WRITE` include
+/// `DESCRIBE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
     /// To read records.
@@ -18,17 +19,39 @@ pub enum Right {
     Describe,
     /// To ask for its settings.
     DescribeConfigs,
+    /// To be given a producer id.
+    IdempotentWrite,
+    /// To ask about the cluster.
+    DescribeCluster,
 }
 
+impl Right {
+    /// What is missing if a broker refuses on the cluster what needs this right on a topic.
+    pub(crate) fn on_cluster(self) -> Right {
+        match self {
+            Right::Write | Right::ReadAndWrite | Right::IdempotentWrite => Right::IdempotentWrite,
+            Right::Create => Right::Create,
+            Right::Read | Right::Describe | Right::DescribeConfigs | Right::DescribeCluster => {
+                Right::DescribeCluster
+            }
+        }
+    }
+}
+
+/// What to grant; `it` is the topic, or what else was named.
 impl Display for Right {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Right::Read => "READ",
-            Right::Write => "WRITE",
-            Right::ReadAndWrite => "READ and WRITE",
-            Right::Create => "CREATE",
-            Right::Describe => "DESCRIBE",
-            Right::DescribeConfigs => "DESCRIBE_CONFIGS",
+            Right::Read => "READ on it",
+            Right::Write => "WRITE on it",
+            Right::ReadAndWrite => "READ and WRITE on it",
+            Right::Create => "CREATE on it",
+            Right::Describe => "DESCRIBE on it",
+            Right::DescribeConfigs => "DESCRIBE_CONFIGS on it",
+            Right::IdempotentWrite => {
+                "WRITE on it, and before Kafka 2.8 IDEMPOTENT_WRITE on the cluster,"
+            }
+            Right::DescribeCluster => "DESCRIBE on the cluster",
         })
     }
 }

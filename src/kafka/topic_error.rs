@@ -1,5 +1,6 @@
 //! Why topics could not be reached or used: one sentence each, that says what to do.
 
+use crate::kafka::error_code::ErrorCode;
 use crate::kafka::right::Right;
 
 /// Why topics could not be reached or used.
@@ -24,7 +25,7 @@ pub enum TopicError {
         output: i32,
     },
     /// The broker refuses.
-    #[error("not authorised for `{topic}`; grant {right} on it to huntd's user")]
+    #[error("not authorised for `{topic}`; grant {right} to huntd's user")]
     NotAuthorised {
         /// The topic.
         topic: String,
@@ -55,6 +56,16 @@ impl TopicError {
     /// The broker refuses what needs this right.
     pub(crate) fn not_authorised(topic: &str, right: Right) -> TopicError {
         TopicError::NotAuthorised { topic: topic.to_owned(), right }
+    }
+
+    /// The broker refuses what needs this right with this error, which is about a right.
+    pub(crate) fn refused(topic: &str, right: Right, error: ErrorCode) -> TopicError {
+        match error {
+            ErrorCode::CLUSTER_AUTHORIZATION_FAILED => {
+                TopicError::not_authorised(topic, right.on_cluster())
+            }
+            _ => TopicError::not_authorised(topic, right),
+        }
     }
 
     /// Whether trying again can help.

@@ -166,6 +166,7 @@ fn waiting(error: &MembershipError) -> OwnershipAction {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kafka::right::Right;
 
     fn missing() -> MembershipError {
         MembershipError::TopicMissing("events".to_owned())
@@ -197,7 +198,8 @@ mod tests {
         ] {
             assert!(matches!(session.fails(passing, now), OwnershipAction::Log(_)));
         }
-        let refused = MembershipError::NotAuthorised("the topic `events`".to_owned());
+        let what = "the topic `events`".to_owned();
+        let refused = MembershipError::NotAuthorised { what, right: Right::Read };
         assert_eq!(session.fails(refused.clone(), now), OwnershipAction::Fail(refused));
     }
 

@@ -32,7 +32,7 @@ pub enum ToolError {
     #[error("{0}")]
     TopicWrong(String),
     /// The broker refuses.
-    #[error("not authorised for `{topic}`; grant {right} on it to this user")]
+    #[error("not authorised for `{topic}`; grant {right} to this user")]
     NotAuthorised {
         /// The topic.
         topic: String,
@@ -124,10 +124,12 @@ impl ToolError {
             Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
                 ToolError::TopicMissing(topic.to_owned())
             }
-            Some(
-                RDKafkaErrorCode::TopicAuthorizationFailed
-                | RDKafkaErrorCode::ClusterAuthorizationFailed,
-            ) => ToolError::NotAuthorised { topic: topic.to_owned(), right },
+            Some(RDKafkaErrorCode::TopicAuthorizationFailed) => {
+                ToolError::NotAuthorised { topic: topic.to_owned(), right }
+            }
+            Some(RDKafkaErrorCode::ClusterAuthorizationFailed) => {
+                ToolError::NotAuthorised { topic: topic.to_owned(), right: right.on_cluster() }
+            }
             Some(RDKafkaErrorCode::InvalidTopic) => ToolError::Usage(format!(
                 "`{topic}` cannot be a topic's name; use letters, digits, `.`, `_` and `-`"
             )),

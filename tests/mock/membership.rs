@@ -3,6 +3,7 @@
 use huntd::kafka::group::{GroupOptions, GroupProtocol, Membership};
 use huntd::kafka::membership::MembershipError;
 use huntd::kafka::membership::MembershipEvent;
+use huntd::kafka::right::Right;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::topic_partition_list::TopicPartitionList;
@@ -192,16 +193,26 @@ fn errors_of_the_group_that_pass_leave_a_member_with_its_partitions() {
     });
 }
 
+fn not_authorised(what: &str, right: Right) -> MembershipError {
+    MembershipError::NotAuthorised { what: what.to_owned(), right }
+}
+
 #[test]
 fn errors_of_the_group_that_only_the_operator_can_cure_are_final() {
     use RDKafkaRespErr as Code;
     let cluster = mock::cluster(&[("events", 4)]);
     let mut options = options(&cluster, GroupProtocol::Classic);
     options.instance_id = Some("host-7".to_owned());
-    let denied = MembershipError::NotAuthorised("the group `hunters`".to_owned());
+    let denied = not_authorised("the group `hunters`", Right::Read);
+    let on_cluster = not_authorised("the cluster", Right::DescribeCluster);
     let taken = MembershipError::InstanceTaken("host-7".to_owned());
     for (request, error, said) in [
         (RDKafkaApiKey::JoinGroup, Code::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED, denied),
+        (
+            RDKafkaApiKey::JoinGroup,
+            Code::RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED,
+            on_cluster,
+        ),
         (RDKafkaApiKey::JoinGroup, Code::RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID, taken),
     ] {
         cluster.request_errors(request, &[error; 8]);
@@ -296,7 +307,7 @@ fn what_is_wrong_is_said_in_one_sentence() {
     let denied = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
     cluster.topic_error("events", denied).expect("the mock's topic");
     let error = Membership::join(&options).err().expect("the topic is not ours to read");
-    assert_eq!(error, MembershipError::NotAuthorised("the topic `events`".to_owned()));
+    assert_eq!(error, not_authorised("the topic `events`", Right::Read));
 
     let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = closed.local_addr().expect("its address").to_string();

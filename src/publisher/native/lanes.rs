@@ -421,7 +421,7 @@ impl<T> Lanes<T> {
     fn refuse(&mut self, partition: i32, error: ErrorCode, remedy: ProduceRemedy, records: usize) {
         let topic = &self.options.topic;
         let sentence = match error.is_forbidden() {
-            true => TopicError::not_authorised(topic, Right::Write).to_string(),
+            true => TopicError::refused(topic, Right::Write, error).to_string(),
             false => format!("partition {partition} of `{topic}` does not take a batch: {error}"),
         };
         let cause = match remedy {
