@@ -30,9 +30,10 @@ pub fn run(args: &CheckArgs) -> Result<(), ToolError> {
             BTreeSet::new()
         }
     };
-    if let Err(error) = dialler::check_files(&config.group.client.security) {
-        errors.push(Failure::File(error).into());
-    }
+    let files = dialler::check_files(&config.group.client.security);
+    // Without them no broker can be asked.
+    let is_online = !args.offline && files.is_ok();
+    errors.extend(files.err().map(|error| Failure::File(error).into()));
     if let Err(sentence) = serve::check_tokens(&config.serve) {
         errors.push(ToolError::Config(sentence));
     }
@@ -45,7 +46,7 @@ pub fn run(args: &CheckArgs) -> Result<(), ToolError> {
         errors.push(Failure::Ring(error).into());
     }
     let mut warnings = Vec::from_iter(readable_secret(&config.group.client.security));
-    if !args.offline {
+    if is_online {
         let (found, uncertain) = online(args, &config, &rulesets);
         errors.extend(found);
         warnings.extend(uncertain);

@@ -5,6 +5,7 @@ use huntd::service::cli::Cli;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::ffi::OsStr;
 use std::io::Write;
+use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
@@ -101,6 +102,19 @@ fn a_configuration_that_is_a_pipe_or_has_no_end_is_refused() {
             assert!(error.contains(why) && error.contains("--config"), "{error}");
         }
     }
+}
+
+#[test]
+fn a_file_of_kafka_tls_that_is_missing_is_named_once_although_a_broker_listens() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let brokers = format!("kafka.brokers={}", listener.local_addr().expect("it is bound"));
+    let mut arguments = vec!["check", "--config", "config/huntd.toml"];
+    for setting in [&*brokers, "kafka.tls.enabled=true", "kafka.tls.ca_file=/nowhere/ca.pem"] {
+        arguments.extend(["--set", setting]);
+    }
+    let (code, _, error) = huntd(&arguments, &[]);
+    assert_eq!(code, Some(3), "{error}");
+    assert_eq!(error.matches("/nowhere/ca.pem").count(), 1, "{error}");
 }
 
 #[test]
