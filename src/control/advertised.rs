@@ -18,7 +18,7 @@ pub struct AdvertisedFault {
     node_id: i32,
     address: String,
     /// What came of dialling it.
-    pub(crate) error: DialError,
+    pub(crate) error: Box<DialError>,
 }
 
 impl AdvertisedFault {
@@ -49,7 +49,10 @@ pub(super) fn dial(brokers: &[Broker], options: &DialOptions) -> Result<DialledB
         match error.unwrap_or_else(|| Some(late(endpoint))) {
             None => {}
             Some(error @ DialError::Resources(_)) => return Err(error),
-            Some(error) => faults.push(AdvertisedFault { node_id: broker.node_id, address, error }),
+            Some(error) => {
+                let (node_id, error) = (broker.node_id, Box::new(error));
+                faults.push(AdvertisedFault { node_id, address, error });
+            }
         }
     }
     let usable = brokers.len() - faults.len();

@@ -39,9 +39,8 @@ impl ControlError {
             ControlError::Membership(error) => !error.is_final(),
             ControlError::Tail(error) => error.may_pass(),
             ControlError::Dial(DialError::Resources(_)) => false,
-            ControlError::Dial(error) | ControlError::Advertised(AdvertisedFault { error, .. }) => {
-                !error.is_final()
-            }
+            ControlError::Dial(error) => !error.is_final(),
+            ControlError::Advertised(fault) => !fault.error.is_final(),
             ControlError::TopicsWrong(_)
             | ControlError::TooManyPartitions(_)
             | ControlError::ShardsHalted(_) => false,

@@ -1,6 +1,5 @@
 //! Why the daemon could not start, or has ended, and with which exit code.
 
-use crate::control::advertised::AdvertisedFault;
 use crate::control::control_error::ControlError;
 use crate::control::dialler::WrongFile;
 use crate::fetch::dialling::DialError;
@@ -60,9 +59,8 @@ impl Failure {
             Failure::Service(service::Error::Resources(_)) => ExitCode::OutOfResources,
             Failure::Publisher(PublisherError::NotFlushed(_)) => ExitCode::KafkaUnreachable,
             Failure::Publisher(_) => ExitCode::OutOfResources,
-            Failure::Control(
-                ControlError::Dial(error) | ControlError::Advertised(AdvertisedFault { error, .. }),
-            ) => dial_code(error),
+            Failure::Control(ControlError::Dial(error)) => dial_code(error),
+            Failure::Control(ControlError::Advertised(fault)) => dial_code(&fault.error),
             Failure::Control(ControlError::TooManyPartitions(_) | ControlError::TopicsWrong(_)) => {
                 ExitCode::TopicWrong
             }
