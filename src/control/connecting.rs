@@ -1,6 +1,7 @@
 //! The way into the group: waits for brokers that do not answer, and ends the daemon for errors
 //! that waiting cannot cure.
 
+use super::advertised::DialledBrokers;
 use super::certificates::Certificates;
 use super::output_log::OutputLog;
 use super::topic_client::TopicClient;
@@ -90,11 +91,13 @@ fn join(options: &ControlOptions, risks: Vec<String>) -> Result<Clients, Control
     Ok((certificates, output, membership))
 }
 
-/// Dials each broker of the cluster. One that is away may come back, so the log names it, once for
-/// all tries. A start with what only the operator can help ends.
+/// Dials each broker of the cluster. The log names those that cannot be used, once for all tries:
+/// others may lead most zones. If there is no other, a start ends with what only the operator can
+/// help.
 fn check_brokers(client: &TopicClient, journal: &mut Journal) -> Result<(), ControlError> {
-    for fault in client.dial_brokers()?.faults {
-        if fault.error.is_final() {
+    let DialledBrokers { faults, usable } = client.dial_brokers()?;
+    for fault in faults {
+        if usable == 0 && fault.error.is_final() {
             return Err(fault.into());
         }
         journal.cannot_use_broker(&fault);
