@@ -102,7 +102,7 @@ impl FetchTask {
         let Some(follower) = source.filter(|_| cursor.is_fetchable(now)) else {
             return cursor.replica.pause();
         };
-        if cursor.replica.is_still(end, now) {
+        if cursor.replica.leader_ends_at(end, now) {
             table.avoid(partition, follower, now + Duration::from_millis(PREFERRED_MS));
             let trouble = InputTrouble::FollowerStill(follower);
             shared.report(ToControl::InputTrouble { partition, trouble });

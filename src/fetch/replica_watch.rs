@@ -55,8 +55,8 @@ impl ReplicaWatch {
         self.mute_until.set(Some(until));
     }
 
-    /// Whether the follower stands still, now that the leader's log ends here.
-    pub(crate) fn is_still(&self, leader_end: i64, now: Instant) -> bool {
+    /// The leader says that its log ends here. True: the follower stands still.
+    pub(crate) fn leader_ends_at(&self, leader_end: i64, now: Instant) -> bool {
         let is_mute = self.mute_until.get().is_some_and(|until| now < until);
         if is_mute || self.end.get() >= leader_end {
             self.behind_since.set(None);
@@ -77,7 +77,7 @@ mod tests {
         let begun = Instant::now();
         let second = |(second, (leader_end, follower_end))| {
             watch.ends_at(follower_end);
-            watch.is_still(leader_end, begun + Duration::from_secs(second))
+            watch.leader_ends_at(leader_end, begun + Duration::from_secs(second))
         };
         (0..).zip(ends).map(second).collect()
     }

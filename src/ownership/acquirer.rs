@@ -10,7 +10,7 @@ use crate::ownership::event::Survey;
 use crate::ownership::history::History;
 use crate::ownership::log_task::{LogTask, Purpose};
 use crate::ownership::panic_counts::PanicCounts;
-use crate::ownership::rivals::{OutputClaim, Rivals};
+use crate::ownership::rivals::{OutputState, Rivals};
 use crate::ownership::shard_state::ShardState;
 use crate::ownership::shard_table::ShardTable;
 use crate::ownership::start_error::StartError;
@@ -261,9 +261,9 @@ impl Acquirer {
             let Some(task) = table.task(partition) else { continue };
             let Some(owner_epoch) = task.owner_epoch() else { continue };
             match self.rivals.check(partition, owner_epoch, now) {
-                OutputClaim::Ours => {}
-                OutputClaim::Taken => table.log(Note::Rival { partition }),
-                OutputClaim::Lost => {
+                OutputState::Ours => {}
+                OutputState::Taken => table.log(Note::Rival { partition }),
+                OutputState::Lost => {
                     table.halt_unstartable(partition, StartError::Contended);
                     continue;
                 }

@@ -43,7 +43,7 @@ struct Rivalry {
 
 /// The state of an output that we are about to fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OutputClaim {
+pub(super) enum OutputState {
     /// No fence that the group does not explain.
     Ours,
     /// A rival's fence.
@@ -60,10 +60,10 @@ impl Rivals {
 
     /// The group says that the partition is ours, and this is the owner epoch in force in its
     /// output.
-    pub(super) fn check(&mut self, partition: i32, owner_epoch: u64, now: Instant) -> OutputClaim {
+    pub(super) fn check(&mut self, partition: i32, owner_epoch: u64, now: Instant) -> OutputState {
         let rivalry = self.known.entry(partition).or_default();
         if rivalry.owner_epoch == 0 || owner_epoch <= rivalry.owner_epoch {
-            return OutputClaim::Ours;
+            return OutputState::Ours;
         }
         let was_owned_long = rivalry
             .opened_at
@@ -71,8 +71,8 @@ impl Rivals {
         rivalry.lost = if was_owned_long { 0 } else { rivalry.lost + 1 };
         rivalry.seen_at = Some(now);
         match rivalry.is_doubted || rivalry.lost >= OWNERSHIPS_LOST_MAX {
-            true => OutputClaim::Lost,
-            false => OutputClaim::Taken,
+            true => OutputState::Lost,
+            false => OutputState::Taken,
         }
     }
 
@@ -125,7 +125,7 @@ mod tests {
 
         /// Takes the output over, if it does not give up: the owner epoch in force then.
         fn take(&mut self, owner_epoch: u64, now: Instant) -> u64 {
-            if self.rivals.check(PARTITION, owner_epoch, now) == OutputClaim::Lost {
+            if self.rivals.check(PARTITION, owner_epoch, now) == OutputState::Lost {
                 self.has_given_up = true;
                 return owner_epoch;
             }
@@ -153,7 +153,7 @@ mod tests {
         assert!(later.rivals.are_suspected(PARTITION, now));
         assert_eq!(
             first.rivals.check(PARTITION, owner_epoch, now),
-            OutputClaim::Ours,
+            OutputState::Ours,
             "it owns the output"
         );
     }
@@ -162,13 +162,13 @@ mod tests {
     fn a_fence_that_the_group_explains_is_no_rival_s_and_one_straggler_is_tolerated() {
         let now = Instant::now();
         let mut rivals = Rivals::default();
-        assert_eq!(rivals.check(PARTITION, 7, now), OutputClaim::Ours, "of the owner before us");
+        assert_eq!(rivals.check(PARTITION, 7, now), OutputState::Ours, "of the owner before us");
         rivals.fence(PARTITION, 8);
-        assert_eq!(rivals.check(PARTITION, 8, now), OutputClaim::Ours, "our own");
-        assert_eq!(rivals.check(PARTITION, 9, now), OutputClaim::Taken);
+        assert_eq!(rivals.check(PARTITION, 8, now), OutputState::Ours, "our own");
+        assert_eq!(rivals.check(PARTITION, 9, now), OutputState::Taken);
         rivals.forget(PARTITION);
         assert!(!rivals.are_suspected(PARTITION, now));
-        assert_eq!(rivals.check(PARTITION, 12, now), OutputClaim::Ours, "the group has moved it");
+        assert_eq!(rivals.check(PARTITION, 12, now), OutputState::Ours, "the group has moved it");
     }
 
     #[test]
@@ -177,10 +177,10 @@ mod tests {
         let mut rivals = Rivals::default();
         rivals.fence(PARTITION, 8);
         assert!(!rivals.doubt(PARTITION));
-        assert_eq!(rivals.check(PARTITION, 8, now), OutputClaim::Ours);
+        assert_eq!(rivals.check(PARTITION, 8, now), OutputState::Ours);
         assert!(rivals.doubt(PARTITION), "nobody has taken the output back");
-        assert_eq!(rivals.check(PARTITION, 9, now), OutputClaim::Lost);
+        assert_eq!(rivals.check(PARTITION, 9, now), OutputState::Lost);
         rivals.trust(PARTITION);
-        assert_eq!(rivals.check(PARTITION, 9, now), OutputClaim::Taken);
+        assert_eq!(rivals.check(PARTITION, 9, now), OutputState::Taken);
     }
 }

@@ -158,6 +158,7 @@ impl Acquirer {
         }
         table.log(Note::EngineFailed { partition, offset, times });
         table.leave_hot_thread(partition);
+        // Fences in vain do not count here: the record is passed over after few.
         let history = History::begin(format!("the engine failed at offset {offset}"));
         table.make_due(partition, now + history.wait(), history);
     }

@@ -29,9 +29,10 @@ pub(super) struct Lane<T> {
     /// The producer id and epoch of the batches; `None` until the first one leaves.
     producer: Option<ProducerId>,
     next_sequence: i32,
-    /// Whether a broker has acknowledged something under this producer id and epoch. Until then
-    /// only one batch is under way: a broker that does not know a producer takes any sequence
-    /// number for its first.
+    /// Whether a broker has acknowledged something under this producer id and epoch, and since a
+    /// batch came back. Until then only one batch is under way: a broker that does not know a
+    /// producer takes any sequence number for its first, and of a batch that came back it knows
+    /// nothing any more once it has taken as many as it remembers.
     is_known: bool,
     /// A batch has come back. Nothing is sent until everything under way has come back too, so the
     /// oldest batch is sent first.
@@ -72,8 +73,8 @@ pub(super) struct Done<T> {
 
 /// What sealing a batch takes.
 pub(super) struct Sealing<'a> {
-    /// The name of a lane that has none.
-    pub producer: ProducerId,
+    /// The producer id of lanes that have none; `None`: such lanes do not leave.
+    pub producer: Option<ProducerId>,
     /// Milliseconds since the Unix epoch.
     pub time_ms: i64,
     /// `None`: the batch is sent as it is.
@@ -169,7 +170,8 @@ impl<T> Lane<T> {
     pub(super) fn leave(&mut self, leader: i32, sealing: &mut Sealing<'_>) -> (u64, &[u8]) {
         self.leader = leader;
         self.retry_at = None;
-        let producer = *self.producer.get_or_insert(sealing.producer);
+        self.producer = self.producer.or(sealing.producer);
+        let producer = self.producer.expect("a lane without a producer id does not leave");
         let next = self.batches.iter_mut().find(|batch| !batch.is_under_way);
         let batch = next.expect("a batch may leave");
         batch.is_under_way = true;
@@ -195,7 +197,7 @@ impl<T> Lane<T> {
     pub(super) fn acked(&mut self, number: u64) -> Option<Done<T>> {
         let place = self.batches.iter().position(|batch| batch.number == number)?;
         let batch = self.batches.remove(place).expect("just found");
-        self.is_known = true;
+        self.is_known = !self.is_recovering;
         self.retry_ms = RETRY_MS_MIN;
         Some(batch.done())
     }
@@ -220,7 +222,7 @@ impl<T> Lane<T> {
     pub(super) fn came_back(&mut self, number: u64) {
         if let Some(batch) = self.batches.iter_mut().find(|batch| batch.number == number) {
             batch.is_under_way = false;
-            self.is_recovering = true;
+            (self.is_recovering, self.is_known) = (true, false);
         }
     }
 

@@ -7,7 +7,8 @@
 //! delivery of all that follow in the partition fails, too.
 
 use super::lane::{Done, Lane, Sealing, UNDER_WAY_MAX, held_bytes};
-use super::naming::Naming;
+use super::pending::{PendingRequest, PendingRequests, RequestKind};
+use super::producer_id_request::ProducerIdRequest;
 use crate::kafka::batch_writer::ProducerId;
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::lz4_text::TextCompressor;
@@ -20,14 +21,13 @@ use crate::kafka::topic_error::TopicError;
 use crate::output::frame::Compression;
 use crate::ownership::group_session::TOPIC_MISSING_MS_MAX;
 use crate::publisher::producer::{Delivery, OFFSET_UNKNOWN, SendError, SendFailure};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 /// Requests of a connection that may be unanswered. A broker reads them one after the other.
 const REQUESTS_MAX: usize = UNDER_WAY_MAX;
 
-/// Bytes of a request, unless its first batch alone takes more. What does not fit goes with the
-/// next.
+/// Bytes of a request after which it takes no further batch. The rest goes with the next.
 const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Milliseconds that a broker may wait for its replicas.
@@ -57,9 +57,8 @@ pub(super) struct Lanes<T> {
     /// Which of them comes first.
     first: i32,
     table: LeaderTable,
-    /// What each connected broker has not answered yet, oldest first.
-    asked: BTreeMap<i32, VecDeque<PendingRequest>>,
-    naming: Naming,
+    pending: PendingRequests,
+    producer_id: ProducerIdRequest,
     /// What the log should be told of the last answer.
     trouble: Option<String>,
     held_bytes: usize,
@@ -76,20 +75,6 @@ pub(super) struct Lanes<T> {
     missing_since: Option<Instant>,
 }
 
-/// A request that is not answered yet.
-struct PendingRequest {
-    correlation_id: i32,
-    version: i16,
-    at: Instant,
-    what: RequestKind,
-}
-
-enum RequestKind {
-    ProducerId,
-    /// Partitions with the numbers of their batches.
-    Batches(Vec<(i32, u64)>),
-}
-
 impl<T> Lanes<T> {
     /// Nothing waits, and no broker is known.
     pub(super) fn new(options: LaneOptions) -> Lanes<T> {
@@ -100,8 +85,8 @@ impl<T> Lanes<T> {
             waiting: BTreeSet::new(),
             first: 0,
             table: LeaderTable::new(),
-            asked: BTreeMap::new(),
-            naming: Naming::new(),
+            pending: PendingRequests::new(),
+            producer_id: ProducerIdRequest::new(),
             trouble: None,
             held_bytes: 0,
             outstanding: 0,
@@ -209,8 +194,8 @@ impl<T> Lanes<T> {
     /// When a batch may be sent, if it waits only for time.
     pub(super) fn next_at(&self, now: Instant) -> Option<Instant> {
         let waiting = self.waiting.iter().map(|partition| &self.lanes[*partition as usize]);
-        let naming_at = self.naming.retry_at().filter(|_| !self.waiting.is_empty());
-        waiting.filter_map(Lane::retry_at).chain(naming_at).filter(|at| *at > now).min()
+        let id_at = self.producer_id.retry_at().filter(|_| !self.waiting.is_empty());
+        waiting.filter_map(Lane::retry_at).chain(id_at).filter(|at| *at > now).min()
     }
 
     /// Writes the next request to a connected broker. False: there is none now.
@@ -221,28 +206,24 @@ impl<T> Lanes<T> {
         (now, now_ms): (Instant, i64),
         out: &mut Vec<u8>,
     ) -> bool {
-        let under_way = self.asked.get(&node_id).map_or(0, VecDeque::len);
-        if under_way >= REQUESTS_MAX || self.waiting.is_empty() {
+        if self.pending.count(node_id) >= REQUESTS_MAX || self.waiting.is_empty() {
             return false;
         }
-        let leaving = self.leaving(node_id, now);
-        if leaving.is_empty() {
-            return false;
-        }
+        let (leaving, is_id_missing) = self.leaving(node_id, now);
         let correlation_id = self.correlation_id.wrapping_add(1);
         let envelope =
             |version| Envelope { version, correlation_id, client_id: &self.options.client_id };
-        let (version, what) = match self.naming.producer() {
-            None if !self.naming.may_ask(now) => return false,
-            None => {
+        let (version, what) = match leaving.is_empty() {
+            true if !is_id_missing || !self.producer_id.may_ask(now) => return false,
+            true => {
                 let version = versions.init_producer_id;
                 producer_id::request(envelope(version), out);
-                self.naming.ask();
+                self.producer_id.ask();
                 (version, RequestKind::ProducerId)
             }
-            Some(producer) => {
+            false => {
                 let mut sealing = Sealing {
-                    producer,
+                    producer: self.producer_id.producer(),
                     time_ms: now_ms,
                     compressor: self.compressor.as_mut(),
                     memory: &mut self.memory,
@@ -267,25 +248,24 @@ impl<T> Lanes<T> {
         if let RequestKind::Batches(numbers) = &what {
             numbers.iter().for_each(|(partition, _)| self.note_waiting(*partition));
         }
-        self.asked.entry(node_id).or_default().push_back(PendingRequest {
-            correlation_id,
-            version,
-            at: now,
-            what,
-        });
+        self.pending.push(node_id, PendingRequest { correlation_id, version, at: now, what });
         true
     }
 
-    /// Partitions that have a batch for a broker, in their order. If they are too many for one
-    /// request, the next one begins with the rest.
-    fn leaving(&mut self, node_id: i32, now: Instant) -> Vec<i32> {
-        let Lanes { waiting, table, lanes, first, .. } = self;
-        let mut bytes = 0;
-        let mut leaving = Vec::new();
+    /// Partitions that have a batch for a broker, in their order, and whether others of its lanes
+    /// lack a producer id. If they are too many for one request, the next one begins with the rest.
+    fn leaving(&mut self, node_id: i32, now: Instant) -> (Vec<i32>, bool) {
+        let Lanes { waiting, table, lanes, first, producer_id, .. } = self;
+        let has_id = producer_id.producer().is_some();
+        let (mut bytes, mut leaving, mut is_id_missing) = (0, Vec::new(), false);
         for partition in waiting.range(*first..).chain(waiting.range(..*first)).copied() {
             let leads = table.leader(partition).is_some_and(|leader| leader.node_id == node_id);
             let lane = &mut lanes[partition as usize];
             if !leads || !lane.may_leave(node_id, now) {
+                continue;
+            }
+            if !has_id && lane.producer().is_none() {
+                is_id_missing = true;
                 continue;
             }
             if bytes >= REQUEST_BYTES_MAX {
@@ -296,12 +276,12 @@ impl<T> Lanes<T> {
             leaving.push(partition);
         }
         leaving.sort_unstable();
-        leaving
+        (leaving, is_id_missing)
     }
 
-    /// When the oldest request to a broker was sent that is not answered.
+    /// Since when a broker may answer its oldest request; `None`: it has answered all.
     pub(super) fn asked_at(&self, node_id: i32) -> Option<Instant> {
-        Some(self.asked.get(&node_id)?.front()?.at)
+        self.pending.oldest_at(node_id)
     }
 
     /// Reads a broker's answer to its oldest request, and gives the milliseconds that it throttles
@@ -312,13 +292,12 @@ impl<T> Lanes<T> {
         bytes: &[u8],
         now: Instant,
     ) -> Result<u32, MessageError> {
-        let asked = self.asked.get_mut(&node_id).and_then(VecDeque::pop_front);
-        let asked = asked.expect("an answer is waited for after a request");
+        let asked = self.pending.answered(node_id, now);
         match &asked.what {
             RequestKind::ProducerId => {
-                self.naming.unask();
+                self.producer_id.unask();
                 let answer = producer_id::parse_answer(bytes, asked.correlation_id)?;
-                self.named(answer, now);
+                self.producer_id_answered(answer, now);
                 Ok(0)
             }
             RequestKind::Batches(numbers) => {
@@ -349,9 +328,9 @@ impl<T> Lanes<T> {
     /// The connection to a broker is gone, or there was none: the batches that were sent there come
     /// back.
     pub(super) fn closed(&mut self, node_id: i32) {
-        for asked in self.asked.remove(&node_id).unwrap_or_default() {
+        for asked in self.pending.take(node_id) {
             match asked.what {
-                RequestKind::ProducerId => self.naming.unask(),
+                RequestKind::ProducerId => self.producer_id.unask(),
                 RequestKind::Batches(numbers) => {
                     numbers.iter().for_each(|(partition, number)| {
                         self.came_back(*partition, *number);
@@ -369,11 +348,11 @@ impl<T> Lanes<T> {
         }
     }
 
-    fn named(&mut self, answer: Result<ProducerId, ErrorCode>, now: Instant) {
+    fn producer_id_answered(&mut self, answer: Result<ProducerId, ErrorCode>, now: Instant) {
         match answer {
-            Ok(producer) => self.naming.named(producer),
+            Ok(producer) => self.producer_id.given(producer),
             Err(error) => {
-                self.naming.refused(now);
+                self.producer_id.refused(now);
                 self.trouble = Some(format!("the broker gives no producer id: {error}"));
                 if error.is_forbidden() {
                     let sentence = format!(
@@ -381,7 +360,9 @@ impl<T> Lanes<T> {
                          Kafka 2.8 IDEMPOTENT_WRITE on the cluster, to huntd's user.",
                         self.options.topic
                     );
-                    self.give_up_waiting(&sentence, |_| true);
+                    let lanes: Vec<bool> =
+                        self.lanes.iter().map(|lane| lane.producer().is_none()).collect();
+                    self.give_up_waiting(&sentence, |partition| lanes[partition as usize]);
                 }
             }
         }
@@ -461,7 +442,7 @@ impl<T> Lanes<T> {
         let before = lane.producer();
         let given_up = lane.give_up(cause != LaneFailure::Unknown);
         if let (Some(producer), None) = (before, lane.producer()) {
-            self.naming.forget(producer.id);
+            self.producer_id.forget(producer.id);
         }
         let failure = SendFailure {
             sentence: sentence.to_owned(),

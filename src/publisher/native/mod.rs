@@ -6,7 +6,8 @@
 mod lane;
 mod lanes;
 mod leader;
-mod naming;
+mod pending;
+mod producer_id_request;
 
 #[cfg(test)]
 mod tests;

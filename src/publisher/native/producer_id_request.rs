@@ -8,7 +8,7 @@ const RETRY_MS_MIN: u64 = 100;
 const RETRY_MS_MAX: u64 = 5_000;
 
 /// A producer id, or the question for one.
-pub(super) struct Naming {
+pub(super) struct ProducerIdRequest {
     producer: Option<ProducerId>,
     /// A broker was asked and has not answered.
     is_asked: bool,
@@ -17,10 +17,10 @@ pub(super) struct Naming {
     wait_ms: u64,
 }
 
-impl Naming {
+impl ProducerIdRequest {
     /// Nobody was asked.
-    pub(super) fn new() -> Naming {
-        Naming { producer: None, is_asked: false, retry_at: None, wait_ms: RETRY_MS_MIN }
+    pub(super) fn new() -> ProducerIdRequest {
+        ProducerIdRequest { producer: None, is_asked: false, retry_at: None, wait_ms: RETRY_MS_MIN }
     }
 
     /// The id, if there is one.
@@ -49,8 +49,8 @@ impl Naming {
     }
 
     /// A broker has given an id.
-    pub(super) fn named(&mut self, producer: ProducerId) {
-        *self = Naming { producer: Some(producer), ..Naming::new() };
+    pub(super) fn given(&mut self, producer: ProducerId) {
+        *self = ProducerIdRequest { producer: Some(producer), ..ProducerIdRequest::new() };
     }
 
     /// A broker has none for us now.
