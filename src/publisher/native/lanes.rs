@@ -213,14 +213,15 @@ impl<T> Lanes<T> {
         let correlation_id = self.correlation_id.wrapping_add(1);
         let envelope =
             |version| Envelope { version, correlation_id, client_id: &self.options.client_id };
-        let (version, what) = match leaving.is_empty() {
-            true if !is_id_missing || !self.producer_id.may_ask(now) => return false,
+        let asks = is_id_missing && self.producer_id.may_ask(now);
+        let (version, what) = match asks {
             true => {
                 let version = versions.init_producer_id;
                 producer_id::request(envelope(version), out);
                 self.producer_id.ask();
                 (version, RequestKind::ProducerId)
             }
+            false if leaving.is_empty() => return false,
             false => {
                 let mut sealing = Sealing {
                     producer: self.producer_id.producer(),
