@@ -180,7 +180,8 @@ fn an_offset_that_changes_on_the_way_to_the_broker_is_asked_for_again_before_a_s
     let (topics, mut huntd, mut follower) = proxied.daemon("offset");
     let offset = follower.next_offset(0);
     let wrong = offset | 1 << 40;
-    proxied.proxy.replace(Way::ToBroker, &offset.to_be_bytes(), &wrong.to_be_bytes());
+    // Requests to commit offsets name it, too.
+    proxied.proxy.replace_in_request(FETCH, &offset.to_be_bytes(), &wrong.to_be_bytes());
     huntd.wait_until("the wrong offset", |_| proxied.proxy.is_done());
     let words = "another connection is asked before that counts";
     huntd.wait_until("a line about it", |huntd| huntd.log().contains(words));

@@ -58,8 +58,8 @@ struct Orders {
     flips: usize,
     /// Answers to Fetches in whose length a bit is flipped.
     length_flips: usize,
-    /// The next piece in which these bytes stand has others in their place.
-    replace: Option<(Vec<u8>, Vec<u8>)>,
+    /// The next piece of this API, or of any, in which these bytes stand has others in their place.
+    replace: Option<(Option<i16>, Vec<u8>, Vec<u8>)>,
     /// Each piece in which these bytes stand has others in their place.
     replace_each: Option<(Vec<u8>, Vec<u8>)>,
     /// Pieces in which bytes were replaced.
@@ -193,7 +193,14 @@ impl Proxy {
     /// Puts other bytes, as many, in the place of these, once.
     pub fn replace(&self, way: Way, these: &[u8], others: &[u8]) {
         assert_eq!(these.len(), others.len());
-        self.shared.orders(way).replace = Some((these.to_vec(), others.to_vec()));
+        self.shared.orders(way).replace = Some((None, these.to_vec(), others.to_vec()));
+    }
+
+    /// Like [`Proxy::replace`], in a request of this API.
+    pub fn replace_in_request(&self, api: i16, these: &[u8], others: &[u8]) {
+        assert_eq!(these.len(), others.len());
+        let replace = (Some(api), these.to_vec(), others.to_vec());
+        self.shared.orders(Way::ToBroker).replace = Some(replace);
     }
 
     /// Puts other bytes, as many, in the place of these, each time that they stand in a piece.
@@ -323,7 +330,9 @@ impl Orders {
             self.length_flips -= 1;
             piece[0] ^= 0x10;
         }
-        if self.replace.as_ref().is_some_and(|(these, others)| put(piece, these, others)) {
+        if self.replace.as_ref().is_some_and(|(api, these, others)| {
+            api.is_none_or(|api| api == last_api) && put(piece, these, others)
+        }) {
             self.replace = None;
             self.replaced += 1;
         }
