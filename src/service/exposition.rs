@@ -66,8 +66,8 @@ pub const FAMILIES: [Family; 41] = [
     family(
         "huntd_throttled_seconds_total",
         "counter",
-        "Time for which brokers have asked to be left alone because of a quota, by partition and \
-         by what it holds up: fetch or frames.",
+        "Time for which brokers have throttled this client because of a Kafka quota, by partition \
+         and by what it holds up: fetch or frames.",
     ),
     family(
         "huntd_end_to_end_seconds",

@@ -72,7 +72,8 @@ counters! {
     ConnectionsOpened, "connections_opened", "hot thread",
         "Connections to brokers opened, the first ones included.";
     FollowersUnknown, "unknown_followers", "hot thread",
-        "Answers of a leader that send a fetch to a broker that nobody lists.";
+        "Answers in which a leader names a follower replica on a broker that the cluster does not \
+         have.";
     HotAllocations, "hot_allocations", "hot thread",
         "Allocations of the hot thread since it began to fetch.";
 }
