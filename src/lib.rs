@@ -1,10 +1,10 @@
-//! huntd drains player events from Kafka on one pinned core, applies them to a deterministic game
+//! huntd reads player events from Kafka on one pinned core, applies them to a deterministic game
 //! state, and publishes the updates.
 //!
 //! ```text
 //!             hot thread: pinned to one core, sleeps in io_uring_enter
 //!            ┌────────────────────────────────────────────────────────┐
-//!  Kafka ──► │ fetch ──► decoder ──► [ queue ] ──► engine ──► shards  │ ──► publisher ──► Kafka
+//!  Kafka ──► │ fetch ──► decoder ──► [ queue ] ──► shards, engine     │ ──► publisher ──► Kafka
 //!            └────────────────────────────────────────────────────────┘     own thread
 //!                 ▲ messages                           │ checkpoints
 //!            control thread: group, ownership          ▼

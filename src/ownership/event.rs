@@ -258,7 +258,7 @@ pub enum InputTrouble {
     /// One connection claims what would stop the shard or leave records out, and another one is
     /// asked: a sentence.
     Doubted(Claim, String),
-    /// The log goes on behind a gap, as two connections have said: a sentence.
+    /// The log goes on behind missing records, as two connections have said: a sentence.
     RecordsGone(String),
     /// A batch that cannot be read was passed over: which offsets, and why.
     BatchPassedOver(String),
