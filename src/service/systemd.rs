@@ -13,8 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// What systemd must hear, and has not heard yet. It is said in this order: before the first READY
-/// no reload is announced, and nothing comes after a stop.
+/// What systemd must hear, and has not heard yet. It is said in this order, so a stop comes last.
 #[derive(Clone, Copy, Debug, Default)]
 struct Owed {
     /// Microseconds by the clock that systemd compares with, when the last reload began.
@@ -23,11 +22,21 @@ struct Owed {
     stopping: bool,
 }
 
+/// Which messages make sense to systemd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NotifiedPhase {
+    /// It has not heard the first READY: it would take a reload for a start.
+    Starting,
+    Running,
+    /// A reload that goes on while the daemon ends is none of its business.
+    Stopping,
+}
+
 /// The service manager that started this process, if it wants to be told.
 pub(super) struct Systemd {
     address: Option<SocketAddr>,
     owed: Cell<Owed>,
-    has_heard_ready: Cell<bool>,
+    phase: Cell<NotifiedPhase>,
 }
 
 impl Systemd {
@@ -38,7 +47,7 @@ impl Systemd {
     }
 
     fn at(address: Option<SocketAddr>) -> Systemd {
-        Systemd { address, owed: Cell::default(), has_heard_ready: Cell::default() }
+        Systemd { address, owed: Cell::default(), phase: Cell::new(NotifiedPhase::Starting) }
     }
 
     /// How long it waits for a ping, if it waits for any.
@@ -48,24 +57,28 @@ impl Systemd {
 
     /// The start, or a reload, has ended.
     pub(super) fn ready(&self) {
-        self.owe(|owed| owed.ready = true);
+        if self.phase.get() != NotifiedPhase::Stopping {
+            self.owe(|owed| owed.ready = true);
+        }
     }
 
     /// A reload begins. One that systemd has not heard of has ended by now, and this one stands for
-    /// both. Before the first READY=1 systemd would take a reload for a start, so it is not told of
-    /// it: then this is false, and no READY must follow.
+    /// both. Before the first READY=1 and after a stop systemd is not told of it: then this is
+    /// false, and no READY must follow.
     pub(super) fn reloading(&self) -> bool {
         let Ok(NotifyState::MonotonicUsec(now)) = NotifyState::monotonic_usec_now() else {
             return false;
         };
-        if self.has_heard_ready.get() {
+        let is_running = self.phase.get() == NotifiedPhase::Running;
+        if is_running {
             self.owe(|owed| (owed.reloading_since, owed.ready) = (Some(now), false));
         }
-        self.has_heard_ready.get()
+        is_running
     }
 
     /// The daemon begins to end.
     pub(super) fn stopping(&self) {
+        self.phase.set(NotifiedPhase::Stopping);
         self.owe(|owed| owed.stopping = true);
     }
 
@@ -84,7 +97,9 @@ impl Systemd {
         });
         if owed.ready && owed.reloading_since.is_none() {
             owed.ready = !self.say(&[NotifyState::Ready]);
-            self.has_heard_ready.set(self.has_heard_ready.get() || !owed.ready);
+            if !owed.ready && self.phase.get() == NotifiedPhase::Starting {
+                self.phase.set(NotifiedPhase::Running);
+            }
         }
         if owed.stopping && !owed.ready && owed.reloading_since.is_none() {
             owed.stopping = !self.say(&[NotifyState::Stopping]);
@@ -169,5 +184,23 @@ mod tests {
         assert_eq!(heard(&socket), ["RELOADING=1", "READY=1", "STOPPING=1"]);
         systemd.say_owed();
         assert_eq!(heard(&socket), [""; 0], "it is said once");
+    }
+
+    #[test]
+    fn a_reload_that_ends_or_begins_after_a_stop_is_not_announced() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("notify");
+        let socket = UnixDatagram::bind(&path).expect("a socket");
+        socket.set_nonblocking(true).expect("a flag");
+        let systemd = Systemd::at(Some(address(path.as_os_str()).expect("it is short")));
+        systemd.ready();
+        assert!(systemd.reloading());
+        systemd.stopping();
+        assert_eq!(heard(&socket), ["READY=1", "RELOADING=1", "STOPPING=1"]);
+        systemd.ready();
+        assert!(!systemd.reloading());
+        systemd.ready();
+        systemd.say_owed();
+        assert_eq!(heard(&socket), [""; 0]);
     }
 }
