@@ -18,9 +18,9 @@ pub enum ControlError {
     /// A broker cannot be used where it says that it listens.
     #[error(transparent)]
     Advertised(#[from] AdvertisedFault),
-    /// The output topic.
+    /// A topic.
     #[error(transparent)]
-    Tail(#[from] TopicError),
+    Topic(#[from] TopicError),
     /// Settings of topics with which nothing works.
     #[error("{0}")]
     TopicsWrong(String),
@@ -37,7 +37,7 @@ impl ControlError {
     pub(super) fn may_pass(&self) -> bool {
         match self {
             ControlError::Membership(error) => !error.is_final(),
-            ControlError::Tail(error) => error.may_pass(),
+            ControlError::Topic(error) => error.may_pass(),
             ControlError::Dial(DialError::Resources(_)) => false,
             ControlError::Dial(error) => !error.is_final(),
             ControlError::Advertised(fault) => !fault.error.is_final(),
@@ -52,7 +52,7 @@ impl ControlError {
         matches!(
             self,
             ControlError::Membership(MembershipError::TopicMissing(_))
-                | ControlError::Tail(TopicError::Missing(_))
+                | ControlError::Topic(TopicError::Missing(_))
         )
     }
 }

@@ -131,7 +131,7 @@ impl TopicClient {
             return Err(ControlError::TooManyPartitions(input.partitions as i32));
         }
         if input.partitions != output.partitions {
-            return Err(ControlError::Tail(TopicError::PartitionsDiffer {
+            return Err(ControlError::Topic(TopicError::PartitionsDiffer {
                 input_topic: names.input.clone(),
                 input: input.partitions as i32,
                 output_topic: names.output.clone(),
@@ -142,7 +142,7 @@ impl TopicClient {
         for wanted in names.wanted(input.partitions as u16, output.replicas as u16) {
             match self.settings(&wanted.name) {
                 Ok(settings) => problems.extend(wanted.problems(&settings)),
-                Err(ControlError::Tail(
+                Err(ControlError::Topic(
                     error @ (TopicError::NotAuthorised { .. } | TopicError::Missing(_)),
                 )) => {
                     let sentence = format!("{error}; until then its settings are not checked");

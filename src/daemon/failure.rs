@@ -77,7 +77,7 @@ impl Failure {
                     ExitCode::KafkaUnreachable
                 }
             },
-            Failure::Control(ControlError::Tail(error)) => match error {
+            Failure::Control(ControlError::Topic(error)) => match error {
                 TopicError::Missing(_)
                 | TopicError::PartitionsDiffer { .. }
                 | TopicError::NotCreated { .. } => ExitCode::TopicWrong,
