@@ -49,7 +49,7 @@ enum LineKind {
     FollowerStill(i32),
     /// What one connection claims of a partition, and another one is asked about.
     Doubted(i32, Claim),
-    /// A partition that goes on behind a gap.
+    /// A partition that goes on behind missing records.
     RecordsGone(i32),
     /// Events that changed nothing.
     NoOps,
@@ -195,7 +195,7 @@ impl Journal {
         let acquired = &opening.acquired;
         tracing::info!(
             partition = acquired.partition,
-            epoch = acquired.owner_epoch,
+            owner_epoch = acquired.owner_epoch,
             published = acquired.mark.next_update,
             start_offset = acquired.start.next_offset,
             start_update = acquired.start.next_update,
@@ -254,7 +254,7 @@ impl Journal {
             ),
             Note::Fenced { partition, owner_epoch } => tracing::warn!(
                 partition,
-                epoch = owner_epoch,
+                owner_epoch,
                 "another instance has fenced the shard: it is no longer ours"
             ),
             Note::Released { partition } => {

@@ -409,7 +409,7 @@ impl Ownership {
                 // The group will say whose shard it is. If it stays ours, it is acquired again, and
                 // that asks the group first.
                 let at = now + Duration::from_millis(YIELD_MS);
-                let why = format!("another instance has fenced it with epoch {owner_epoch}");
+                let why = format!("another instance has fenced it with owner epoch {owner_epoch}");
                 table.make_due(partition, at, History::begin(why));
             }
             SpanResult::Torn => {

@@ -24,7 +24,7 @@ pub struct Grant {
     pub partition: i32,
     /// Which ownership of the partition within this process.
     pub ownership_id: u32,
-    /// Epoch of the fence that this owner wrote.
+    /// Owner epoch of the fence that this owner wrote.
     pub owner_epoch: u64,
     /// Id of that fence.
     pub fence_id: u128,
