@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Events that are made if no number is given.
-const EVENTS_DEFAULT: u64 = 1_000_000;
+pub const LOAD_EVENTS_DEFAULT: u64 = 1_000_000;
 
 /// The longest wait for the leaders of the topic's partitions.
 const METADATA_WAIT: Duration = Duration::from_secs(10);
@@ -114,7 +114,7 @@ fn open_source(args: &LoadArgs, zones: u16, base_ms: i64) -> Result<Source, Tool
         rate: args.rate.unwrap_or(RATE_UNPACED),
         base_us: base_ms * 1000,
     };
-    Ok(Source::synthetic(options, args.events.unwrap_or(EVENTS_DEFAULT)))
+    Ok(Source::synthetic(options, args.events.unwrap_or(LOAD_EVENTS_DEFAULT)))
 }
 
 /// Microseconds since the Unix epoch, now.

@@ -2,6 +2,7 @@
 
 use huntd::service::rules::load_all;
 use huntd::telemetry::progress::SHARDS_MAX;
+use huntd::tools::load::LOAD_EVENTS_DEFAULT;
 use serde_json::Value;
 use std::process::Command;
 use support::daemon::program;
@@ -77,6 +78,27 @@ fn the_frame_in_the_readme_is_the_first_of_the_vectors() {
     let vectors: Value = serde_json::from_str(&text("docs/vectors/frames.json")).expect("JSON");
     let frame = vectors[0]["json"].as_str().expect("a frame's JSON");
     assert!(text("README.md").lines().any(|line| line == frame), "README.md lacks {frame}");
+}
+
+#[test]
+fn a_load_without_a_number_makes_as_many_events_as_the_readme_says() {
+    assert_eq!(LOAD_EVENTS_DEFAULT, 1_000_000);
+    let sentence = "sends a million made-up events";
+    assert!(text("README.md").contains(sentence), "README.md lacks {sentence:?}");
+}
+
+#[test]
+fn one_core_and_the_first_test_run_take_what_the_other_documents_say() {
+    let (readme, hacking) = (text("README.md"), text("docs/HACKING.md"));
+    let minutes = hacking.split("| ").find_map(|cell| cell.split_once(" minutes in a fresh clone"));
+    let minutes = minutes.expect("the loop has the time of all tests").0;
+    let sentence = format!("`cargo test` about {minutes}.");
+    assert!(readme.contains(&sentence), "README.md lacks {sentence:?}");
+    let benchmarks = text("docs/BENCHMARKS.md");
+    let drained = cell(&benchmarks, "drain", "huntd", "M events/s").expect("huntd drains");
+    let millions: f64 = drained.parse().expect("a rate");
+    let sentence = "plays some millions of events per second";
+    assert_eq!(readme.contains(sentence), millions >= 2.0, "{sentence:?}, {drained} M events/s");
 }
 
 #[test]
