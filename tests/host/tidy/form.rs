@@ -310,13 +310,13 @@ const PROSE_ENDINGS: &[&str] = &[
     ".go", ".java", ".hpp", ".cpp",
 ];
 
-/// Prose is plain English, and so are names. The list of changes quotes old ones.
+/// Prose is plain English, and so are names.
 pub(super) fn plain_english(tree: &Tree) -> Vec<Finding> {
     let is_read = |path: &str| {
         let endings = [PROSE_ENDINGS, &[".rs", ".md"]].concat();
         let is_rule = path.starts_with("tests/host/tidy/");
         let is_prose = endings.iter().any(|ending| path.ends_with(ending));
-        is_prose && !is_rule && !is_history(path) && path != "CHANGELOG.md"
+        is_prose && !is_rule && !is_history(path)
     };
     let mut findings = Vec::new();
     for source in tree.sources.iter().filter(|source| is_read(&source.path)) {

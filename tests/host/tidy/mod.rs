@@ -384,6 +384,7 @@ fn prose_has_no_phrase_that_is_read_twice() {
             &[("docs/A.md", "Whoever reads\n")],
             &[("src/a.rs", "fn luggage_comes_later() {}\n")],
             &[("README.md", "all but for one\n")],
+            &[("CHANGELOG.md", "- All the same, it ends.\n")],
             &[("src/a.rs", "// A ownership begins.\n")],
             &[("src/a.rs", "/// It is so late now: what there is to say.\n")],
             &[("src/a.rs", "/// Sees to it that it is there.\n")],
