@@ -251,8 +251,8 @@ impl FetchTask {
         is_confirmed
     }
 
-    /// A batch that begins later than expected. Kafka leaves no offset out, but records may be gone:
-    /// another connection has to find the batch at the same offset.
+    /// A batch that begins later than expected. Kafka leaves no offset out, but some records may be
+    /// gone: another connection has to find the batch at the same offset.
     fn meet_gap(&mut self, cursor: &Cursor, error: BatchError, expected: i64) {
         let (partition, offset) = (cursor.partition, error.offset);
         let sentence =
