@@ -1,4 +1,6 @@
-//! Daemons that are broken in one way, to show that the checks notice it.
+//! Daemons that are broken in one way, to show that the checks notice it. `ResentAsNew` and
+//! `RefusalTakenForAck` break the broker's side instead: what of a batch reaches its log, and what
+//! its answer says.
 
 use crate::chance::closed_list;
 
