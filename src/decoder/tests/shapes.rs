@@ -2,6 +2,9 @@
 //! record: shown on short records of many producers, changed in a few places. Each kind of
 //! processor, AVX2 and AVX-512, reads 250,000 of them, or half of what `HUNTD_FUZZ_RECORDS` says.
 //! `HUNTD_FUZZ_SEED` repeats a run.
+//!
+//! Its records are not those of a random game, which are valid and have low numbers: here numbers
+//! stand at the edges of their fields and beyond, and records are broken.
 
 use super::parsed;
 use crate::decoder::json::JsonDecoder;
