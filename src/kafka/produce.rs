@@ -197,6 +197,33 @@ mod tests {
         }
     }
 
+    #[test]
+    fn each_error_of_a_batch_has_the_remedy_that_its_name_asks_for() {
+        let named = |error: ErrorCode| match error.name() {
+            "CORRUPT_MESSAGE"
+            | "REQUEST_TIMED_OUT"
+            | "NETWORK_EXCEPTION"
+            | "NOT_ENOUGH_REPLICAS"
+            | "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
+            | "THROTTLING_QUOTA_EXCEEDED" => ProduceRemedy::Resend,
+            "UNKNOWN_TOPIC_OR_PARTITION"
+            | "LEADER_NOT_AVAILABLE"
+            | "NOT_LEADER_OR_FOLLOWER"
+            | "REPLICA_NOT_AVAILABLE"
+            | "KAFKA_STORAGE_ERROR"
+            | "FENCED_LEADER_EPOCH" => ProduceRemedy::AskLeader,
+            "OUT_OF_ORDER_SEQUENCE_NUMBER" => ProduceRemedy::ResendBefore,
+            "MESSAGE_TOO_LARGE" | "RECORD_LIST_TOO_LARGE" => ProduceRemedy::Split,
+            "INVALID_PRODUCER_EPOCH" | "UNKNOWN_PRODUCER_ID" => ProduceRemedy::NewProducerId,
+            _ => ProduceRemedy::GiveUp,
+        };
+        // INVALID_PRODUCER_ID_MAPPING, which no reader of a topic meets.
+        assert_eq!(remedy(ErrorCode(49)), ProduceRemedy::NewProducerId);
+        for error in (-2..=200).map(ErrorCode).filter(|error| error.0 != 49) {
+            assert_eq!(remedy(error), named(error), "{error}");
+        }
+    }
+
     /// Partition 3 at offset 41, and partition 7 refused.
     fn answer(version: i16) -> Vec<u8> {
         let flexible = version >= 9;

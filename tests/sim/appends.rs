@@ -23,6 +23,7 @@ const TOO_LARGE: i16 = 10;
 const NOT_ENOUGH_REPLICAS_AFTER_APPEND: i16 = 20;
 const OUT_OF_ORDER: i16 = 45;
 const OLD_PRODUCER_EPOCH: i16 = 47;
+const STORAGE_FAILED: i16 = 56;
 const UNKNOWN: i16 = -1;
 
 /// Errors with which a batch is refused that is none of the above.
@@ -191,9 +192,10 @@ impl Broker {
         // No topic is made for a frame that is too large by itself.
         let error = if error == TOO_LARGE && named.values.len() == 1 { TIMED_OUT } else { error };
         // With some errors the batch is there, and with some it is not known.
+        // A leader may cease to be one while it waits for its replicas.
         let is_taken = match error {
             NOT_ENOUGH_REPLICAS_AFTER_APPEND => true,
-            TIMED_OUT | UNKNOWN => chance.one_in(2),
+            NOT_LEADER | STORAGE_FAILED | TIMED_OUT | UNKNOWN => chance.one_in(2),
             _ => false,
         };
         if is_taken {
