@@ -16,7 +16,7 @@ const NOT_NAMED: i64 = -1;
 pub(crate) struct ReplicaWatch {
     /// The highest end of its log that it has named.
     end: Cell<i64>,
-    /// Since when it lacks records and has got none.
+    /// Since when it lacks records and has got none, moved on by the time in which it was mute.
     behind_since: Cell<Option<Instant>>,
     /// Until then it reads no question, because it throttles us.
     mute_until: Cell<Option<Instant>>,
@@ -38,7 +38,6 @@ impl ReplicaWatch {
 
     /// The follower says that its log ends here.
     pub(crate) fn ends_at(&self, end: i64) {
-        self.mute_until.set(None);
         if end > self.end.get() {
             self.end.set(end);
             self.behind_since.set(None);
@@ -50,21 +49,25 @@ impl ReplicaWatch {
         self.behind_since.set(None);
     }
 
-    /// The follower throttles us: it reads no question until then, so it can show nothing.
-    pub(crate) fn mute(&self, until: Instant) {
-        self.mute_until.set(Some(until));
+    /// The follower throttles us: from now on until then it reads no question, so it can show
+    /// nothing. The clock stands still meanwhile.
+    pub(crate) fn mute(&self, now: Instant, until: Instant) {
+        let from = self.mute_until.get().map_or(now, |until| until.max(now));
+        let muted = until.saturating_duration_since(from);
+        self.behind_since.set(self.behind_since.get().map(|since| since + muted));
+        self.mute_until.set(Some(until.max(from)));
     }
 
     /// The leader says that its log ends here. True: the follower stands still.
     pub(crate) fn leader_ends_at(&self, leader_end: i64, now: Instant) -> bool {
-        let is_mute = self.mute_until.get().is_some_and(|until| now < until);
-        if is_mute || self.end.get() >= leader_end {
+        if self.end.get() >= leader_end {
             self.behind_since.set(None);
             return false;
         }
-        let since = self.behind_since.get().unwrap_or(now);
+        let can_show_from = self.mute_until.get().map_or(now, |until| until.max(now));
+        let since = self.behind_since.get().unwrap_or(can_show_from);
         self.behind_since.set(Some(since));
-        now.saturating_duration_since(since) >= Duration::from_millis(FOLLOWER_STILL_MS)
+        can_show_from.saturating_duration_since(since) >= Duration::from_millis(FOLLOWER_STILL_MS)
     }
 }
 
@@ -111,5 +114,19 @@ mod tests {
         }
         let has_come = ten_behind().chain([(110, 110)]).chain((0..4).map(|_| (120, 110)));
         assert!(!said(&ReplicaWatch::new(), has_come).contains(&true));
+    }
+    /// A second is a throttle, and half a second that the follower takes to answer.
+    #[test]
+    fn the_clock_stands_still_while_the_follower_is_mute_and_then_goes_on() {
+        let (watch, begun) = (ReplicaWatch::new(), Instant::now());
+        let stands_after = (0..100).find(|half| {
+            let now = begun + Duration::from_millis(500 * half);
+            if half % 3 == 0 {
+                watch.ends_at(50);
+                watch.mute(now, now + Duration::from_secs(1));
+            }
+            watch.leader_ends_at(100, now)
+        });
+        assert_eq!(stands_after, Some(3 * 8), "eight times half a second");
     }
 }

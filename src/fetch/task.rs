@@ -295,7 +295,8 @@ impl FetchTask {
 
     /// Notes for how long the broker wants to be sent nothing.
     fn note_throttle(&self, link: &mut BrokerLink, throttle_ms: u32) {
-        link.throttle = Throttle::asked(throttle_ms, self.shared.context.turns.now());
+        let now = self.shared.context.turns.now();
+        link.throttle = Throttle::asked(throttle_ms, now);
         if throttle_ms == 0 {
             return;
         }
@@ -303,10 +304,10 @@ impl FetchTask {
             let shard = self.shared.context.progress.shard(cursor.partition);
             shard.fetch_throttled_ms.add(Throttle::muted_ms(throttle_ms));
         }
-        let reads_at = link.throttle.reads_at(self.shared.context.turns.now());
+        let reads_at = link.throttle.reads_at(now);
         self.shared.cursors.each(|cursor| {
             if self.serves(cursor) {
-                cursor.replica.mute(reads_at);
+                cursor.replica.mute(now, reads_at);
             }
         });
         let source = TroubleSource::Throttle(self.node_id);

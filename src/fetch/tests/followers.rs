@@ -86,6 +86,18 @@ fn one_that_throttles_can_show_nothing_and_is_not_taken_for_one_that_stands_stil
 }
 
 #[test]
+fn one_that_throttles_again_and_again_is_left_once_it_has_shown_for_long_enough_that_it_stands() {
+    for throttle_ms in [300, 1_000, 8_000] {
+        let mut daemon = beside_a_follower();
+        daemon.follower_throttle_ms = throttle_ms;
+        let behind = turn_until_the_leader_serves(&mut daemon, 290_000, (100, 5));
+        let (after_ms, is_placed) = behind.expect("the follower is left");
+        assert!(after_ms > 4_000, "{throttle_ms} ms: after {after_ms} ms");
+        assert!(!is_placed, "else the leader might name the follower again");
+    }
+}
+
+#[test]
 fn one_that_is_not_asked_because_the_shard_takes_nothing_can_show_nothing() {
     let mut daemon = beside_a_follower();
     for _ in 0..2 {
