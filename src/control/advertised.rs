@@ -21,19 +21,25 @@ pub struct AdvertisedFault {
     pub(crate) error: Box<DialError>,
 }
 
-impl AdvertisedFault {
-    /// Which broker it is.
-    pub(crate) fn node_id(&self) -> i32 {
-        self.node_id
-    }
-}
-
 /// What came of dialling the brokers.
 pub(crate) struct DialledBrokers {
     /// Those that cannot be used.
     pub faults: Vec<AdvertisedFault>,
     /// How many can be used.
     pub usable: usize,
+}
+
+impl DialledBrokers {
+    /// The faults, with which a start can go on or wait. An error: no broker can be used, and only
+    /// the operator can help with each. One that is only away may come back and lead.
+    pub(crate) fn unless_final(self) -> Result<Vec<AdvertisedFault>, AdvertisedFault> {
+        let DialledBrokers { mut faults, usable } = self;
+        let is_final = usable == 0 && faults.iter().all(|fault| fault.error.is_final());
+        match is_final && !faults.is_empty() {
+            true => Err(faults.swap_remove(0)),
+            false => Ok(faults),
+        }
+    }
 }
 
 /// Dials each of these brokers once. No more are dialled than a daemon could be connected to.
@@ -62,4 +68,41 @@ pub(super) fn dial(brokers: &[Broker], options: &DialOptions) -> Result<DialledB
 fn late(endpoint: Endpoint) -> DialError {
     let sentence = format!("it does not answer within {} s", ROLL_CALL_MS_MAX / 1000);
     DialError::Io { endpoint, error: io::Error::new(io::ErrorKind::TimedOut, sentence) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is wrong with a broker: only the operator can help, or it may come back.
+    fn fault(node_id: i32, is_final: bool) -> AdvertisedFault {
+        let endpoint = Endpoint { host: "broker".to_owned(), port: 9092 };
+        let address = endpoint.to_string();
+        let error = match is_final {
+            true => DialError::TlsListener(endpoint),
+            false => late(endpoint),
+        };
+        AdvertisedFault { node_id, address, error: Box::new(error) }
+    }
+
+    #[test]
+    fn a_start_ends_only_if_no_broker_can_be_used_and_the_operator_has_to_help_with_each() {
+        for (usable, are_final, ends) in [
+            (0, &[true][..], true),
+            (0, &[true, true], true),
+            (0, &[true, false], false),
+            (0, &[false, true], false),
+            (0, &[false], false),
+            (0, &[], false),
+            (1, &[true], false),
+        ] {
+            let faults = (1..).zip(are_final).map(|(node_id, is_final)| fault(node_id, *is_final));
+            let dialled = DialledBrokers { faults: faults.collect(), usable };
+            let named = dialled.unless_final().map(|faults| faults.len());
+            match ends {
+                true => assert_eq!(named.expect_err("it ends").node_id, 1),
+                false => assert_eq!(named.expect("it goes on"), are_final.len()),
+            }
+        }
+    }
 }

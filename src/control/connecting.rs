@@ -1,7 +1,6 @@
 //! The way into the group: waits for brokers that do not answer, and ends the daemon for errors
 //! that waiting cannot cure.
 
-use super::advertised::DialledBrokers;
 use super::certificates::Certificates;
 use super::output_log::OutputLog;
 use super::topic_client::TopicClient;
@@ -31,8 +30,10 @@ pub(super) fn connect(
     // One answer may be wrong. The next try gets its own, on other connections.
     let mut is_doubted = false;
     let mut tried = 0;
+    // Threads that wait for a silent broker outlast their try, so later tries do not dial again.
+    let mut are_brokers_checked = false;
     loop {
-        let error = match try_once(options, tried, &mut journal) {
+        let error = match try_once(options, tried, &mut are_brokers_checked) {
             Ok(clients) => return Ok(Some(clients)),
             Err(error) => error,
         };
@@ -64,10 +65,13 @@ pub(super) fn connect(
 fn try_once(
     options: &ControlOptions,
     tried: usize,
-    journal: &mut Journal,
+    are_brokers_checked: &mut bool,
 ) -> Result<Clients, ControlError> {
     let mut client = TopicClient::connect(&options.dial, tried)?;
-    check_brokers(&client, journal)?;
+    if !*are_brokers_checked {
+        check_brokers(&client)?;
+        *are_brokers_checked = true;
+    }
     let risks = check_topics(&mut client, options)?;
     join(options, risks).map_err(|error| match error.may_pass().then(no_descriptor_left) {
         Some(Some(resources)) => DialError::Resources(resources).into(),
@@ -91,16 +95,11 @@ fn join(options: &ControlOptions, risks: Vec<String>) -> Result<Clients, Control
     Ok((certificates, output, membership))
 }
 
-/// Dials each broker of the cluster. The log names those that cannot be used, once for all tries:
-/// others may lead most zones. If there is no other, a start ends with what only the operator can
-/// help.
-fn check_brokers(client: &TopicClient, journal: &mut Journal) -> Result<(), ControlError> {
-    let DialledBrokers { faults, usable } = client.dial_brokers()?;
-    for fault in faults {
-        if usable == 0 && fault.error.is_final() {
-            return Err(fault.into());
-        }
-        journal.cannot_use_broker(&fault);
+/// Dials each broker of the cluster. The log names those that cannot be used: others may lead most
+/// zones.
+fn check_brokers(client: &TopicClient) -> Result<(), ControlError> {
+    for fault in client.dial_brokers()?.unless_final()? {
+        journal::cannot_use_broker(&fault);
     }
     Ok(())
 }

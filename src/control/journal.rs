@@ -37,8 +37,6 @@ pub(super) struct Journal {
 enum LineKind {
     /// The brokers, before any has answered.
     Brokers,
-    /// A broker that cannot be used where it says that it listens.
-    Advertised(i32),
     /// The fetch path.
     Fetch(TroubleSource),
     /// A broker's error in answer to a Fetch of a partition.
@@ -62,6 +60,11 @@ enum LineKind {
 /// Says what would end the start, if other connections say it too.
 pub(super) fn start_doubted(error: &ControlError) {
     tracing::warn!("{error}: the brokers are asked again before that counts");
+}
+
+/// Says of a broker that it cannot be used where it says that it listens, and may come back.
+pub(super) fn cannot_use_broker(fault: &AdvertisedFault) {
+    tracing::warn!("{fault}");
 }
 
 /// Says which skips that the operator asked for are of no partition.
@@ -114,11 +117,6 @@ impl Journal {
     /// Nothing works before the brokers answer.
     pub(super) fn waits_for_brokers(&mut self, error: &ControlError) {
         self.warn(LineKind::Brokers, &format!("waiting for the brokers: {error}"));
-    }
-
-    /// A broker cannot be used where it says that it listens, and may come back.
-    pub(super) fn cannot_use_broker(&mut self, fault: &AdvertisedFault) {
-        self.warn(LineKind::Advertised(fault.node_id()), &fault.to_string());
     }
 
     /// The fetch path has trouble, and goes on trying.
@@ -294,8 +292,6 @@ mod tests {
         let (mut journal, now) = (Journal::new(), Instant::now());
         let kinds = [
             LineKind::Brokers,
-            LineKind::Advertised(1),
-            LineKind::Advertised(2),
             LineKind::Fetch(TroubleSource::Leaders),
             LineKind::Fetch(TroubleSource::Broker(1)),
             LineKind::Fetch(TroubleSource::Broker(2)),

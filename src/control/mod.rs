@@ -25,6 +25,7 @@ use crate::engine::rules::rulebook::Rulebook;
 use crate::kafka::group::{GroupOptions, Membership};
 use crate::kafka::group_lag::GroupLag;
 use crate::kafka::membership::MembershipEvent;
+use crate::kafka::topic_error::TopicError;
 use crate::ownership::acquisition::Remedy;
 use crate::ownership::action::{Opening, OwnershipAction};
 use crate::ownership::event::{OutputEvent, OwnershipEvent, ShardFacts, Survey, ToControl};
@@ -366,7 +367,7 @@ impl Control {
         for partition in partitions {
             let survey = match &bounds {
                 Ok(bounds) => bounds.get(partition).copied().ok_or_else(|| {
-                    output_log::unreachable(format!("partition {partition} has no leader now"))
+                    TopicError::NotNow(format!("partition {partition} has no leader now"))
                 }),
                 Err(error) => Err(error.clone()),
             };

@@ -316,17 +316,12 @@ impl ProducerContext for FenceCallbacks {
     }
 }
 
-/// Something that passes, in words.
-pub(crate) fn unreachable(sentence: String) -> TopicError {
-    TopicError::Unreachable(sentence)
-}
-
 /// The topics were there when the daemon connected. A broker that has just started does not know
 /// its topics for a while, and that passes.
 fn passing(error: TopicError) -> TopicError {
     match error {
         TopicError::Missing(topic) => {
-            TopicError::Unreachable(format!("the broker does not know the topic `{topic}` now"))
+            TopicError::NotNow(format!("the broker does not know the topic `{topic}` now"))
         }
         other => other,
     }
@@ -349,4 +344,17 @@ fn producer_config(options: &OutputLogOptions) -> ClientConfig {
     // A fence that is appended twice changes nothing, so idempotence is not needed.
     config.set("message.timeout.ms", FENCE_MS_MAX.to_string());
     config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_that_does_not_know_the_topic_yet_has_answered() {
+        let error = passing(TopicError::Missing("updates".to_owned()));
+        assert!(error.may_pass());
+        let sentence = "the broker does not know the topic `updates` now; that may pass by itself";
+        assert_eq!(error.to_string(), sentence);
+    }
 }

@@ -65,7 +65,7 @@ impl TopicClient {
             ErrorCode::NONE => Ok(Some(FoundTopic { id, partitions: partitions.len(), replicas })),
             ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => Ok(None),
             ErrorCode::TOPIC_AUTHORIZATION_FAILED => Err(not_authorised(topic, right)),
-            error => Err(TopicError::Unreachable(format!("`{topic}`: {error}")).into()),
+            error => Err(TopicError::NotNow(format!("`{topic}`: {error}")).into()),
         }
     }
 

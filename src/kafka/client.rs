@@ -1,5 +1,6 @@
 //! What all clients of librdkafka have in common: settings, and what their errors mean.
 
+use crate::kafka::error_code::ErrorCode;
 use crate::kafka::right::Right;
 use crate::kafka::security::{Mechanism, Secret, Security};
 use crate::kafka::topic_error::TopicError;
@@ -249,6 +250,10 @@ pub(crate) fn topic_error(topic: &str, right: Right, error: &KafkaError) -> Topi
         Some(RDKafkaErrorCode::ClusterAuthorizationFailed) => {
             TopicError::not_authorised(topic, right.on_cluster())
         }
+        // Numbers of librdkafka's own errors are negative.
+        Some(code) if code as i32 > 0 => {
+            TopicError::NotNow(format!("`{topic}`: {}", ErrorCode(code as i16)))
+        }
         _ => TopicError::Unreachable(error.to_string()),
     }
 }
@@ -273,6 +278,19 @@ mod tests {
         ] {
             let sentence = topic_error("events", right, &refused).to_string();
             assert!(sentence.contains(granted), "{sentence}");
+        }
+    }
+    #[test]
+    fn only_brokers_that_give_no_code_do_not_answer() {
+        for (code, has_answered) in [
+            (RDKafkaErrorCode::LeaderNotAvailable, true),
+            (RDKafkaErrorCode::NotCoordinator, true),
+            (RDKafkaErrorCode::BrokerTransportFailure, false),
+            (RDKafkaErrorCode::OperationTimedOut, false),
+        ] {
+            let error = topic_error("events", Right::Read, &KafkaError::MetadataFetch(code));
+            assert_eq!(matches!(error, TopicError::NotNow(_)), has_answered, "{error}");
+            assert!(error.may_pass(), "{error}");
         }
     }
 }

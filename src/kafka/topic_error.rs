@@ -48,7 +48,7 @@ pub enum TopicError {
     #[error("the brokers do not answer: {0}; check `brokers` and the network")]
     Unreachable(String),
     /// Brokers have answered, and it is not to be had now. Trying again is right.
-    #[error("{0}; huntd tries again")]
+    #[error("{0}; that may pass by itself")]
     NotNow(String),
 }
 

@@ -383,7 +383,7 @@ fn failure(topic: &str, error: &KafkaError) -> SendFailure {
     let code = error.rdkafka_error_code();
     let is_too_large = code == Some(RDKafkaErrorCode::MessageSizeTooLarge);
     let sentence = match topic_error(topic, Right::Write, error) {
-        TopicError::Unreachable(_) => error.to_string(),
+        TopicError::Unreachable(_) | TopicError::NotNow(_) => error.to_string(),
         about_topic => about_topic.to_string(),
     };
     SendFailure { sentence, is_too_large }

@@ -50,6 +50,9 @@ pub(super) fn failure(error: ServeError) -> ToolError {
             ToolError::NotAuthorised { topic, right }
         }
         ServeError::Topic(TopicError::Unreachable(why)) => ToolError::Unreachable(why),
+        ServeError::Topic(error @ TopicError::NotNow(_)) => {
+            ToolError::from(Failure::Control(error.into()))
+        }
         ServeError::Ring(error) => ToolError::from(Failure::Ring(error)),
         other => ToolError::Config(other.to_string()),
     }

@@ -2,6 +2,7 @@
 
 mod batch_offsets;
 mod followers;
+mod leader_hints;
 
 use crate::fetch::FetchOptions;
 use crate::fetch::block::{Block, BlockPool};

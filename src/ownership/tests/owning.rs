@@ -211,7 +211,7 @@ fn a_group_that_does_not_answer_or_does_not_count_us_in_is_asked_again() {
     daemon.group(MembershipEvent::Assigned(vec![3]));
     daemon.pass(0, 0, false);
     daemon.group(MembershipEvent::Answered { question: 1, is_member: false });
-    let why = [(3, "the group does not count us in now; huntd tries again")];
+    let why = [(3, "the group does not count us in now; that may pass by itself")];
     assert_eq!(daemon.ownership.setbacks().collect::<Vec<_>>(), why);
     daemon.pass(REACQUIRE_MS, 0, false);
     assert!(daemon.open().is_empty());
