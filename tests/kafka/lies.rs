@@ -301,25 +301,34 @@ fn produced(error: i16, base_offset: i64) -> Vec<u8> {
     [&0_i32.to_be_bytes()[..], &error.to_be_bytes(), &base_offset.to_be_bytes()].concat()
 }
 
-/// The batch is in the log each time. So a daemon that believes the answer and sends its frames as
-/// new ones would publish them twice.
+/// The batch is in the log each time. After some answers it is sent again, as the same bytes, and
+/// the broker takes nothing twice. After the others the shard is acquired again, and its replay
+/// repeats nothing that is published.
 #[test]
 fn what_an_answer_says_falsely_of_a_published_batch_loses_nothing_and_publishes_nothing_twice() {
     let proxied = Proxied::start();
     let mut victim = Victim::of(&proxied, "produced");
     let output_end =
         |victim: &Victim<'_>| proxied.cluster.client().ends(&victim.topics.output, 1)[0];
-    let refused = [7, 6, 45, 47, 59, 87, -1].map(|error| (error, Some(-1)));
+    let acquired = |huntd: &Huntd| huntd.log().matches("\"message\":\"acquired\"").count();
+    let resent = [7, 6].map(|error| (error, Some(-1), false));
+    let given_up = [45, 47, 59, 87, -1].map(|error| (error, Some(-1), true));
     // At an offset that other frames have, and at one that no log reaches.
-    for (error, lie) in refused.into_iter().chain([(0, None), (0, Some(i64::MAX))]) {
+    let elsewhere = [(0, None, true), (0, Some(i64::MAX), false)];
+    for (error, lie, fails) in resent.into_iter().chain(given_up).chain(elsewhere) {
         let end = output_end(&victim);
         proxied.proxy.lie(PRODUCE, produced(0, end), produced(error, lie.unwrap_or(end - 1)));
         let Victim { proxied, topics, huntd, follower, rounds } = &mut victim;
         *rounds = rounds.end() + 1..=rounds.end() + 5;
+        let before = acquired(huntd);
         produce(&proxied.cluster, topics, &events(1, 200, rounds.clone()));
         huntd.wait_until("the lie", |_| proxied.proxy.lies_told() > 0);
         proxied.proxy.tell_the_truth();
+        if fails {
+            huntd.wait_until(&format!("a fence after {error}"), |huntd| acquired(huntd) > before);
+        }
         accounts::wait_until_covered(&proxied.cluster, topics, follower, huntd);
+        assert_eq!(acquired(huntd), before + usize::from(fails), "after {error}, {lie:?}");
     }
     let read = accounts::read(&proxied.cluster, &victim.topics, 0);
     assert_eq!(read, victim.follower.stories()[0]);

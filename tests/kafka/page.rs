@@ -87,6 +87,8 @@ fn a_posted_event_moves_a_player_on_the_page_and_the_page_outlives_a_restart() {
     drop(serving);
     browser.wait_until("return document.getElementById('link').textContent === 'reconnecting'");
     let serving = Serving::start_at(&huntd, &address, &[]);
+    // The page is linked before the zone is loaded.
+    serving.body_at(&[0], "/v1/zones");
     browser.wait_until("return document.getElementById('link').textContent === 'live'");
     let later = LATE + 1 + MANY;
     let step = format!(r#"{{"type":"move","player_id":7,"seq":{later},"x":1080,"y":2000}}"#);

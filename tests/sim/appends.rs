@@ -52,7 +52,8 @@ impl Appends {
         }
     }
 
-    /// Updates of an owner epoch reach the log once and in their order, whatever is sent again.
+    /// Updates of an owner epoch reach the log once, in their order and without a gap, whatever is
+    /// sent again.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.wrong.clone().map_or(Ok(()), Err)
     }
@@ -70,14 +71,14 @@ impl Appends {
             return;
         }
         let here = (header.first_update + u64::from(header.count), header.next_offset);
-        let reached = self.reached.entry((partition, producer, header.owner_epoch));
-        let before = *reached.or_insert((0, -1));
-        if here <= before {
-            let owner_epoch = header.owner_epoch;
-            let what = format!("a frame of owner epoch {owner_epoch} up to {here:?}");
+        let key = (partition, producer, header.owner_epoch);
+        if let Some(before) = self.reached.insert(key, here)
+            && (here <= before || header.first_update != before.0)
+        {
+            let (owner_epoch, first) = (header.owner_epoch, header.first_update);
+            let what = format!("a frame of owner epoch {owner_epoch} from {first} to {here:?}");
             self.wrong = Some(format!("partition {partition}: {what} comes after {before:?}"));
         }
-        self.reached.insert((partition, producer, header.owner_epoch), here);
     }
 }
 
