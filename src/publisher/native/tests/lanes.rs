@@ -1,172 +1,7 @@
 //! Lanes against brokers that say what a test wants: which bytes leave, and what is delivered.
 
-use crate::kafka::error_code::ErrorCode;
-use crate::kafka::message::{Broker, Metadata, PartitionLeader, Versions};
-use crate::kafka::wire::{WireReader, WireWriter};
-use crate::output::frame::Compression;
-use crate::publisher::native::lanes::{LaneOptions, Lanes};
-use crate::publisher::producer::{SendError, SendFailure};
-use std::time::{Duration, Instant};
-
-const TOPIC: &str = "updates";
-const VERSIONS: Versions =
-    Versions { fetch: 4, metadata: 1, produce: 3, init_producer_id: 0, tells_settings: false };
-const HELD_BYTES_MAX: usize = 8 << 20;
-
-/// Lanes, and the time.
-struct Bench {
-    lanes: Lanes<u32>,
-    now: Instant,
-    epoch: i32,
-}
-
-/// A request, taken apart.
-struct Sent {
-    id: i32,
-    batches: Vec<(i32, Vec<u8>)>,
-}
-
-impl Sent {
-    /// Partition, producer id, epoch, sequence and records of each batch.
-    fn heads(&self) -> Vec<(i32, i64, i16, i32, i32)> {
-        let head = |(partition, batch): &(i32, Vec<u8>)| {
-            let reader = |at| WireReader::resume(batch, at);
-            let (id, epoch) = (reader(43).i64().unwrap(), reader(51).i16().unwrap());
-            (*partition, id, epoch, reader(53).i32().unwrap(), reader(57).i32().unwrap())
-        };
-        self.batches.iter().map(head).collect()
-    }
-}
-
-impl Bench {
-    /// Lanes that know their leaders, and have a producer id if there is one.
-    fn new(leaders: &[i32], producer: Option<i64>) -> Bench {
-        let options = LaneOptions {
-            client_id: "huntd".to_owned(),
-            topic: TOPIC.to_owned(),
-            compression: Compression::None,
-            held_bytes_max: HELD_BYTES_MAX,
-        };
-        let mut bench = Bench { lanes: Lanes::new(options), now: Instant::now(), epoch: 0 };
-        bench.lead(leaders);
-        if let Some(id) = producer {
-            bench.push(0, 0);
-            let node_id = leaders[0];
-            bench.name(node_id, 0, id);
-            let sent = bench.request(node_id).expect("a batch");
-            bench.answer(node_id, sent.id, &[(0, 0, 0)]).unwrap();
-            assert_eq!(bench.deliveries(), [(0, Ok(0))]);
-        }
-        bench
-    }
-
-    /// Partition by partition, who leads.
-    fn lead(&mut self, leaders: &[i32]) {
-        let broker = |node_id| Broker { node_id, host: format!("kafka{node_id}"), port: 9092 };
-        self.epoch += 1;
-        let leader = |(partition, node_id): (i32, &i32)| PartitionLeader {
-            partition,
-            leader: Some(*node_id),
-            leader_epoch: self.epoch,
-            error: ErrorCode::NONE,
-        };
-        let metadata = Metadata {
-            brokers: vec![broker(1), broker(2)],
-            cluster_id: None,
-            controller: None,
-            error: ErrorCode::NONE,
-            topic_id: 7,
-            partitions: (0..).zip(leaders).map(leader).collect(),
-            replicas: 1,
-        };
-        self.lanes.learn(&metadata, self.now);
-    }
-
-    fn push(&mut self, partition: i32, receipt: u32) {
-        self.lanes.push(partition, &receipt.to_be_bytes(), receipt).expect("there is room");
-    }
-
-    fn write(&mut self, node_id: i32) -> Option<Vec<u8>> {
-        let mut bytes = Vec::new();
-        let is_there = self.lanes.next_request(node_id, VERSIONS, (self.now, 1_000), &mut bytes);
-        is_there.then_some(bytes)
-    }
-
-    fn request(&mut self, node_id: i32) -> Option<Sent> {
-        let bytes = self.write(node_id)?;
-        let mut reader = WireReader::new(&bytes);
-        assert_eq!(reader.i32().unwrap() as usize, bytes.len() - 4);
-        assert_eq!((reader.i16().unwrap(), reader.i16().unwrap()), (0, 3), "Produce, version 3");
-        let id = reader.i32().unwrap();
-        assert_eq!(reader.string(false).unwrap(), "huntd");
-        assert_eq!(reader.nullable_string(false).unwrap(), None);
-        let _acks_and_timeout = reader.skip(6).unwrap();
-        assert_eq!((reader.array(false).unwrap(), reader.string(false).unwrap()), (1, TOPIC));
-        let batches = (0..reader.array(false).unwrap()).map(|_| {
-            let partition = reader.i32().unwrap();
-            let length = reader.i32().unwrap() as usize;
-            (partition, bytes[reader.skip(length).unwrap()].to_vec())
-        });
-        let batches = batches.collect();
-        Some(Sent { id, batches })
-    }
-
-    /// Answers the question for a producer id.
-    fn name(&mut self, node_id: i32, error: i16, id: i64) {
-        let bytes = self.write(node_id).expect("a question");
-        let mut reader = WireReader::resume(&bytes, 4);
-        assert_eq!(reader.i16().unwrap(), 22, "InitProducerId");
-        let mut answer = Vec::new();
-        let mut writer = WireWriter::new(&mut answer);
-        writer.i32(WireReader::resume(&bytes, 8).i32().unwrap());
-        writer.i32(0);
-        writer.i16(error);
-        writer.i64(id);
-        writer.i16(0);
-        self.lanes.answered(node_id, &answer, self.now).expect("it is whole");
-    }
-
-    /// Answers a request: each partition with its error and offset.
-    fn answer(&mut self, node_id: i32, id: i32, parts: &[(i32, i16, i64)]) -> Result<(), String> {
-        let mut answer = Vec::new();
-        let mut writer = WireWriter::new(&mut answer);
-        writer.i32(id);
-        writer.array(1, false);
-        writer.string(TOPIC, false);
-        writer.array(parts.len(), false);
-        for (partition, error, offset) in parts {
-            writer.i32(*partition);
-            writer.i16(*error);
-            writer.i64(*offset);
-            writer.i64(-1);
-        }
-        writer.i32(0);
-        let read = self.lanes.answered(node_id, &answer, self.now);
-        read.map(|throttle_ms| assert_eq!(throttle_ms, 0)).map_err(|error| error.to_string())
-    }
-
-    /// What the lanes report, by receipt: an offset, or a failure.
-    fn deliveries(&mut self) -> Vec<(u32, Result<i64, SendFailure>)> {
-        let next = || self.lanes.next_delivery();
-        let deliveries = std::iter::from_fn(next).map(|delivery| {
-            let result = delivery.failure.map_or(Ok(delivery.offset), Err);
-            (delivery.receipt, result)
-        });
-        deliveries.collect()
-    }
-
-    /// Receipts of what has failed, and whether that is final.
-    fn failed(&mut self) -> Vec<(u32, bool)> {
-        let deliveries = self.deliveries().into_iter();
-        deliveries
-            .map(|(receipt, result)| (receipt, result.expect_err("it failed").is_too_large))
-            .collect()
-    }
-
-    fn wait(&mut self, ms: u64) {
-        self.now += Duration::from_millis(ms);
-    }
-}
+use super::bench::{Bench, HELD_BYTES_MAX, Sent};
+use crate::publisher::producer::SendError;
 
 #[test]
 fn one_request_takes_a_batch_of_every_partition_that_its_broker_leads() {
@@ -222,17 +57,6 @@ fn what_does_not_fit_into_a_request_goes_with_the_next_one_first() {
     assert_eq!(bench.request(1).map(partitions), Some((0..9).collect()));
     assert!(bench.lanes.push(0, &frame, 1).is_ok());
     assert_eq!(bench.request(1).map(partitions), Some(vec![0, 9, 10, 11]));
-}
-
-#[test]
-fn until_a_broker_knows_the_producer_one_batch_of_a_partition_is_under_way() {
-    let mut bench = Bench::new(&[1, 1], Some(4711));
-    bench.push(1, 1);
-    let first = bench.request(1).expect("the first");
-    bench.push(1, 2);
-    assert!(bench.request(1).is_none());
-    bench.answer(1, first.id, &[(1, 0, 0)]).unwrap();
-    assert_eq!(bench.request(1).expect("the second").heads(), [(1, 4711, 0, 1, 1)]);
 }
 
 #[test]
@@ -306,91 +130,6 @@ fn a_later_batch_may_be_acknowledged_before_one_in_doubt() {
     bench.answer(1, again.id, &[(0, 0, 1)]).unwrap();
     assert_eq!(bench.deliveries(), [(2, Ok(2)), (1, Ok(1))]);
     assert_eq!(bench.request(1).unwrap().heads(), [(0, 4711, 0, 3, 1)]);
-}
-
-#[test]
-fn a_partition_that_fails_goes_on_under_a_higher_epoch_and_no_other_does() {
-    for error in [45, 46, -1, 87] {
-        let mut bench = Bench::new(&[1, 1], Some(4711));
-        bench.push(0, 1);
-        bench.push(1, 11);
-        let sent = bench.request(1).unwrap();
-        bench.push(0, 2);
-        let under_way = bench.request(1).unwrap();
-        bench.push(0, 3);
-        bench.answer(1, sent.id, &[(0, error, -1), (1, 0, 0)]).unwrap();
-        let deliveries = bench.deliveries();
-        assert_eq!(deliveries.last(), Some(&(11, Ok(0))));
-        let failed: Vec<u32> = deliveries[..3].iter().map(|(receipt, _)| *receipt).collect();
-        assert_eq!(failed, [1, 2, 3], "{error}");
-        bench.push(0, 4);
-        bench.push(1, 12);
-        let next = bench.request(1).unwrap();
-        assert_eq!(next.heads(), [(0, 4711, 1, 0, 1), (1, 4711, 0, 1, 1)]);
-        // The answer to what was given up changes nothing.
-        bench.answer(1, under_way.id, &[(0, 0, 2)]).unwrap();
-        bench.push(0, 5);
-        assert!(bench.request(1).is_none(), "the broker does not know the epoch yet");
-        bench.answer(1, next.id, &[(0, 0, 7), (1, 0, 1)]).unwrap();
-        assert_eq!(bench.deliveries(), [(4, Ok(7)), (12, Ok(1))]);
-    }
-}
-
-#[test]
-fn a_producer_that_the_broker_does_not_know_gets_another_id() {
-    for error in [47, 59] {
-        let mut bench = Bench::new(&[1, 1], Some(4711));
-        bench.push(1, 9);
-        let sent = bench.request(1).unwrap();
-        bench.answer(1, sent.id, &[(1, 0, 0)]).unwrap();
-        bench.push(0, 1);
-        let sent = bench.request(1).unwrap();
-        bench.answer(1, sent.id, &[(0, error, -1)]).unwrap();
-        assert_eq!(bench.deliveries()[1].0, 1);
-        bench.push(0, 2);
-        bench.push(1, 10);
-        bench.name(1, 0, 4712);
-        let next = bench.request(1).unwrap();
-        assert_eq!(next.heads(), [(0, 4712, 0, 0, 1), (1, 4711, 0, 1, 1)]);
-    }
-}
-
-#[test]
-fn a_partition_that_has_had_every_epoch_gets_another_id() {
-    let mut bench = Bench::new(&[1], Some(4711));
-    for epoch in 0..=i16::MAX {
-        bench.push(0, 1);
-        let sent = bench.request(1).unwrap();
-        let [(0, 4711, sent_epoch, ..)] = sent.heads()[..] else { panic!("{:?}", sent.heads()) };
-        assert_eq!(sent_epoch, epoch);
-        bench.answer(1, sent.id, &[(0, 87, -1)]).unwrap();
-        assert_eq!(bench.deliveries().len(), 1);
-    }
-    bench.push(0, 2);
-    bench.name(1, 0, 4712);
-    assert_eq!(bench.request(1).unwrap().heads(), [(0, 4712, 0, 0, 1)]);
-}
-
-#[test]
-fn a_refused_producer_id_fails_what_waits_and_a_passing_error_is_waited_for() {
-    let mut bench = Bench::new(&[1, 1], None);
-    bench.push(0, 1);
-    bench.push(1, 2);
-    for wait_ms in [100, 200, 400, 800, 1600, 3200, 5000, 5000] {
-        bench.name(1, 14, -1);
-        let said = bench.lanes.take_trouble().expect("the log names the error");
-        assert!(said.contains("(14)"), "{said}");
-        bench.wait(wait_ms - 1);
-        assert!(bench.write(1).is_none(), "it is not asked again before {wait_ms} ms");
-        bench.wait(1);
-    }
-    assert!(bench.deliveries().is_empty());
-    bench.name(1, 31, -1);
-    assert_eq!(bench.failed(), [(1, false), (2, false)]);
-    bench.wait(5_000);
-    bench.push(0, 3);
-    bench.name(1, 0, 7);
-    assert_eq!(bench.request(1).unwrap().heads(), [(0, 7, 0, 0, 1)]);
 }
 
 #[test]
@@ -479,4 +218,70 @@ fn a_partition_that_is_missing_for_long_fails() {
     bench.lead(&[1]);
     assert_eq!(bench.failed(), [(2, false)]);
     assert_eq!(bench.request(1).unwrap().heads(), [(0, 4711, 0, 1, 1)]);
+}
+
+#[test]
+fn a_broker_has_its_time_for_each_request_from_the_answer_before_it_on() {
+    let mut bench = Bench::new(&[1], Some(4711));
+    let begun = bench.now;
+    bench.push(0, 1);
+    let first = bench.request(1).unwrap();
+    bench.push(0, 2);
+    let _second = bench.request(1).unwrap();
+    bench.wait(9_000);
+    assert_eq!(bench.lanes.asked_at(1), Some(begun));
+    bench.answer(1, first.id, &[(0, 0, 1)]).unwrap();
+    assert_eq!(bench.lanes.asked_at(1), Some(bench.now));
+}
+
+#[test]
+fn a_refused_batch_waits_longer_each_time_until_one_is_taken() {
+    let mut bench = Bench::new(&[1], Some(4711));
+    for _ in 0..2 {
+        bench.push(0, 1);
+        for wait_ms in [10, 20, 40, 80, 160, 320, 640, 1_000, 1_000] {
+            let sent = bench.request(1).unwrap();
+            bench.answer(1, sent.id, &[(0, 7, -1)]).unwrap();
+            bench.wait(wait_ms - 1);
+            assert!(bench.request(1).is_none(), "it is not sent before {wait_ms} ms");
+            bench.wait(1);
+        }
+        let sent = bench.request(1).unwrap();
+        bench.answer(1, sent.id, &[(0, 0, 5)]).unwrap();
+        assert_eq!(bench.deliveries(), [(1, Ok(5))]);
+    }
+}
+
+#[test]
+fn after_a_batch_has_come_back_the_oldest_goes_alone() {
+    let mut bench = Bench::new(&[1], Some(4711));
+    let sent: Vec<i32> = (1..=3)
+        .map(|receipt| {
+            bench.push(0, receipt);
+            bench.request(1).unwrap().id
+        })
+        .collect();
+    for id in sent {
+        bench.answer(1, id, &[(0, 7, -1)]).unwrap();
+    }
+    bench.wait(10);
+    let oldest = bench.request(1).unwrap();
+    assert_eq!(oldest.heads(), [(0, 4711, 0, 1, 1)]);
+    assert!(bench.request(1).is_none(), "the broker may have forgotten it behind the others");
+    bench.answer(1, oldest.id, &[(0, 0, 1)]).unwrap();
+    for sequence in 2..=3 {
+        assert_eq!(bench.request(1).unwrap().heads(), [(0, 4711, 0, sequence, 1)]);
+    }
+}
+
+#[test]
+fn a_new_leader_gets_nothing_before_the_old_one_has_answered() {
+    let mut bench = Bench::new(&[1], Some(4711));
+    bench.push(0, 1);
+    let old = bench.request(1).unwrap();
+    bench.push(0, 2);
+    bench.lead(&[2]);
+    assert!(bench.request(2).is_none(), "the batch before it may not have arrived");
+    bench.answer(1, old.id, &[(0, 0, 1)]).unwrap();
+    assert_eq!(bench.request(2).unwrap().heads(), [(0, 4711, 0, 2, 1)]);
 }
