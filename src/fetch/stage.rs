@@ -23,6 +23,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+/// Milliseconds after which a broker is asked who leads, although every Fetch is answered: a broker
+/// that leads no more may serve it as a follower, and not say so.
+const METADATA_AGE_MS_MAX: u64 = 60_000;
+
 /// Milliseconds that a broker may take to answer, beyond the time that a Fetch asked it to wait.
 const RESPONSE_MS_MAX: u64 = 10_000;
 
@@ -297,8 +301,15 @@ impl Future for Fetching {
 async fn follow_metadata(shared: Rc<SharedFetch>) {
     let turns = shared.context.turns.clone();
     let mut wait_ms = RECONNECT_MS_MIN;
+    let mut due_at = turns.now();
     loop {
-        turns.until(|| needs_metadata(&shared).then_some(())).await;
+        turns
+            .until(|| {
+                turns.turn_at(due_at);
+                (turns.now() >= due_at || needs_metadata(&shared)).then_some(())
+            })
+            .await;
+        due_at = turns.now() + Duration::from_millis(METADATA_AGE_MS_MAX);
         shared.ask_metadata();
         let answer = turns.until(|| shared.dialling.take_metadata()).await;
         let taken = match &answer {
