@@ -115,6 +115,7 @@ mod tests {
         let has_come = ten_behind().chain([(110, 110)]).chain((0..4).map(|_| (120, 110)));
         assert!(!said(&ReplicaWatch::new(), has_come).contains(&true));
     }
+
     /// A second is a throttle, and half a second that the follower takes to answer.
     #[test]
     fn the_clock_stands_still_while_the_follower_is_mute_and_then_goes_on() {

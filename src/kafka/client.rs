@@ -245,11 +245,10 @@ pub(crate) fn topic_error(topic: &str, right: Right, error: &KafkaError) -> Topi
             | RDKafkaErrorCode::UnknownPartition,
         ) => TopicError::Missing(topic.to_owned()),
         Some(
-            RDKafkaErrorCode::TopicAuthorizationFailed | RDKafkaErrorCode::GroupAuthorizationFailed,
-        ) => TopicError::not_authorised(topic, right),
-        Some(RDKafkaErrorCode::ClusterAuthorizationFailed) => {
-            TopicError::not_authorised(topic, right.on_cluster())
-        }
+            code @ (RDKafkaErrorCode::TopicAuthorizationFailed
+            | RDKafkaErrorCode::ClusterAuthorizationFailed
+            | RDKafkaErrorCode::GroupAuthorizationFailed),
+        ) => TopicError::refused(topic, right, ErrorCode(code as i16)),
         // Numbers of librdkafka's own errors are negative.
         Some(code) if code as i32 > 0 => {
             TopicError::NotNow(format!("`{topic}`: {}", ErrorCode(code as i16)))
@@ -280,6 +279,7 @@ mod tests {
             assert!(sentence.contains(granted), "{sentence}");
         }
     }
+
     #[test]
     fn only_brokers_that_give_no_code_do_not_answer() {
         for (code, has_answered) in [

@@ -1,6 +1,7 @@
 //! What a user must be allowed to do with a topic or the cluster, as Kafka's ACLs name it.
 //! docs/OPERATIONS.md lists which verb needs what.
 
+use crate::kafka::error_code::ErrorCode;
 use std::fmt::{self, Display, Formatter};
 
 /// What a user must be allowed to do with a topic or the cluster. `READ` and `WRITE` include
@@ -26,8 +27,11 @@ pub enum Right {
 }
 
 impl Right {
-    /// What is missing if a broker refuses on the cluster what needs this right on a topic.
-    pub(crate) fn on_cluster(self) -> Right {
+    /// What is missing if a broker refuses with this error what needs this right on a topic.
+    pub(crate) fn refused_with(self, error: ErrorCode) -> Right {
+        if error != ErrorCode::CLUSTER_AUTHORIZATION_FAILED {
+            return self;
+        }
         match self {
             Right::Write | Right::ReadAndWrite | Right::IdempotentWrite => Right::IdempotentWrite,
             Right::Create => Right::Create,

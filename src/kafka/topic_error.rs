@@ -60,12 +60,7 @@ impl TopicError {
 
     /// The broker refuses what needs this right with this error, which is about a right.
     pub(crate) fn refused(topic: &str, right: Right, error: ErrorCode) -> TopicError {
-        match error {
-            ErrorCode::CLUSTER_AUTHORIZATION_FAILED => {
-                TopicError::not_authorised(topic, right.on_cluster())
-            }
-            _ => TopicError::not_authorised(topic, right),
-        }
+        TopicError::not_authorised(topic, right.refused_with(error))
     }
 
     /// Whether trying again can help.

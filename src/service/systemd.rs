@@ -141,6 +141,16 @@ fn address(name: &OsStr) -> io::Result<SocketAddr> {
 mod tests {
     use super::*;
 
+    /// A socket, and the way to it.
+    fn listening() -> (tempfile::TempDir, UnixDatagram, Systemd) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("notify");
+        let socket = UnixDatagram::bind(&path).expect("a socket");
+        socket.set_nonblocking(true).expect("a flag");
+        let systemd = Systemd::at(Some(address(path.as_os_str()).expect("it is short")));
+        (folder, socket, systemd)
+    }
+
     /// The next message's first line.
     fn next(socket: &UnixDatagram) -> Option<String> {
         let mut message = [0; 1024];
@@ -160,11 +170,7 @@ mod tests {
 
     #[test]
     fn what_found_no_room_is_said_in_order_and_two_reloads_as_one() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = folder.path().join("notify");
-        let socket = UnixDatagram::bind(&path).expect("a socket");
-        socket.set_nonblocking(true).expect("a flag");
-        let systemd = Systemd::at(Some(address(path.as_os_str()).expect("it is short")));
+        let (_folder, socket, systemd) = listening();
         fill(&systemd);
         systemd.ready();
         assert!(!systemd.reloading(), "it would be taken for a start");
@@ -188,11 +194,7 @@ mod tests {
 
     #[test]
     fn a_reload_that_ends_or_begins_after_a_stop_is_not_announced() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = folder.path().join("notify");
-        let socket = UnixDatagram::bind(&path).expect("a socket");
-        socket.set_nonblocking(true).expect("a flag");
-        let systemd = Systemd::at(Some(address(path.as_os_str()).expect("it is short")));
+        let (_folder, socket, systemd) = listening();
         systemd.ready();
         assert!(systemd.reloading());
         systemd.stopping();

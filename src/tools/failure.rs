@@ -2,6 +2,7 @@
 
 use super::source::SourceError;
 use crate::daemon::failure::Failure;
+use crate::kafka::error_code::ErrorCode;
 use crate::kafka::right::Right;
 use crate::ownership::start_error::StartError;
 use crate::runtime::room::RoomError;
@@ -124,11 +125,12 @@ impl ToolError {
             Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
                 ToolError::TopicMissing(topic.to_owned())
             }
-            Some(RDKafkaErrorCode::TopicAuthorizationFailed) => {
+            Some(
+                code @ (RDKafkaErrorCode::TopicAuthorizationFailed
+                | RDKafkaErrorCode::ClusterAuthorizationFailed),
+            ) => {
+                let right = right.refused_with(ErrorCode(code as i16));
                 ToolError::NotAuthorised { topic: topic.to_owned(), right }
-            }
-            Some(RDKafkaErrorCode::ClusterAuthorizationFailed) => {
-                ToolError::NotAuthorised { topic: topic.to_owned(), right: right.on_cluster() }
             }
             Some(RDKafkaErrorCode::InvalidTopic) => ToolError::Usage(format!(
                 "`{topic}` cannot be a topic's name; use letters, digits, `.`, `_` and `-`"

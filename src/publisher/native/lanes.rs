@@ -162,7 +162,7 @@ impl<T> Lanes<T> {
         };
         if topic_error.is_forbidden() {
             let refused = TopicError::not_authorised(&self.options.topic, Right::Write);
-            return self.give_up_waiting(&refused.to_string(), |_| true);
+            return self.give_up_waiting(&refused.to_string(), |_, _| true);
         }
         let partitions = match topic_error {
             ErrorCode::NONE => self.table.partition_count() as i32,
@@ -176,7 +176,7 @@ impl<T> Lanes<T> {
         let since = *self.missing_since.get_or_insert(now);
         if now.saturating_duration_since(since) >= Duration::from_millis(TOPIC_MISSING_MS_MAX) {
             let missing = TopicError::Missing(self.options.topic.clone());
-            self.give_up_waiting(&missing.to_string(), |partition| partition >= partitions);
+            self.give_up_waiting(&missing.to_string(), |partition, _| partition >= partitions);
         }
     }
 
@@ -361,9 +361,7 @@ impl<T> Lanes<T> {
                          Kafka 2.8 IDEMPOTENT_WRITE on the cluster, to huntd's user.",
                         self.options.topic
                     );
-                    let lanes: Vec<bool> =
-                        self.lanes.iter().map(|lane| lane.producer().is_none()).collect();
-                    self.give_up_waiting(&sentence, |partition| lanes[partition as usize]);
+                    self.give_up_waiting(&sentence, |_, lane| lane.producer().is_none());
                 }
             }
         }
@@ -431,8 +429,9 @@ impl<T> Lanes<T> {
     }
 
     /// Gives up what waits for the chosen partitions.
-    fn give_up_waiting(&mut self, sentence: &str, is_chosen: impl Fn(i32) -> bool) {
-        let waiting = self.waiting.iter().copied().filter(|partition| is_chosen(*partition));
+    fn give_up_waiting(&mut self, sentence: &str, is_chosen: impl Fn(i32, &Lane<T>) -> bool) {
+        let is_chosen = |partition: &i32| is_chosen(*partition, &self.lanes[*partition as usize]);
+        let waiting = self.waiting.iter().copied().filter(is_chosen);
         for partition in waiting.collect::<Vec<i32>>() {
             self.fail(partition, sentence, LaneFailure::Passing);
         }

@@ -47,8 +47,7 @@ impl PendingRequests {
 
     /// A broker has answered its oldest request.
     pub(super) fn answered(&mut self, node_id: i32, now: Instant) -> PendingRequest {
-        let requests = self.brokers.get_mut(&node_id);
-        let requests = requests.expect("an answer is waited for after a request");
+        let requests = self.brokers.entry(node_id).or_default();
         let answered = requests.pop_front().expect("an answer is waited for after a request");
         if let Some(oldest) = requests.front_mut() {
             oldest.at = now;

@@ -192,15 +192,17 @@ impl Proxy {
 
     /// Puts other bytes, as many, in the place of these, once.
     pub fn replace(&self, way: Way, these: &[u8], others: &[u8]) {
-        assert_eq!(these.len(), others.len());
-        self.shared.orders(way).replace = Some((None, these.to_vec(), others.to_vec()));
+        self.replace_once(way, None, these, others);
     }
 
     /// Like [`Proxy::replace`], in a request of this API.
     pub fn replace_in_request(&self, api: i16, these: &[u8], others: &[u8]) {
+        self.replace_once(Way::ToBroker, Some(api), these, others);
+    }
+
+    fn replace_once(&self, way: Way, api: Option<i16>, these: &[u8], others: &[u8]) {
         assert_eq!(these.len(), others.len());
-        let replace = (Some(api), these.to_vec(), others.to_vec());
-        self.shared.orders(Way::ToBroker).replace = Some(replace);
+        self.shared.orders(way).replace = Some((api, these.to_vec(), others.to_vec()));
     }
 
     /// Puts other bytes, as many, in the place of these, each time that they stand in a piece.
