@@ -24,6 +24,7 @@ mod line;
 mod mutation;
 mod network;
 mod node;
+mod operator;
 mod output;
 mod producer;
 mod publishing;

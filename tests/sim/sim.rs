@@ -13,7 +13,6 @@ use crate::reader::Follower;
 use crate::surroundings::{KeptPanics, Surroundings, whole_store};
 use crate::viewer::Viewer;
 use huntd::engine::rules::rulebook::Rulebook;
-use huntd::ownership::OwnershipOptions;
 use huntd::ownership::acquisition::Remedy;
 use huntd::ownership::start_error::StartError;
 use huntd::shards::STALL_RETRY_MS;
@@ -21,7 +20,7 @@ use huntd::snapshot::format::Header;
 use std::collections::BTreeMap;
 
 /// Hosts, and daemons at once.
-const HOSTS: usize = 2;
+pub(crate) const HOSTS: usize = 2;
 
 /// Partitions of a topic, after some were added.
 const PARTITIONS_MAX: usize = 3;
@@ -57,9 +56,9 @@ pub(crate) struct Sim {
     /// When the group, the players and the operator have their next turn.
     next_group: u64,
     next_input: u64,
-    next_operator: u64,
+    pub(crate) next_operator: u64,
     /// Until when things go wrong, and until when players play.
-    chaos_until: u64,
+    pub(crate) chaos_until: u64,
     turns: u64,
     /// Snapshots, each with how many dead letters there were when it was stored.
     pub(crate) snapshots: Vec<(Header, usize)>,
@@ -78,11 +77,11 @@ pub(crate) struct Host {
     panics: KeptPanics,
     pub(crate) seen_panics: BTreeMap<(i32, i64), u32>,
     /// What to do at the next start about shards that cannot be started.
-    remedy: Remedy,
+    pub(crate) remedy: Remedy,
     pub(crate) node: Option<Node>,
     start_at: u64,
     /// Asked to end, and killed at this time.
-    stop_at: Option<u64>,
+    pub(crate) stop_at: Option<u64>,
 }
 
 impl Sim {
@@ -290,7 +289,6 @@ impl Sim {
             self.play();
         }
         if self.next_operator <= now {
-            self.next_operator = now + 1_000_000;
             self.operate();
         }
     }
@@ -302,32 +300,6 @@ impl Sim {
         let node = Node::start(chance, common, (name, host), disk, options, *mutation, *now);
         self.trace(&format!("host {host} starts node {}", node.name));
         self.hosts[host].node = Some(node);
-    }
-
-    /// What a daemon is told at its start. An operator may ask to pass over a record, or that what
-    /// cannot be started starts over.
-    fn options(&mut self, host: usize) -> OwnershipOptions {
-        let mut skips = Vec::new();
-        if self.chance.strikes_of(Fault::SkipAsked, 10) {
-            let partition = self.chance.below(self.broker.inputs.len() as u64) as i32;
-            let end = self.broker.inputs[partition as usize].end;
-            let offset = (end - self.chance.below(6) as i64 + 2).max(0);
-            self.asked_skips.entry((partition, offset)).or_insert(false);
-            skips.push((partition, offset));
-        }
-        let remedy = std::mem::replace(&mut self.hosts[host].remedy, Remedy::Refuse);
-        if remedy == Remedy::StartOver {
-            // Shards that could not be started can start over.
-            self.start_errors.clear();
-        }
-        OwnershipOptions {
-            partitions: self.broker.inputs.len() as i32,
-            rulesets: Vec::new(),
-            remedy,
-            skips,
-            read_slots: 1,
-            fence_ids: 0,
-        }
     }
 
     fn go_on_stopping(&mut self, host: usize) {
@@ -375,24 +347,7 @@ impl Sim {
         }
     }
 
-    /// The operator restarts a daemon of which a shard has halted.
-    fn operate(&mut self) {
-        for host in 0..HOSTS {
-            let node = self.hosts[host].node.as_ref();
-            let is_needed = node.is_some_and(|node| node.control.needs_operator());
-            if is_needed && self.hosts[host].stop_at.is_none() {
-                self.chance.see(Sight::OperatorRestarted);
-                if self.starts_over {
-                    self.chance.counts.faults[Fault::GenesisAsked as usize] += 1;
-                    self.hosts[host].remedy = Remedy::StartOver;
-                    self.is_genesis_asked = true;
-                }
-                self.stop(host);
-            }
-        }
-    }
-
-    fn stop(&mut self, host: usize) {
+    pub(crate) fn stop(&mut self, host: usize) {
         let stop_at = self.now + 4_000_000;
         let Some((node, mut around)) = self.daemon(host) else { return };
         node.control.stop(&mut around);
