@@ -12,7 +12,7 @@ use support::daemon::{Huntd, Topics};
 use support::kafka::broker::free_ports;
 use support::kafka::proxy::Proxy;
 use support::kafka::secure::{HOST, SecureCluster};
-use support::kafka::{Listener, Options};
+use support::kafka::{Cluster, Listener, Options};
 
 /// A broker with four listeners, and the ports of each.
 struct Misled {
@@ -103,12 +103,46 @@ fn a_certificate_without_the_advertised_name_ends_a_start() {
     assert_ends(huntd, 12, &advertises(&format!("127.0.0.1:{}", misled.misnamed)));
 }
 
+/// The other broker leads all that huntd needs.
+#[test]
+fn a_start_goes_on_without_one_broker_of_two_and_the_checks_name_it() {
+    let misled = shared();
+    let ports = free_ports(2);
+    let listener = |place: usize| Listener::local("HUNTD", "PLAINTEXT", ports[place]);
+    // The address of a listener that speaks TLS: that cannot pass by itself.
+    let listeners = [listener(0), listener(1).told_at(misled.misnamed)];
+    let [usable, unusable] =
+        listeners.map(|listener| Options { listeners: vec![listener], ..Options::for_tests() });
+    let cluster = Cluster::start_each(&[&usable, &unusable]);
+    let topics = Topics::led_by(&cluster, "one-of-two", 2, 1);
+    let words = format!("broker 2 advertises {HOST}:{}, where", misled.misnamed);
+    let bootstrap = format!("{HOST}:{}", ports[0]);
+    let (_folder, file) = configuration(&bootstrap, "", &topics);
+    for verb in [&["topics", "--check"][..], &["check"]] {
+        let ended = verbs::huntd(&[verb, &["--config", &file]].concat());
+        assert_eq!(ended.code, 14, "{verb:?}: {}", ended.errors);
+        assert!(ended.errors.contains(&words), "{verb:?}: {}", ended.errors);
+        assert!(!ended.errors.contains("broker 1"), "{verb:?}: {}", ended.errors);
+    }
+    produce(&cluster, &topics, &events(2, 20, 1..=10));
+    let mut huntd = Huntd::start_with(&[&bootstrap], &topics, &[]);
+    let mut follower = Follower::new(&cluster, &topics);
+    accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    assert_eq!(ended.log.matches(&words).count(), 1, "{}", ended.log);
+    assert!(!ended.log.contains("broker 1 advertises"), "{}", ended.log);
+    accounts::assert_is_the_replay(&cluster, &topics, follower);
+}
+
 #[test]
 fn a_broker_that_is_away_at_its_advertised_address_is_named_once_and_waited_for() {
     let misled = shared();
     let topics = Topics::create(&misled.secure.cluster, "away", 1);
     let unknown = format!("{HOST}:{}", misled.unknown);
-    let mut lost = Huntd::start_with(&[&unknown], &topics, &[]);
+    // The start is tried again until the topics are there, and would dial again each time.
+    let late = Topics::named("late", 1);
+    let mut lost = Huntd::start_with(&[&unknown], &late, &[]);
     let [listening, told] = misled.away;
     let mut huntd = Huntd::start_with(&[&format!("{HOST}:{listening}")], &topics, &[]);
     let words = advertises(&format!("{HOST}:{told}"));
@@ -123,7 +157,11 @@ fn a_broker_that_is_away_at_its_advertised_address_is_named_once_and_waited_for(
     accounts::assert_is_the_replay(&misled.secure.cluster, &topics, follower);
 
     let words = advertises(&format!("{UNKNOWN}:{}", misled.unknown));
+    let missing = format!("the topic `{}` does not exist", late.input);
     lost.wait_until("a line about the name", |lost| lost.log().contains(&words));
+    lost.wait_until("a try that fails", |lost| lost.log().contains(&missing));
+    late.create_on(&misled.secure.cluster);
+    lost.wait_until("a start", |lost| lost.log().contains("no broker answers at"));
     let ended = lost.stop();
     assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
     assert_eq!(ended.log.matches(&words).count(), 1, "{}", ended.log);

@@ -72,15 +72,8 @@ fn a_partition_whose_new_leader_cannot_be_reached_stands_still_until_it_can() {
     let [here, there] = [listener(near), listener(far).told_at(told)]
         .map(|listener| Options { listeners: vec![listener], ..Options::for_tests() });
     let cluster = Cluster::start_each(&[&here, &there]);
-    let client = cluster.client();
     // The second broker has nothing that huntd needs until a partition moves to it.
-    let compacted = [("cleanup.policy", "compact")];
-    client.create_topic_on("__consumer_offsets", &[1], &compacted);
-    let topics = Topics::named("unreachable", 2);
-    let kept = [("retention.ms", "-1")];
-    client.create_topic_on(&topics.input, &[1, 1], &kept);
-    client.create_topic_on(&topics.output, &[1, 1], &kept);
-    client.create_topic_on(&topics.dead_letters, &[1], &kept);
+    let topics = Topics::led_by(&cluster, "unreachable", 2, 1);
     produce(&cluster, &topics, &events(2, 20, 1..=10));
     let mut huntd = Huntd::start_with(&[&format!("localhost:{near}")], &topics, &[]);
     let mut follower = Follower::new(&cluster, &topics);

@@ -23,6 +23,9 @@ pub fn program() -> PathBuf {
     })
 }
 
+/// Events carry times of their own, and some are long past.
+const KEPT: [(&str, &str); 1] = [("retention.ms", "-1")];
+
 /// One input topic with what belongs to it.
 pub struct Topics {
     pub input: String,
@@ -46,12 +49,28 @@ impl Topics {
     /// New topics, which keep all records.
     pub fn create(cluster: &Cluster, what: &str, partitions: i32) -> Topics {
         let topics = Topics::named(what, partitions);
+        topics.create_on(cluster);
+        topics
+    }
+
+    /// Creates those that were only named.
+    pub fn create_on(&self, cluster: &Cluster) {
         let client = cluster.client();
-        // Events carry times of their own, and some are long past.
-        let kept = [("retention.ms", "-1")];
-        client.create_topic(&topics.input, partitions, &kept);
-        client.create_topic(&topics.output, partitions, &kept);
-        client.create_topic(&topics.dead_letters, 1, &kept);
+        client.create_topic(&self.input, self.partitions, &KEPT);
+        client.create_topic(&self.output, self.partitions, &KEPT);
+        client.create_topic(&self.dead_letters, 1, &KEPT);
+    }
+
+    /// Like [`Topics::create`], on one broker of a new cluster, which also coordinates all groups.
+    pub fn led_by(cluster: &Cluster, what: &str, partitions: usize, broker: i32) -> Topics {
+        let topics = Topics::named(what, i32::try_from(partitions).expect("a count"));
+        let client = cluster.client();
+        client.create_topic_on("__consumer_offsets", &[broker], &[("cleanup.policy", "compact")]);
+        // `huntd topics --check` wants this, too.
+        let of_input = [KEPT[0], ("message.timestamp.after.max.ms", "60000")];
+        client.create_topic_on(&topics.input, &vec![broker; partitions], &of_input);
+        client.create_topic_on(&topics.output, &vec![broker; partitions], &KEPT);
+        client.create_topic_on(&topics.dead_letters, &[broker], &KEPT);
         topics
     }
 
