@@ -1,7 +1,7 @@
 //! Kafka records in: connections to brokers, what is asked of them, and blocks of events.
 
-pub mod block;
 mod asked_partitions;
+pub mod block;
 pub(crate) mod connection;
 pub(crate) mod cursor;
 pub(crate) mod decoding;

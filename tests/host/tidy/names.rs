@@ -289,7 +289,10 @@ fn types(tokens: &[Token]) -> Vec<&Token> {
         let keyword = tokens[at].text.as_str();
         TYPES.contains(&keyword) && !(keyword == "type" && is_owned(at))
     };
-    let names = (0..tokens.len()).filter(is_type).filter_map(|at| tokens.get(at + 1));
+    let spelled = (0..tokens.len()).filter(is_type).map(|at| at + 1);
+    // The name of a closed list is the first word of the macro that makes it.
+    let listed = find(tokens, "names ! {").into_iter().map(|at| at + 3);
+    let names = spelled.chain(listed).filter_map(|at| tokens.get(at));
     names.filter(|name| name.text.starts_with(char::is_uppercase)).collect()
 }
 
