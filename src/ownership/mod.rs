@@ -245,14 +245,14 @@ impl Ownership {
     fn begin_release(&mut self, reason: ReleaseReason, partitions: &[i32], now: Instant) {
         let mut release = Release::new(reason, now);
         for partition in self.table.release.iter().flat_map(Release::partitions) {
-            release.add(partition, None);
+            release.add_unopened(partition);
         }
         for partition in partitions {
             let acked = self.table.open_mut(*partition).map(|open| open.acked);
             release.add(*partition, acked);
             match acked {
                 Some(_) => self.table.close(*partition),
-                None if self.table.is_halted(*partition) => {}
+                None if self.table.is_halted(*partition) => release.add_unopened(*partition),
                 None => {
                     release.add_unopened(*partition);
                     self.table.stop_reading(*partition);

@@ -53,7 +53,8 @@ impl Release {
         self.shards.insert(partition, Leaving { acked, is_busy: true, is_waited_for: true });
     }
 
-    /// Adds a shard that has sent nothing since it was assigned.
+    /// Adds a shard that is not on the hot thread. What an ownership has left that did not end in
+    /// order may wait for ever.
     pub(super) fn add_unopened(&mut self, partition: i32) {
         let nothing = Leaving { acked: None, is_busy: false, is_waited_for: false };
         self.shards.insert(partition, nothing);

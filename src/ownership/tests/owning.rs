@@ -265,6 +265,40 @@ fn a_release_does_not_wait_for_a_shard_that_fails_meanwhile() {
     assert!(daemon.has_done(&released), "it never arrives");
 }
 
+#[test]
+fn a_release_does_not_wait_for_a_shard_that_has_halted() {
+    let mut daemon = Daemon::owning(&[0]);
+    let ownership_id = daemon.ownership_id();
+    let sentence = "only an operator can help".to_owned();
+    let halted = ShardNotice::Halted { partition: 0, ownership_id, sentence };
+    daemon.hear(OwnershipEvent::Shard(halted));
+    daemon.group(MembershipEvent::Revoked(vec![0]));
+    daemon.pass(1, 12, true);
+    let released = OwnershipAction::Release(Vec::new());
+    assert!(daemon.has_done(&released), "what it has left may never be settled");
+}
+
+#[test]
+fn a_stop_during_a_release_does_not_wait_for_what_the_release_did_not_wait_for() {
+    let mut daemon = Daemon::owning(&[0]);
+    let ownership_id = daemon.ownership_id();
+    daemon.group_answers = false;
+    daemon.group(MembershipEvent::Assigned(vec![1]));
+    daemon.pass(1, 0, false);
+    daemon.group(MembershipEvent::Revoked(vec![0, 1]));
+    daemon.hear(OwnershipEvent::Stop);
+    daemon.hear(OwnershipEvent::Shard(ShardNotice::Closed { partition: 0, ownership_id }));
+    let facts = |partition, is_busy| ShardFacts {
+        partition,
+        input_end: 100,
+        applied: 12,
+        acked: 12,
+        is_busy,
+    };
+    daemon.hear(OwnershipEvent::Tick(&[facts(0, false), facts(1, true)]));
+    assert!(daemon.has_done(&OwnershipAction::Leave { offsets: vec![(0, 12)], halted: 0 }));
+}
+
 /// Each fence is a record of the output, and each attempt a question to the group.
 #[test]
 fn a_shard_that_fails_soon_each_time_is_fenced_seldom_until_it_has_stayed_open() {
