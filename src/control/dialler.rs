@@ -5,9 +5,9 @@
 //! connection is opened by a short-lived thread, so that a broker that is silent holds up no other.
 
 use crate::control::link::Link;
+use crate::fetch::candidates::Candidates;
 use crate::fetch::dialling::{
-    Candidates, DialEnds, DialError, Dialled, Endpoint, FromDialler, MetadataLink, QUESTIONS_MAX,
-    ToDialler,
+    DialEnds, DialError, Dialled, Endpoint, FromDialler, MetadataLink, QUESTIONS_MAX, ToDialler,
 };
 use crate::kafka::message::Metadata;
 use crate::kafka::security::{Secret, Security, SecurityFileError};
@@ -115,10 +115,7 @@ fn ask_for_ever(
     let mut candidates = Candidates::new(options.bootstrap.clone());
     let mut kept = None;
     while let Ok(link) = asked.recv() {
-        if link == MetadataLink::New {
-            kept = None;
-        }
-        let metadata = ask(options, &mut candidates, &mut kept);
+        let metadata = ask(options, &mut candidates, &mut kept, &link);
         if let Ok(metadata) = &metadata {
             candidates.learn(&metadata.brokers);
         }
@@ -130,15 +127,18 @@ fn ask(
     options: &DialOptions,
     candidates: &mut Candidates,
     kept: &mut Option<Link>,
+    link: &MetadataLink,
 ) -> Result<Metadata, DialError> {
     // A kept connection may have been closed meanwhile, which says nothing about the broker.
-    if let Some(mut link) = kept.take()
-        && let Ok(metadata) = link.ask_metadata(options, &options.topic)
+    if let Some(mut before) = kept.take()
+        && *link == MetadataLink::Kept
+        && let Ok(metadata) = before.ask_metadata(options, &options.topic)
     {
-        *kept = Some(link);
+        *kept = Some(before);
         return Ok(metadata);
     }
-    let mut link = Link::open(&candidates.next_endpoint(), options)?;
+    let endpoint = candidates.next(link);
+    let mut link = Link::open(&endpoint, options)?;
     let metadata = link.ask_metadata(options, &options.topic)?;
     *kept = Some(link);
     Ok(metadata)

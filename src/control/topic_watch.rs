@@ -18,6 +18,10 @@ use std::time::{Duration, Instant};
 /// Milliseconds between two polls.
 const POLL_EVERY_MS: u64 = 2_500;
 
+/// Polls over one connection. Its broker may be cut off from the controllers, and not know of what
+/// happens to topics.
+const CONNECTION_POLLS_MAX: u32 = 4;
+
 /// Milliseconds for which all polls, at least two, have to be without a topic before it counts as
 /// missing: a broker that has only just started does not know all topics yet.
 const MISSING_MS_MIN: u64 = 2_000;
@@ -46,7 +50,7 @@ impl TopicWatch {
         let by_thread = seen.clone();
         let watch = move || {
             let (mut client, mut tried, mut sightings) = (None, 0, Sightings::default());
-            loop {
+            for polls in 1_u32.. {
                 let mut pause_ms = POLL_EVERY_MS;
                 // A poll without an answer changes nothing.
                 if let Ok(found) = poll((&mut client, &mut tried), &dial, &names) {
@@ -58,7 +62,7 @@ impl TopicWatch {
                         pause_ms = RECONNECT_MS_MIN;
                     }
                 }
-                if sightings.are_doubted() {
+                if sightings.are_doubted() || polls.is_multiple_of(CONNECTION_POLLS_MAX) {
                     client = None;
                 }
                 let pause = Duration::from_millis(pause_ms);

@@ -59,12 +59,17 @@ pub(crate) struct Cursor {
     /// A claim of one connection that would stop the shard or leave records out: another connection
     /// is asked.
     doubt: Cell<Option<Doubt>>,
+    /// The same of a gap behind the position. A broker that is cut off does not have what comes
+    /// behind that, so its claims do not speak against the gap, but the gap speaks against them.
+    gap_doubt: Cell<Option<Doubt>>,
     /// When the leader last told the log's end, or was asked for it; `None` before the first Fetch.
     pub end_known_at: Cell<Option<Instant>>,
     /// Whether the follower that the partition is fetched from stands still.
     pub replica: ReplicaWatch,
     /// When a broker last answered for the partition; `None` before the first answer.
     pub answered_at: Cell<Option<Instant>>,
+    /// The position at the last look at whether the partition is quiet.
+    looked_at: Cell<Option<i64>>,
     /// Leader epoch of the last record before `position`, -1 while unknown.
     pub leader_epoch: Cell<i32>,
     /// Input offsets to pass over, in ascending order: their records panicked the engine, or an
@@ -131,9 +136,11 @@ impl Cursor {
             is_new: Cell::new(true),
             retry_at: Cell::new(None),
             doubt: Cell::new(None),
+            gap_doubt: Cell::new(None),
             end_known_at: Cell::new(None),
             replica: ReplicaWatch::new(),
             answered_at: Cell::new(None),
+            looked_at: Cell::new(None),
             leader_epoch: Cell::new(leader_epoch),
             skips,
             fault: RefCell::new(None),
@@ -146,6 +153,13 @@ impl Cursor {
         self.state.get() == CursorState::Flowing
             && self.blocks_out.get() <= self.blocks_max.get() / 2
             && self.retry_at.get().is_none_or(|at| at <= now)
+    }
+
+    /// Whether the partition could be fetched, and has brought nothing since this was last asked.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let position = Some(self.position.get());
+        let before = self.looked_at.replace(position);
+        self.state.get() == CursorState::Flowing && before == position
     }
 
     /// The input offsets to pass over from this one on: nearly always none.
@@ -201,7 +215,13 @@ impl Cursor {
         connection: u64,
     ) -> bool {
         let doubt = Doubt { claim, damage, position: self.position.get(), connection };
-        let before = self.doubt.replace(Some(doubt));
+        let before = match claim {
+            Claim::Gap => {
+                self.trust();
+                self.gap_doubt.replace(Some(doubt))
+            }
+            _ => self.doubt.replace(Some(doubt)),
+        };
         before.is_some_and(|before| {
             before.connection != connection && Doubt { connection, ..before } == doubt
         })
@@ -214,7 +234,7 @@ impl Cursor {
         told > self.position.get() || self.batch_start_told.replace(Some(told)) == Some(told)
     }
 
-    /// The claims about the position were wrong.
+    /// A broker's log has the position, or ends there: claims that it has not were wrong.
     pub(crate) fn trust(&self) {
         self.doubt.set(None);
     }
@@ -362,6 +382,16 @@ mod tests {
         assert!(!cursor.is_confirmed(Refused(ErrorCode(2)), None, 5));
         assert!(!cursor.is_confirmed(Refused(ErrorCode(42)), None, 6), "another refusal");
         assert!(cursor.is_confirmed(Refused(ErrorCode(42)), None, 7));
+    }
+
+    #[test]
+    fn a_broker_that_does_not_have_what_is_behind_a_gap_hides_it_no_longer_than_once() {
+        let cursor = Cursor::new(0, 1, (100, None), Box::default());
+        assert!(!cursor.is_confirmed(Claim::OutOfRange, None, 1));
+        assert!(!cursor.is_confirmed(Claim::Gap, None, 2));
+        assert!(!cursor.is_confirmed(Claim::OutOfRange, None, 3), "there is something behind it");
+        cursor.trust();
+        assert!(cursor.is_confirmed(Claim::Gap, None, 4));
     }
 
     #[test]

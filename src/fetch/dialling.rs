@@ -1,6 +1,5 @@
-//! Between a thread with a ring and its dialler: questions, answers, and which broker is asked
-//! about the cluster. Only values and decisions: the dialler's thread does the I/O, or the
-//! simulator with a network of its own.
+//! Between a thread with a ring and its dialler: questions and answers. Only values and decisions:
+//! the dialler's thread does the I/O, or the simulator with a network of its own.
 
 use crate::fetch::stage::CONNECTIONS_MAX;
 use crate::kafka::message::{Broker, MessageError, Metadata, Versions};
@@ -11,15 +10,19 @@ use crate::queue::bell::Bell;
 use crate::queue::{Receiver, Sender};
 use crate::runtime::operations::Handle;
 use rustix::io::Errno;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt::{self, Display, Formatter};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Questions that may wait for the dialler: one of each connection, and one about the cluster.
 pub const QUESTIONS_MAX: usize = CONNECTIONS_MAX + 1;
+
+/// Milliseconds within which a second question about the cluster says that the last answer did not
+/// help. A broker that is cut off from the controllers gives the same answer for ever.
+const HELPFUL_MS: u64 = 30_000;
 
 /// Where a broker listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,12 +72,14 @@ pub enum ToDialler {
 }
 
 /// The connection for a question about the cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MetadataLink {
     /// The one that the last answer came on, if it is still open.
     Kept,
-    /// A new one, because that answer is doubted.
+    /// A new one to another broker, because that answer is doubted or did not help.
     New,
+    /// A new one to another broker than this, whose word about itself is doubted.
+    NewBeside(Endpoint),
 }
 
 /// The answer to a [`ToDialler`].
@@ -108,6 +113,8 @@ pub(crate) struct Dialling {
     /// By the task that waits for it.
     dialled: RefCell<Vec<Option<Result<Dialled, DialError>>>>,
     metadata: RefCell<Option<Result<Metadata, DialError>>>,
+    /// When it was last asked about the cluster.
+    metadata_asked_at: Cell<Option<Instant>>,
 }
 
 impl Dialling {
@@ -119,6 +126,7 @@ impl Dialling {
             answers: RefCell::new(ends.dialled),
             dialled: RefCell::new((0..CONNECTIONS_MAX).map(|_| None).collect()),
             metadata: RefCell::new(None),
+            metadata_asked_at: Cell::new(None),
         }
     }
 
@@ -150,8 +158,17 @@ impl Dialling {
         self.dialled.borrow_mut()[task].take()
     }
 
-    /// Asks about the cluster, which [`Dialling::take_metadata`] gives some time later.
-    pub(crate) fn ask_metadata(&self, link: MetadataLink) {
+    /// Asks about the cluster, which [`Dialling::take_metadata`] gives some time later. If the last
+    /// answer did not help, another broker is asked in any case.
+    pub(crate) fn ask_metadata(&self, now: Instant, link: MetadataLink) {
+        let helpful = Duration::from_millis(HELPFUL_MS);
+        let before = self.metadata_asked_at.replace(Some(now));
+        let has_helped =
+            before.is_none_or(|before| now.saturating_duration_since(before) >= helpful);
+        let link = match link {
+            MetadataLink::Kept if !has_helped => MetadataLink::New,
+            link => link,
+        };
         let asked = self.questions.try_send(ToDialler::AskMetadata(link));
         assert!(asked.is_ok(), "there is room for one question about the cluster");
     }
@@ -322,105 +339,12 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
-/// Which broker is asked about the cluster: the known ones, in turn with those of the
-/// configuration, whose names may have other addresses now (KIP-899).
-pub struct Candidates {
-    bootstrap: Vec<Endpoint>,
-    known: Vec<Endpoint>,
-    turn: usize,
-    /// The one that was asked last.
-    last: Option<Endpoint>,
-}
-
-impl Candidates {
-    /// At first only the brokers from the configuration, at least one.
-    pub fn new(bootstrap: Vec<Endpoint>) -> Candidates {
-        assert!(!bootstrap.is_empty(), "the configuration names a broker");
-        Candidates { bootstrap, known: Vec::new(), turn: 0, last: None }
-    }
-
-    /// The broker to ask next, after the last one has failed or is doubted: another one, if there
-    /// is one. A known broker may stand in the configuration, too.
-    pub fn next_endpoint(&mut self) -> Endpoint {
-        let mut endpoint = self.next_in_turn();
-        // After so many turns, each broker was offered.
-        for _ in 0..2 * self.bootstrap.len().max(self.known.len()) {
-            if self.last.as_ref() != Some(&endpoint) {
-                break;
-            }
-            endpoint = self.next_in_turn();
-        }
-        self.last = Some(endpoint.clone());
-        endpoint
-    }
-
-    fn next_in_turn(&mut self) -> Endpoint {
-        let Candidates { bootstrap, known, .. } = self;
-        let (round, is_known) = (self.turn / 2, self.turn.is_multiple_of(2));
-        self.turn = self.turn.wrapping_add(1);
-        let list = if is_known && !known.is_empty() { known } else { bootstrap };
-        list[round % list.len()].clone()
-    }
-
-    /// Learns the brokers that a Metadata answer names. An answer without brokers changes nothing.
-    pub fn learn(&mut self, brokers: &[Broker]) {
-        if !brokers.is_empty() {
-            self.known = brokers.iter().map(Endpoint::of).collect();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn endpoint(host: &str) -> Endpoint {
         Endpoint { host: host.to_owned(), port: 9092 }
-    }
-
-    #[test]
-    fn known_brokers_and_those_of_the_configuration_are_asked_in_turn() {
-        let mut candidates = Candidates::new(vec![endpoint("one"), endpoint("two")]);
-        let hosts = |candidates: &mut Candidates, count: usize| -> Vec<String> {
-            (0..count).map(|_| candidates.next_endpoint().host).collect()
-        };
-        assert_eq!(hosts(&mut candidates, 4), ["one", "two", "one", "two"]);
-        let broker = |host: &str| Broker { node_id: 1, host: host.to_owned(), port: 9092 };
-        candidates.learn(&[broker("a"), broker("b"), broker("c")]);
-        candidates.learn(&[]);
-        let asked = hosts(&mut candidates, 12);
-        for host in ["a", "b", "c", "one", "two"] {
-            assert!(asked.iter().any(|asked| asked == host), "{host} is not in {asked:?}");
-        }
-        let is_configured = |host: &String| host == "one" || host == "two";
-        assert!(asked.chunks(2).all(|pair| is_configured(&pair[0]) != is_configured(&pair[1])));
-    }
-
-    #[test]
-    fn no_broker_is_asked_twice_in_a_row_if_there_is_another_one() {
-        let broker = |host: &str| Broker { node_id: 1, host: host.to_owned(), port: 9092 };
-        for (configured, known) in [
-            ("a", "ab"),
-            ("a", "abc"),
-            ("ab", "a"),
-            ("ab", "ab"),
-            ("abc", "bac"),
-            ("abc", "cab"),
-            ("aab", "a"),
-        ] {
-            let hosts = |text: &str| text.chars().map(String::from).collect::<Vec<_>>();
-            let configured = hosts(configured);
-            let endpoints = configured.iter().map(|host| endpoint(host)).collect();
-            let mut candidates = Candidates::new(endpoints);
-            let first = candidates.next_endpoint();
-            let known: Vec<Broker> = hosts(known).iter().map(|host| broker(host)).collect();
-            candidates.learn(&known);
-            let asked: Vec<Endpoint> =
-                [first].into_iter().chain((0..20).map(|_| candidates.next_endpoint())).collect();
-            assert!(asked.windows(2).all(|pair| pair[0] != pair[1]), "{configured:?}: {asked:?}");
-        }
-        let mut alone = Candidates::new(vec![endpoint("a")]);
-        assert_eq!(alone.next_endpoint(), alone.next_endpoint());
     }
 
     #[test]

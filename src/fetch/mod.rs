@@ -2,6 +2,7 @@
 
 mod asked_partitions;
 pub mod block;
+pub mod candidates;
 pub(crate) mod connection;
 pub(crate) mod cursor;
 pub(crate) mod decoding;

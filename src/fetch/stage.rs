@@ -23,9 +23,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// Milliseconds after which a broker is asked who leads, although every Fetch is answered: a broker
-/// that leads no more may serve it as a follower, and not say so.
-const METADATA_AGE_MS_MAX: u64 = 60_000;
+/// Milliseconds between two looks at whether each partition has brought something. If one has not,
+/// another broker is asked who leads, although every Fetch is answered: the broker that is fetched
+/// from may lead no more and not say so, or not know.
+const QUIET_MS_MAX: u64 = 2_500;
 
 /// Milliseconds that a broker may take to answer, beyond the time that a Fetch asked it to wait.
 const RESPONSE_MS_MAX: u64 = 10_000;
@@ -53,6 +54,8 @@ pub(crate) struct SharedFetch {
     pub table: RefCell<LeaderTable>,
     /// What the last answer about the topic said, if another connection has to say it, too.
     topic_doubt: Cell<Option<TopicDoubt>>,
+    /// The broker that has made a claim which is doubted, if it leads by its own word.
+    pub doubted_broker: Cell<Option<i32>>,
     /// When a follower was last searched for that a leader has named.
     pub follower_searched_at: Cell<Option<Instant>>,
     /// To the control thread.
@@ -159,12 +162,23 @@ impl SharedFetch {
         folded.map_err(|error| error.to_string())
     }
 
-    /// Asks who leads. If the last answer is in doubt, another connection is asked.
-    fn ask_metadata(&self) {
-        self.dialling.ask_metadata(match self.topic_doubt.get() {
-            None => MetadataLink::Kept,
-            Some(_) => MetadataLink::New,
-        });
+    /// Who has to answer who leads. Only an answer that is needed, and in which nothing is doubted,
+    /// may come from the broker that has given the last one.
+    fn metadata_link(&self, is_needed: bool) -> MetadataLink {
+        let doubted = self.doubted_broker.take();
+        let doubted = doubted.and_then(|node_id| self.table.borrow().broker(node_id).cloned());
+        match doubted {
+            Some(broker) => MetadataLink::NewBeside(Endpoint::of(&broker)),
+            None if is_needed && self.topic_doubt.get().is_none() => MetadataLink::Kept,
+            None => MetadataLink::New,
+        }
+    }
+
+    /// Whether a partition that could be fetched has brought nothing since this was last asked.
+    fn is_quiet(&self) -> bool {
+        let mut is_quiet = false;
+        self.cursors.each(|cursor| is_quiet |= cursor.is_quiet());
+        is_quiet
     }
 
     /// The input topic, as a Fetch names it.
@@ -215,6 +229,7 @@ impl Fetching {
             pool,
             table: RefCell::new(LeaderTable::new()),
             topic_doubt: Cell::new(None),
+            doubted_broker: Cell::new(None),
             follower_searched_at: Cell::new(None),
             control,
             dialling: Dialling::new(dial_ends),
@@ -297,20 +312,25 @@ impl Future for Fetching {
     }
 }
 
-/// Asks who leads whenever somebody needs to know.
+/// Asks who leads whenever somebody needs to know, or a partition is quiet.
 async fn follow_metadata(shared: Rc<SharedFetch>) {
     let turns = shared.context.turns.clone();
     let mut wait_ms = RECONNECT_MS_MIN;
-    let mut due_at = turns.now();
+    let mut look_at = turns.now();
     loop {
-        turns
+        let is_needed = turns
             .until(|| {
-                turns.turn_at(due_at);
-                (turns.now() >= due_at || needs_metadata(&shared)).then_some(())
+                let is_due = turns.now() >= look_at;
+                if is_due {
+                    look_at = turns.now() + Duration::from_millis(QUIET_MS_MAX);
+                }
+                turns.turn_at(look_at);
+                let is_quiet = is_due && shared.is_quiet();
+                (is_quiet || needs_metadata(&shared)).then(|| needs_metadata(&shared))
             })
             .await;
-        due_at = turns.now() + Duration::from_millis(METADATA_AGE_MS_MAX);
-        shared.ask_metadata();
+        let link = shared.metadata_link(is_needed);
+        shared.dialling.ask_metadata(turns.now(), link);
         let answer = turns.until(|| shared.dialling.take_metadata()).await;
         let taken = match &answer {
             Ok(metadata) => shared.take_metadata(metadata),
@@ -321,6 +341,8 @@ async fn follow_metadata(shared: Rc<SharedFetch>) {
             // Another connection is asked at once: no shard can begin before it has answered.
             Ok(()) if shared.topic_doubt.get().is_some() => continue,
             Ok(()) => wait_ms = (wait_ms * 2).min(LEADERLESS_MS_MAX),
+            // A broker that is only asked for its opinion may be away.
+            Err(_) if !is_needed && shared.topic_doubt.get().is_none() => {}
             Err(sentence) => {
                 let source = TroubleSource::Leaders;
                 shared.report(ToControl::Trouble { source, sentence });

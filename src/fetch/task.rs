@@ -228,6 +228,8 @@ impl FetchTask {
         }
         match self.doubt.take() {
             Some(DoubtedClaim { partition, claim, sentence }) => {
+                // It may be cut off, and lead no more.
+                shared.doubted_broker.set(Some(self.node_id));
                 let address = link.connection.address();
                 let sentence = format!("broker {address}: {sentence}: {ASKED_AGAIN}");
                 let trouble = InputTrouble::Doubted(claim, sentence);
@@ -347,9 +349,9 @@ impl FetchTask {
         let answered_at = cursors().map(|cursor| cursor.answered_at.get());
         let is_by_name = self.version <= VERSION_BY_NAME_MAX;
         let is_due = is_by_name && topic_check.is_due(now, wait, answered_at);
-        cursors().for_each(|cursor| cursor.answered_at.set(Some(now)));
         // Before Kafka 2.8 topics have no ids.
         if !is_due || versions.metadata < TOPIC_ID_VERSION_MIN {
+            cursors().for_each(|cursor| cursor.answered_at.set(Some(now)));
             return Ok(());
         }
         let (version, topic) = (versions.metadata, &options.input_topic);
@@ -362,6 +364,7 @@ impl FetchTask {
         let metadata = answer.map_err(|error| connection.protocol(error))?;
         shared.take_metadata(&metadata).map_err(|sentence| connection.protocol(sentence))?;
         topic_check.passed(now);
+        cursors().for_each(|cursor| cursor.answered_at.set(Some(now)));
         Ok(())
     }
 

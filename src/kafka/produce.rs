@@ -38,6 +38,9 @@ pub(crate) struct Produced {
 pub(crate) enum ProduceRemedy {
     /// Send the same bytes again.
     Resend,
+    /// The same, and ask another broker who leads: this one may be cut off, and not know that it
+    /// leads no more.
+    ResendDoubting,
     /// Send them to the broker that leads now.
     AskLeader,
     /// Send all batches again, in order: the broker lacks an earlier one, which is on its way.
@@ -54,9 +57,11 @@ pub(crate) enum ProduceRemedy {
 /// known whether the batch is in the log.
 pub(crate) fn remedy(error: ErrorCode) -> ProduceRemedy {
     match error.0 {
-        // CORRUPT_MESSAGE, REQUEST_TIMED_OUT, NETWORK_EXCEPTION, NOT_ENOUGH_REPLICAS,
-        // NOT_ENOUGH_REPLICAS_AFTER_APPEND, THROTTLING_QUOTA_EXCEEDED
-        2 | 7 | 13 | 19 | 20 | 89 => ProduceRemedy::Resend,
+        // CORRUPT_MESSAGE, THROTTLING_QUOTA_EXCEEDED
+        2 | 89 => ProduceRemedy::Resend,
+        // REQUEST_TIMED_OUT, NETWORK_EXCEPTION, NOT_ENOUGH_REPLICAS,
+        // NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        7 | 13 | 19 | 20 => ProduceRemedy::ResendDoubting,
         // UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER,
         // REPLICA_NOT_AVAILABLE, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH
         3 | 5 | 6 | 9 | 56 | 74 => ProduceRemedy::AskLeader,
@@ -200,12 +205,11 @@ mod tests {
     #[test]
     fn each_error_of_a_batch_has_the_remedy_that_its_name_asks_for() {
         let named = |error: ErrorCode| match error.name() {
-            "CORRUPT_MESSAGE"
-            | "REQUEST_TIMED_OUT"
+            "CORRUPT_MESSAGE" | "THROTTLING_QUOTA_EXCEEDED" => ProduceRemedy::Resend,
+            "REQUEST_TIMED_OUT"
             | "NETWORK_EXCEPTION"
             | "NOT_ENOUGH_REPLICAS"
-            | "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
-            | "THROTTLING_QUOTA_EXCEEDED" => ProduceRemedy::Resend,
+            | "NOT_ENOUGH_REPLICAS_AFTER_APPEND" => ProduceRemedy::ResendDoubting,
             "UNKNOWN_TOPIC_OR_PARTITION"
             | "LEADER_NOT_AVAILABLE"
             | "NOT_LEADER_OR_FOLLOWER"

@@ -55,7 +55,7 @@ impl Broker {
             0 => Answer::Bytes(self.answer_produce(chance, node_id, request)),
             1 => self.answer_fetch(chance, node_id, request, is_late),
             2 => Answer::Bytes(self.answer_list_offsets(node_id, request)),
-            3 => Answer::Bytes(self.answer_metadata(request)),
+            3 => Answer::Bytes(self.answer_metadata(node_id, request)),
             18 => Answer::Bytes(self.answer_api_versions(&request)),
             22 => Answer::Bytes(self.answer_producer_id(chance, &request)),
             other => panic!("nobody asks for API {other}"),
@@ -88,7 +88,7 @@ impl Broker {
         })
     }
 
-    fn answer_metadata(&self, mut request: Request<'_>) -> Vec<u8> {
+    fn answer_metadata(&self, node_id: i32, mut request: Request<'_>) -> Vec<u8> {
         let topic = read_metadata(&mut request).expect("huntd sends whole requests");
         let Request { version, correlation_id, .. } = request;
         let flexible = version >= 9;
@@ -111,7 +111,7 @@ impl Broker {
             }
             writer.i32(1);
             writer.array(1, flexible);
-            self.write_topic(writer, version, topic);
+            self.write_topic(writer, node_id, version, topic);
             if (8..=10).contains(&version) {
                 writer.i32(0);
             }
@@ -120,7 +120,7 @@ impl Broker {
     }
 
     /// Partitions of the same number have the same leader in both topics.
-    fn write_topic(&self, writer: &mut WireWriter<'_>, version: i16, topic: &str) {
+    fn write_topic(&self, writer: &mut WireWriter<'_>, node_id: i32, version: i16, topic: &str) {
         let flexible = version >= 9;
         let (is_input, is_there) = (topic == TOPIC, topic != TOPIC || self.has_input());
         writer.i16(if is_there { 0 } else { UNKNOWN_TOPIC });
@@ -134,14 +134,14 @@ impl Broker {
             writer.raw(&id.to_be_bytes());
         }
         writer.i8(0);
-        let logs = if is_there { &self.inputs[..] } else { &[] };
+        let logs = if is_there { self.inputs_of(node_id) } else { &[] };
         writer.array(logs.len(), flexible);
         for (partition, log) in (0..).zip(logs) {
             writer.i16(0);
             writer.i32(partition);
             writer.i32(log.leader);
             if version >= 7 {
-                let of_output = || self.output_leader_epoch(partition as usize);
+                let of_output = || self.output_leader_epoch_of(node_id, partition as usize);
                 writer.i32(if is_input { log.leader_epoch } else { of_output() });
             }
             for _ in 0..if version >= 5 { 3 } else { 2 } {
@@ -171,7 +171,7 @@ impl Broker {
             writer.string(TOPIC, false);
             writer.array(asked.len(), false);
             for (partition, time) in asked {
-                let log = &self.inputs[partition as usize];
+                let log = &self.inputs_of(node_id)[partition as usize];
                 writer.i32(partition);
                 writer.i16(match log.leader == node_id {
                     _ if !self.has_input() => UNKNOWN_TOPIC,
@@ -217,9 +217,9 @@ impl Broker {
             }
             let room = bytes_max.saturating_sub(records).max(usize::from(records == 0));
             let part = match topic_error {
-                Some(error) => Part { error, ..self.empty_part(asked) },
+                Some(error) => Part { error, ..self.empty_part(node_id, asked) },
                 None if self.prefers_follower(chance, node_id, asked, rack.as_deref()) => {
-                    Part { preferred: 1 + node_id % BROKERS, ..self.empty_part(asked) }
+                    Part { preferred: 1 + node_id % BROKERS, ..self.empty_part(node_id, asked) }
                 }
                 None => self.part(chance, node_id, asked, version, room),
             };
@@ -254,8 +254,9 @@ impl Broker {
         }))
     }
 
-    fn empty_part(&self, asked: &Asked) -> Part {
-        Part::new(asked.partition, &self.inputs[asked.partition as usize], asked.offset)
+    fn empty_part(&self, node_id: i32, asked: &Asked) -> Part {
+        let log = &self.inputs_of(node_id)[asked.partition as usize];
+        Part::new(asked.partition, log, asked.offset)
     }
 
     /// A leader sends a client away that says where it is.
@@ -267,6 +268,7 @@ impl Broker {
         rack: Option<&str>,
     ) -> bool {
         self.has_followers
+            && self.cut_off.is_none()
             && rack.is_some_and(|rack| !rack.is_empty())
             && self.inputs[asked.partition as usize].leader == node_id
             && chance.strikes_of(Fault::FollowerPreferred, 25)
@@ -280,8 +282,8 @@ impl Broker {
         version: i16,
         room: usize,
     ) -> Part {
-        let log = &self.inputs[asked.partition as usize];
-        let (mut part, is_follower) = (self.empty_part(asked), log.leader != node_id);
+        let log = &self.inputs_of(node_id)[asked.partition as usize];
+        let (mut part, is_follower) = (self.empty_part(node_id, asked), log.leader != node_id);
         let end = log.follower_end.filter(|_| is_follower).unwrap_or(log.end);
         part.high_watermark = end;
         let diverging = match asked.last_fetched_epoch {
@@ -313,6 +315,9 @@ impl Broker {
             part.records = log.read(asked.offset..end, asked.bytes_max.min(room));
             damage::flip_unchecked_bit(chance, &mut part.records);
             damage::flip_bit(chance, &mut part.records);
+            if log.end < self.inputs[asked.partition as usize].end && !is_follower {
+                chance.see(Sight::LedByCutOff);
+            }
             if is_follower && !part.records.is_empty() {
                 chance.see(Sight::FollowerRead);
             } else if is_follower && end < log.end {

@@ -180,8 +180,12 @@ impl Broker {
         batch: &[u8],
     ) -> (i16, i64) {
         let named = Named::read(batch);
-        if self.inputs[partition as usize].leader != node_id {
+        if self.inputs_of(node_id)[partition as usize].leader != node_id {
             return (NOT_LEADER, -1);
+        }
+        if self.inputs[partition as usize].leader != node_id {
+            // No replica follows a broker that is cut off.
+            return (TIMED_OUT, -1);
         }
         if chance.strikes(Fault::ProducerForgotten) {
             self.appends.forget(partition, named.producer);

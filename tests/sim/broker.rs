@@ -5,6 +5,7 @@
 
 use crate::appends::Appends;
 use crate::chance::{Chance, Fault};
+use crate::cut_off::CutOff;
 use crate::game::Record;
 use crate::mutation::Mutation;
 use crate::recreation::InputTopic;
@@ -20,9 +21,10 @@ pub(crate) const BROKERS: i32 = 2;
 const FETCH_WITH_EPOCHS: i16 = 9;
 
 /// The oldest Metadata with leader epochs. Brokers that send Fetches to followers speak it.
-const METADATA_WITH_EPOCHS: i16 = 7;
+pub(crate) const METADATA_WITH_EPOCHS: i16 = 7;
 
 /// A batch as it is stored.
+#[derive(Clone)]
 pub(crate) struct Batch {
     pub(crate) first: i64,
     pub(crate) last: i64,
@@ -38,6 +40,7 @@ pub(crate) struct Aborted {
 }
 
 /// One input partition.
+#[derive(Clone)]
 pub(crate) struct InputLog {
     pub(crate) batches: Vec<Batch>,
     pub(crate) aborted: Vec<Aborted>,
@@ -91,6 +94,8 @@ pub(crate) struct Broker {
     pub(crate) has_followers: bool,
     /// How often each broker has moved to another address, by its id less one.
     pub(crate) moves: [u32; BROKERS as usize],
+    /// The broker that knows of nothing new, if there is one.
+    pub(crate) cut_off: Option<CutOff>,
     /// Changes whenever an input log does.
     pub(crate) changes: u64,
 }
@@ -288,6 +293,7 @@ impl Broker {
             api_versions_version: chance.pick(&[0, 3, 3, 3]) as i16,
             has_followers: has_epochs && chance.is_on(Fault::FollowerPreferred),
             moves: [0; BROKERS as usize],
+            cut_off: None,
             changes: 0,
         }
     }

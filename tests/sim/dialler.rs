@@ -5,8 +5,9 @@ use crate::broker::Broker;
 use crate::chance::{Chance, Fault, Sight};
 use crate::mutation::Mutation;
 use crate::network::Network;
+use huntd::fetch::candidates::Candidates;
 use huntd::fetch::dialling::{
-    Candidates, DialError, Dialled, Endpoint, FromDialler, QUESTIONS_MAX, ToDialler,
+    DialError, Dialled, Endpoint, FromDialler, MetadataLink, QUESTIONS_MAX, ToDialler,
 };
 use huntd::kafka::message::{self, ApiVersionsAnswer, Envelope, Metadata, Versions};
 use huntd::queue::bell::Bell;
@@ -31,6 +32,8 @@ pub(crate) struct Dialler {
     questions: Receiver<ToDialler>,
     answers: Sender<FromDialler>,
     candidates: Candidates,
+    /// The broker that has answered the last question about the cluster.
+    kept: Option<(Endpoint, i32)>,
     topic: &'static str,
     /// What is answered, and when.
     coming: Vec<(u64, ToDialler)>,
@@ -62,6 +65,7 @@ impl Dialler {
             questions,
             answers,
             candidates: Candidates::new(vec![bootstrap]),
+            kept: None,
             topic,
             coming: Vec::new(),
             last_metadata: VecDeque::new(),
@@ -100,15 +104,31 @@ impl Dialler {
                     let dialled = self.connect(network, broker, chance, (task, &endpoint), now);
                     FromDialler::Connected { task, dialled }
                 }
-                ToDialler::AskMetadata(_) => FromDialler::Metadata(self.ask(broker, chance)),
+                ToDialler::AskMetadata(link) => {
+                    FromDialler::Metadata(self.ask(broker, chance, &link))
+                }
             };
             assert!(self.answers.try_send(answer).is_ok(), "there is room for every answer");
         }
     }
 
-    fn ask(&mut self, broker: &mut Broker, chance: &mut Chance) -> Result<Metadata, DialError> {
-        let endpoint = self.candidates.next_endpoint();
-        let node_id = reach(broker, chance, &endpoint)?;
+    fn ask(
+        &mut self,
+        broker: &mut Broker,
+        chance: &mut Chance,
+        link: &MetadataLink,
+    ) -> Result<Metadata, DialError> {
+        let is_kept = *link == MetadataLink::Kept || self.mutation == Mutation::OneBrokerAsked;
+        let kept = self.kept.take().filter(|_| is_kept && !chance.strikes(Fault::ConnectionReset));
+        let (endpoint, node_id) = match kept {
+            Some(kept) => kept,
+            None => {
+                let endpoint = self.candidates.next(link);
+                let node_id = reach(broker, chance, &endpoint)?;
+                (endpoint, node_id)
+            }
+        };
+        self.kept = Some((endpoint.clone(), node_id));
         let version = versions(broker, chance, node_id).metadata;
         let mut request = Vec::new();
         message::metadata_request(envelope(version), self.topic, &mut request);

@@ -15,6 +15,7 @@ mod broker;
 mod chance;
 mod check;
 mod control;
+mod cut_off;
 mod damage;
 mod dialler;
 mod disk;

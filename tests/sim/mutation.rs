@@ -61,6 +61,8 @@ closed_list! {
         ViewAnswersEarly,
         /// A leader epoch that has gone back for good counts as an old answer for ever.
         LowerLeaderEpochIgnored,
+        /// Every question about the cluster goes to the broker that has answered the last one.
+        OneBrokerAsked,
         /// A batch that is sent again has another sequence number than before, the next one that
         /// the broker takes.
         ResentAsNew,

@@ -1,6 +1,6 @@
 //! A world of two hosts, one cluster and one seed: who has the next turn, and what goes wrong.
 
-use crate::broker::Broker;
+use crate::broker::{BROKERS, Broker};
 use crate::chance::{Chance, Counts, Fault, Sight};
 use crate::check::CROWDED_US;
 use crate::disk::HostDisk;
@@ -363,6 +363,7 @@ impl Sim {
         }
         if self.chance.one_in(16) {
             self.strike_logs();
+            self.broker.reach_again();
         }
     }
 
@@ -399,11 +400,15 @@ impl Sim {
         if self.broker.inputs.len() < PARTITIONS_MAX && self.chance.strikes(Fault::PartitionAdded) {
             return self.add_partition();
         }
+        if self.broker.can_be_cut_off() && self.chance.strikes(Fault::BrokerCutOff) {
+            let node_id = 1 + self.chance.below(BROKERS as u64) as i32;
+            return self.broker.cut_off(node_id);
+        }
         let partition = self.chance.below(self.broker.inputs.len() as u64) as usize;
         let Broker { inputs, outputs, changes, .. } = &mut self.broker;
         let (input, output) = (&mut inputs[partition], &mut outputs[partition]);
         if self.chance.strikes(Fault::LeaderMoves) {
-            input.elect(1 + input.leader % crate::broker::BROKERS);
+            input.elect(1 + input.leader % BROKERS);
             *changes += 1;
         }
         if self.chance.is_on(Fault::LeaderEpochFalls)

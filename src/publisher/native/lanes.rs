@@ -73,6 +73,8 @@ pub(super) struct Lanes<T> {
     number: u64,
     /// Since when brokers say that there is no such topic or partition.
     missing_since: Option<Instant>,
+    /// A leader may lead no more, and not know.
+    is_leader_doubted: bool,
 }
 
 impl<T> Lanes<T> {
@@ -96,6 +98,7 @@ impl<T> Lanes<T> {
             correlation_id: 0,
             number: 0,
             missing_since: None,
+            is_leader_doubted: false,
         }
     }
 
@@ -146,6 +149,11 @@ impl<T> Lanes<T> {
     /// Whether a leader must be asked for.
     pub(super) fn needs_metadata(&self) -> bool {
         self.waiting.iter().any(|partition| self.table.leader(*partition).is_none())
+    }
+
+    /// Whether another broker has to be asked who leads. Asked once.
+    pub(super) fn take_doubt(&mut self) -> bool {
+        std::mem::take(&mut self.is_leader_doubted)
     }
 
     /// Takes over what a broker says about the cluster and the topic.
@@ -387,6 +395,10 @@ impl<T> Lanes<T> {
         let remedy = produce::remedy(error);
         match remedy {
             ProduceRemedy::Resend => lane.refused(number, now),
+            ProduceRemedy::ResendDoubting => {
+                lane.refused(number, now);
+                self.is_leader_doubted = true;
+            }
             ProduceRemedy::AskLeader => {
                 lane.refused(number, now);
                 self.table.mark_stale(partition);

@@ -202,13 +202,19 @@ impl<T: 'static, O: Produce<T>> Produce<T> for NativeProducer<T, O> {
     }
 }
 
-/// Asks who leads whenever something waits for that.
+/// Asks who leads whenever something waits for that, or a leader may be none any more.
 async fn follow_metadata<T>(shared: Rc<SharedProducer<T>>) -> Infallible {
     let SharedProducer { turns, lanes, dialling, .. } = &*shared;
     let mut wait_ms = RECONNECT_MS_MIN;
     loop {
-        turns.until(|| lanes.borrow().needs_metadata().then_some(())).await;
-        dialling.ask_metadata(MetadataLink::Kept);
+        let link = turns
+            .until(|| {
+                let is_doubted = lanes.borrow_mut().take_doubt();
+                let needs = lanes.borrow().needs_metadata().then_some(MetadataLink::Kept);
+                is_doubted.then_some(MetadataLink::New).or(needs)
+            })
+            .await;
+        dialling.ask_metadata(turns.now(), link);
         dialling.ring();
         match turns.until(|| dialling.take_metadata()).await {
             Ok(metadata) => {

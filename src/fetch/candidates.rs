@@ -1,0 +1,173 @@
+//! Which broker is asked about the cluster.
+
+use crate::fetch::dialling::{Endpoint, MetadataLink};
+use crate::kafka::message::Broker;
+
+/// Which broker is asked about the cluster: the known ones, in turn with those of the
+/// configuration, whose names may have other addresses now (KIP-899).
+pub struct Candidates {
+    bootstrap: Vec<Endpoint>,
+    known: Vec<Endpoint>,
+    turn: usize,
+    /// The one that was asked last.
+    last: Option<Endpoint>,
+    /// Whether it has answered.
+    has_answered: bool,
+}
+
+impl Candidates {
+    /// At first only the brokers from the configuration, at least one.
+    pub fn new(bootstrap: Vec<Endpoint>) -> Candidates {
+        assert!(!bootstrap.is_empty(), "the configuration names a broker");
+        Candidates { bootstrap, known: Vec::new(), turn: 0, last: None, has_answered: false }
+    }
+
+    /// The broker to ask over another connection.
+    pub fn next(&mut self, link: &MetadataLink) -> Endpoint {
+        match link {
+            MetadataLink::NewBeside(doubted) => self.next_beside(doubted),
+            MetadataLink::Kept | MetadataLink::New => self.next_endpoint(),
+        }
+    }
+
+    /// The broker to ask next, after the last one has failed or is doubted: another one, if there
+    /// is one. A known broker may stand in the configuration, too, and be one of those that a name
+    /// there has. So a broker that has answered is followed by a known one.
+    fn next_endpoint(&mut self) -> Endpoint {
+        let prefers_known = self.has_answered;
+        self.next_other(|_, is_known| is_known || !prefers_known)
+    }
+
+    /// A known broker, but neither this one nor the one that was asked last, if there is another.
+    fn next_beside(&mut self, doubted: &Endpoint) -> Endpoint {
+        self.next_other(|endpoint, is_known| is_known && endpoint != doubted)
+    }
+
+    /// Another one than the last, if there is one, and one that is preferred, if there is one.
+    fn next_other(&mut self, is_preferred: impl Fn(&Endpoint, bool) -> bool) -> Endpoint {
+        let last = self.last.take();
+        let is_other = |endpoint: &Endpoint| last.as_ref() != Some(endpoint);
+        let endpoint = self
+            .find(|endpoint, is_known| is_other(endpoint) && is_preferred(endpoint, is_known))
+            .or_else(|| self.find(|endpoint, _| is_other(endpoint)))
+            .unwrap_or_else(|| self.next_in_turn().0);
+        self.last = Some(endpoint.clone());
+        self.has_answered = false;
+        endpoint
+    }
+
+    fn find(&mut self, fits: impl Fn(&Endpoint, bool) -> bool) -> Option<Endpoint> {
+        // After so many turns, each broker was offered.
+        let turns = 2 * self.bootstrap.len().max(self.known.len());
+        (0..turns).find_map(|_| {
+            let (endpoint, is_known) = self.next_in_turn();
+            fits(&endpoint, is_known).then_some(endpoint)
+        })
+    }
+
+    /// The next one, and whether it is a known one.
+    fn next_in_turn(&mut self) -> (Endpoint, bool) {
+        let Candidates { bootstrap, known, .. } = self;
+        let round = self.turn / 2;
+        let is_known = self.turn.is_multiple_of(2) && !known.is_empty();
+        self.turn = self.turn.wrapping_add(1);
+        let list = if is_known { known } else { bootstrap };
+        (list[round % list.len()].clone(), is_known)
+    }
+
+    /// Learns the brokers that a Metadata answer names. An answer without brokers changes nothing.
+    pub fn learn(&mut self, brokers: &[Broker]) {
+        if !brokers.is_empty() {
+            self.has_answered = true;
+            self.known = brokers.iter().map(Endpoint::of).collect();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint(host: &str) -> Endpoint {
+        Endpoint { host: host.to_owned(), port: 9092 }
+    }
+
+    #[test]
+    fn known_brokers_and_those_of_the_configuration_are_asked_in_turn() {
+        let mut candidates = Candidates::new(vec![endpoint("one"), endpoint("two")]);
+        let hosts = |candidates: &mut Candidates, count: usize| -> Vec<String> {
+            (0..count).map(|_| candidates.next_endpoint().host).collect()
+        };
+        assert_eq!(hosts(&mut candidates, 4), ["one", "two", "one", "two"]);
+        let broker = |host: &str| Broker { node_id: 1, host: host.to_owned(), port: 9092 };
+        candidates.learn(&[broker("a"), broker("b"), broker("c")]);
+        candidates.learn(&[]);
+        let asked = hosts(&mut candidates, 12);
+        for host in ["a", "b", "c", "one", "two"] {
+            assert!(asked.iter().any(|asked| asked == host), "{host} is not in {asked:?}");
+        }
+        let is_configured = |host: &String| host == "one" || host == "two";
+        assert!(asked.chunks(2).all(|pair| is_configured(&pair[0]) != is_configured(&pair[1])));
+    }
+
+    /// A name of the configuration may lead to the broker that was asked last.
+    #[test]
+    fn after_an_answer_another_known_broker_is_asked() {
+        let known = ["a", "b"].map(|host| Broker { node_id: 1, host: host.to_owned(), port: 9092 });
+        let mut candidates = Candidates::new(vec![endpoint("one")]);
+        candidates.next_endpoint();
+        let asked: Vec<String> = (0..6)
+            .map(|_| {
+                candidates.learn(&known);
+                candidates.next_endpoint().host
+            })
+            .collect();
+        assert!(asked.windows(2).all(|pair| pair[0] != pair[1]), "{asked:?}");
+        assert!(asked.iter().all(|host| host != "one"), "{asked:?}");
+    }
+
+    #[test]
+    fn the_word_of_a_broker_about_itself_is_checked_with_another_one() {
+        let known =
+            ["a", "b", "c"].map(|host| Broker { node_id: 1, host: host.to_owned(), port: 9092 });
+        let mut candidates = Candidates::new(vec![endpoint("one")]);
+        candidates.learn(&known);
+        let beside = |candidates: &mut Candidates, host: &str| {
+            candidates.next(&MetadataLink::NewBeside(endpoint(host))).host
+        };
+        for host in ["a", "b", "c", "a", "b", "c"] {
+            let asked = beside(&mut candidates, host);
+            assert!(asked != host && asked != "one", "{asked} is asked about {host}");
+        }
+        let mut alone = Candidates::new(vec![endpoint("a")]);
+        alone.learn(&known[..1]);
+        assert_eq!(beside(&mut alone, "a"), "a");
+    }
+
+    #[test]
+    fn no_broker_is_asked_twice_in_a_row_if_there_is_another_one() {
+        let broker = |host: &str| Broker { node_id: 1, host: host.to_owned(), port: 9092 };
+        for (configured, known) in [
+            ("a", "ab"),
+            ("a", "abc"),
+            ("ab", "a"),
+            ("ab", "ab"),
+            ("abc", "bac"),
+            ("abc", "cab"),
+            ("aab", "a"),
+        ] {
+            let hosts = |text: &str| text.chars().map(String::from).collect::<Vec<_>>();
+            let configured = hosts(configured);
+            let endpoints = configured.iter().map(|host| endpoint(host)).collect();
+            let mut candidates = Candidates::new(endpoints);
+            let first = candidates.next_endpoint();
+            let known: Vec<Broker> = hosts(known).iter().map(|host| broker(host)).collect();
+            candidates.learn(&known);
+            let asked: Vec<Endpoint> =
+                [first].into_iter().chain((0..20).map(|_| candidates.next_endpoint())).collect();
+            assert!(asked.windows(2).all(|pair| pair[0] != pair[1]), "{configured:?}: {asked:?}");
+        }
+        let mut alone = Candidates::new(vec![endpoint("a")]);
+        assert_eq!(alone.next_endpoint(), alone.next_endpoint());
+    }
+}
