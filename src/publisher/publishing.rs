@@ -267,9 +267,17 @@ impl<P: Produce<Sent>> Publisher<P> {
             event_json::write_event(&mut self.bytes, 0, id, now_us, &Action::Tick);
             let topic = &self.options.input_topic;
             if self.producer.send(topic, partition, &self.bytes, Sent::Tick(partition)).is_err() {
-                return;
+                break;
             }
             self.ticker.sent(partition, now);
+        }
+        if let Some((partition, partitions)) = self.ticker.late(now) {
+            tracing::warn!(
+                partition,
+                partitions,
+                "ticks are not acknowledged, so time stands still in these zones while nobody \
+                 acts: see the brokers of the input topic, and its min.insync.replicas"
+            );
         }
     }
 

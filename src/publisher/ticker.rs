@@ -9,10 +9,16 @@ use std::time::{Duration, Instant};
 /// Milliseconds between two ticks of a zone, at most: with more, its time would stand still.
 pub(crate) const TICK_EVERY_MS_MAX: u32 = 60_000;
 
+/// Milliseconds after which a tick that was due and that no broker has acknowledged is late, and
+/// between two looks for such ticks. Its zone's time stands still, which nobody sees while players
+/// act.
+const TICK_LATE_MS: u64 = 10_000;
+
 /// The ticks of all shards, by partition number.
 pub(crate) struct Ticker {
     every: Option<Duration>,
     shards: Vec<Pending>,
+    looked_at: Option<Instant>,
 }
 
 #[derive(Clone, Copy)]
@@ -29,7 +35,7 @@ impl Ticker {
     /// A tick every `every_ms` milliseconds; 0: none at all.
     pub(crate) fn new(every_ms: u32) -> Ticker {
         let every = (every_ms > 0).then(|| Duration::from_millis(every_ms.into()));
-        Ticker { every, shards: vec![Pending::Nothing; SHARDS_MAX] }
+        Ticker { every, shards: vec![Pending::Nothing; SHARDS_MAX], looked_at: None }
     }
 
     /// A partition is ours from now on.
@@ -55,6 +61,23 @@ impl Ticker {
     /// A partition's tick is on its way.
     pub(crate) fn sent(&mut self, partition: i32, now: Instant) {
         *self.shard(partition) = Pending::Sent(now);
+    }
+
+    /// Looks for ticks that are late, now and then: the first such partition, and how many there
+    /// are.
+    pub(crate) fn late(&mut self, now: Instant) -> Option<(i32, usize)> {
+        let late = Duration::from_millis(TICK_LATE_MS);
+        if self.every.is_none() || now < *self.looked_at.get_or_insert(now) + late {
+            return None;
+        }
+        self.looked_at = Some(now);
+        let is_late = |pending: &Pending| match pending {
+            Pending::Nothing => false,
+            Pending::At(at) | Pending::Sent(at) => *at + late <= now,
+        };
+        let mut partitions = (0..).zip(&self.shards).filter(|(_, pending)| is_late(pending));
+        let (first, _) = partitions.next()?;
+        Some((first, 1 + partitions.count()))
     }
 
     /// Its delivery was reported, one way or the other.
@@ -103,10 +126,34 @@ mod tests {
     }
 
     #[test]
+    fn a_tick_that_nobody_acknowledges_is_late_until_it_is_settled() {
+        let mut ticker = Ticker::new(1_000);
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        [3, 4, 5].into_iter().for_each(|partition| ticker.begin(partition, start));
+        assert_eq!(ticker.late(at(0)), None);
+        [3, 4].into_iter().for_each(|partition| ticker.sent(partition, at(1)));
+        ticker.settled(4);
+        ticker.sent(4, at(1_001));
+        assert_eq!(ticker.late(at(TICK_LATE_MS - 1)), None);
+        assert_eq!(ticker.late(at(TICK_LATE_MS + 1)), Some((3, 2)), "one could not be sent");
+        assert_eq!(ticker.late(at(TICK_LATE_MS + 2)), None, "it was told");
+        assert_eq!(ticker.late(at(3 * TICK_LATE_MS)), Some((3, 3)));
+        [3, 4].into_iter().for_each(|partition| ticker.settled(partition));
+        [3, 4, 5].into_iter().for_each(|partition| ticker.sent(partition, at(3 * TICK_LATE_MS)));
+        assert_eq!(ticker.late(at(4 * TICK_LATE_MS - 1)), None);
+        [3, 4, 5].into_iter().for_each(|partition| ticker.end(partition));
+        assert_eq!(ticker.late(at(9 * TICK_LATE_MS)), None);
+    }
+
+    #[test]
     fn without_an_interval_nothing_ticks() {
         let mut ticker = Ticker::new(0);
         ticker.begin(0, Instant::now());
         assert_eq!(ticker.due(Instant::now()).count(), 0);
+        let late = Duration::from_millis(TICK_LATE_MS);
+        assert_eq!(ticker.late(Instant::now()), None);
+        assert_eq!(ticker.late(Instant::now() + 2 * late), None);
     }
 
     #[test]
