@@ -1,7 +1,8 @@
 //! The records of each input partition that the group has not committed, no matter who owns it.
 //!
 //! An owner knows its own lag better and sooner. This lag is for the partitions of an owner that
-//! died: every instance shows it, so an alert sees them.
+//! died: every instance shows it, so an alert sees them. And an owner that fetches from a broker
+//! which is cut off from the others hears here, from another client, how far the log has grown.
 
 use crate::kafka::METADATA_MS_MAX;
 use crate::kafka::client::{
@@ -50,8 +51,11 @@ impl GroupLag {
                 drop(consumer.poll(Duration::ZERO));
                 let lags = lags(&consumer, &topic).unwrap_or_default();
                 for (partition, lag) in (0..).zip(&lags) {
-                    let records = lag.map_or(-1, |lag| lag.records);
-                    progress.shard(partition).group_lag.set(records);
+                    let shard = progress.shard(partition);
+                    shard.group_lag.set(lag.map_or(-1, |lag| lag.records()));
+                    if let Some(PartitionLag { end, .. }) = *lag {
+                        shard.end_elsewhere.set(end);
+                    }
                 }
                 progress.group_lag_partitions.set(lags.len() as u64);
                 let is_ours = |partition| progress.shard(partition).ownership_id.get() != 0;
@@ -94,8 +98,15 @@ impl Drop for GroupLag {
 struct PartitionLag {
     /// The group's offset; without a commit, the log's start.
     offset: i64,
-    /// Records from there on.
-    records: i64,
+    /// Where the log ends.
+    end: i64,
+}
+
+impl PartitionLag {
+    /// Records that the group has not read.
+    fn records(self) -> i64 {
+        (self.end - self.offset).max(0)
+    }
 }
 
 /// For how long the group's offsets have not moved, by partition.
@@ -133,7 +144,8 @@ impl Commits {
         // What is ours has waited for nobody, whether or not this sample knows of it.
         self.seen.retain(|partition, _| !is_ours(*partition));
         for (partition, lag) in (0..).zip(lags) {
-            let Some(PartitionLag { offset, records }) = *lag else { continue };
+            let Some(lag) = *lag else { continue };
+            let (offset, records) = (lag.offset, lag.records());
             let (sampled_at, waited) = (now, Duration::ZERO);
             let moved = SeenCommit { offset, sampled_at, waited, is_unread: false };
             let seen = self.seen.entry(partition).or_insert(moved);
@@ -169,7 +181,7 @@ fn lags(consumer: &KafkaReader, topic: &str) -> Option<Vec<Option<PartitionLag>>
     };
     let lag = |((committed, start), end): ((&Option<i64>, &Option<i64>), &Option<i64>)| {
         let offset = committed.or(*start)?;
-        Some(PartitionLag { offset, records: (end.as_ref()? - offset).max(0) })
+        Some(PartitionLag { offset, end: *end.as_ref()? })
     };
     Some(committed.iter().zip(&starts).zip(&ends).map(lag).collect())
 }
@@ -182,7 +194,7 @@ mod tests {
 
     /// Lags of partitions by their offsets and ends.
     fn lags(partitions: &[(i64, i64)]) -> Vec<Option<PartitionLag>> {
-        let lag = |(offset, end)| Some(PartitionLag { offset, records: end - offset });
+        let lag = |(offset, end)| Some(PartitionLag { offset, end });
         partitions.iter().copied().map(lag).collect()
     }
 

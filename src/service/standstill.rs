@@ -152,6 +152,9 @@ impl LastMove {
         } else if shard.lag().is_none() {
             "no broker says where its log ends: see huntd_fetch_errors_total, and the input's \
              leader"
+        } else if shard.high_watermark.get() <= fetched {
+            "its broker lacks what other brokers have: see whether the input's leader is cut off \
+             from them"
         } else {
             "no record is fetched: see huntd_fetch_errors_total, the input's leader, and \
              transactions that were left open"
@@ -278,6 +281,27 @@ mod tests {
         assert_is_short(still[0].waits_for);
         progress.shard(3).high_watermark.set(100);
         assert_eq!(sampled(&mut standstill, &progress, at(2 * STILL_MS)), 0);
+    }
+
+    /// It is cut off from the others, and believes that it leads.
+    #[test]
+    fn a_partition_whose_broker_does_not_know_of_the_records_that_others_have_stands_still() {
+        let (progress, start) = (Progress::new(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut standstill = Standstill::default();
+        shard(&progress, [100; 5]);
+        progress.shard(3).end_elsewhere.set(100);
+        assert_eq!(sampled(&mut standstill, &progress, at(0)), 0);
+        assert_eq!(sampled(&mut standstill, &progress, at(2 * STILL_MS)), 0);
+        progress.shard(3).end_elsewhere.set(101);
+        assert_eq!(sampled(&mut standstill, &progress, at(4 * STILL_MS)), 1);
+        assert_eq!(progress.shard(3).lag(), Some(1));
+        let waits_for = standstill.sample(&progress, at(4 * STILL_MS))[0].waits_for;
+        assert!(waits_for.contains("cut off"), "{waits_for}");
+        assert_is_short(waits_for);
+        progress.shard(3).high_watermark.set(101);
+        shard(&progress, [101; 5]);
+        assert_eq!(sampled(&mut standstill, &progress, at(4 * STILL_MS)), 0);
     }
 
     #[test]

@@ -123,6 +123,9 @@ pub struct ShardProgress {
     /// Records of the input that the group has not committed, no matter who owns the shard; -1
     /// while unknown. Group lag thread.
     pub group_lag: Offset,
+    /// Where the log ends as another client was last told; 0 before that. The broker that is
+    /// fetched from may be cut off, and not know of what came later. Group lag thread.
+    pub end_elsewhere: Offset,
     /// Milliseconds for which brokers have asked not to be sent a Fetch for the shard, because of a
     /// quota. Hot thread.
     pub fetch_throttled_ms: Count,
@@ -156,8 +159,8 @@ impl ShardProgress {
     /// Records that are in the input log and in no acknowledged frame yet; `None` while the end of
     /// the log is unknown.
     pub(crate) fn lag(&self) -> Option<i64> {
-        let end = self.high_watermark.get();
-        (end >= 0).then(|| (end - self.acked.get()).max(0))
+        let (end, elsewhere) = (self.high_watermark.get(), self.end_elsewhere.get());
+        (end >= 0).then(|| (end.max(elsewhere) - self.acked.get()).max(0))
     }
 }
 
