@@ -21,7 +21,15 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Milliseconds within which [`ARRIVING_BYTES_MIN`] of a response have to arrive once it has begun
+/// to arrive. A slow link may take longer for all of it than a silent broker is waited for.
+const ARRIVING_MS_MAX: u64 = 10_000;
+
+/// Bytes of a response within [`ARRIVING_MS_MAX`], if it is not whole by then. With fewer the
+/// broker counts as silent: no link is that slow, so this bounds what a byte now and then can do.
+const ARRIVING_BYTES_MIN: usize = 16 * 1024;
 
 /// Bytes of a connection's buffer before a response needs more.
 const BUFFER_BYTES_MIN: usize = 64 * 1024;
@@ -100,6 +108,11 @@ struct Incoming {
 }
 
 impl Incoming {
+    /// Bytes that have arrived, opened or not.
+    fn arrived(&self) -> usize {
+        self.filled + self.sealed.len()
+    }
+
     /// Opens the next record and moves what it holds behind what was opened before. Whether it has
     /// arrived.
     fn open_record(&mut self, session: &mut TlsSession) -> Result<bool, TlsError> {
@@ -237,16 +250,25 @@ impl Connection {
     }
 
     /// Receives the next whole response, of several requests that may be under way. One at a time.
+    /// At the deadline it has to be there, or to be arriving.
     pub(crate) async fn receive_next(
         &self,
-        deadline: Instant,
+        mut deadline: Instant,
     ) -> Result<Response, ConnectionError> {
         let mut incoming = self.begin_response();
+        let mut arrived_before = 0;
         let mut received_at = (incoming.filled > 0).then(|| self.turns.now());
         let needed = loop {
             let needed = self.bytes_needed(&incoming)?;
             if incoming.filled >= needed {
                 break needed;
+            }
+            if self.turns.now() >= deadline {
+                if incoming.arrived() < arrived_before + ARRIVING_BYTES_MIN {
+                    return Err(self.broken(io::ErrorKind::TimedOut.into()));
+                }
+                arrived_before = incoming.arrived();
+                deadline = self.turns.now() + Duration::from_millis(ARRIVING_MS_MAX);
             }
             if self.buffer_bytes(needed) > incoming.buffer.len() {
                 incoming.buffer.resize(self.buffer_bytes(self.bytes_max), 0);
@@ -394,21 +416,29 @@ impl Connection {
     }
 }
 
-/// Waits for an operation, but not beyond the deadline: then it is cancelled.
+/// Waits for an operation, but not beyond the deadline: then it is cancelled, and has done what it
+/// has done until then.
 async fn finish(
     turns: &Turns,
     mut operation: Operation,
     deadline: Instant,
 ) -> io::Result<Completed> {
-    poll_fn(|context| {
+    let mut is_cancelled = false;
+    let completed = poll_fn(|context| {
         if let Poll::Ready(completed) = Pin::new(&mut operation).poll(context) {
-            return Poll::Ready(Ok(completed));
+            return Poll::Ready(completed);
         }
-        if turns.now() >= deadline {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        if !is_cancelled && turns.now() >= deadline {
+            operation.cancel();
+            is_cancelled = true;
+        } else if !is_cancelled {
+            turns.turn_at(deadline);
         }
-        turns.turn_at(deadline);
         Poll::Pending
     })
-    .await
+    .await;
+    match completed.result {
+        Err(_) if is_cancelled => Err(io::ErrorKind::TimedOut.into()),
+        _ => Ok(completed),
+    }
 }

@@ -58,7 +58,7 @@ pub struct UserData {
 pub enum Request {
     /// Begin this, and [`Operations::finish`] it some time.
     Start(UserData, Task),
-    /// The result of the operation is not needed any more: finish it soon, however it ends.
+    /// Finish the operation soon, with what it has done until now. It may have ended already.
     Cancel(UserData),
     /// Ring another thread's eventfd, which is non-blocking. The result is not needed.
     RingBell(Handle),
@@ -197,7 +197,7 @@ impl Completed {
     }
 }
 
-/// One operation under way. Dropped early, it is cancelled.
+/// One operation under way. Dropped early, it is cancelled, and its result is lost.
 ///
 /// No waker is kept: the ring's loop polls the root future after each completion, and that polls
 /// its stages.
@@ -205,6 +205,14 @@ pub struct Operation {
     operations: Rc<Operations>,
     user_data: UserData,
     finished: bool,
+}
+
+impl Operation {
+    /// Ends the operation soon. If it has received or sent something, its result says how much.
+    pub(crate) fn cancel(&self) {
+        assert!(!self.finished);
+        self.operations.inner.borrow_mut().requests.push_back(Request::Cancel(self.user_data));
+    }
 }
 
 impl Future for Operation {

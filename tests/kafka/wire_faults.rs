@@ -237,6 +237,31 @@ impl Proxied {
     }
 }
 
+/// A link of half a megabit a second takes longer for a full answer than a silent broker is waited
+/// for. A client that gives up asks for the same again, for ever.
+#[test]
+fn an_answer_that_takes_a_slow_link_longer_than_a_silent_broker_is_waited_for_is_received() {
+    Proxied::start().assert_a_slow_link_is_waited_for();
+}
+
+#[test]
+fn an_answer_in_tls_records_on_a_slow_link_is_received() {
+    Proxied::start_encrypted().assert_a_slow_link_is_waited_for();
+}
+
+impl Proxied {
+    /// Answers of up to a megabyte come at 64 KiB a second.
+    fn assert_a_slow_link_is_waited_for(&self) {
+        let (topics, mut huntd, mut follower) = self.daemon("slow");
+        let before = huntd.metric("huntd_connections_opened_total");
+        self.proxy.pace(Way::FromBroker, Pace::Delayed(Duration::from_secs(1)));
+        self.assert_published(&topics, &mut huntd, &mut follower, 6..=70);
+        assert_eq!(huntd.metric("huntd_connections_opened_total"), before, "it was given up");
+        self.proxy.pace(Way::FromBroker, Pace::Whole);
+        self.finish(&topics, huntd, follower);
+    }
+}
+
 /// The connection stays open, and the kernel of the other side acknowledges what it is sent; but
 /// nothing is answered any more.
 #[test]

@@ -75,7 +75,7 @@ impl Network {
         while let Some(order) = operations.take_order() {
             match order {
                 Request::Start(user_data, task) => self.start(chance, now, user_data, task),
-                Request::Cancel(user_data) => self.cancel(operations, user_data),
+                Request::Cancel(user_data) => self.cancel(now, user_data),
                 Request::RingBell(_) => unreachable!("the bell is rung by the loop"),
             }
         }
@@ -150,15 +150,19 @@ impl Network {
         self.ending.push((at, user_data, Completed::new(Ok(count), buffer)));
     }
 
-    fn cancel(&mut self, operations: &Operations, user_data: UserData) {
+    /// What a receive has got until now, it keeps.
+    fn cancel(&mut self, now: u64, user_data: UserData) {
         let cancelled = || Completed::new(Err(io::ErrorKind::Interrupted.into()), Vec::new());
-        if let Some(at) = self.ending.iter().position(|(_, ending, _)| *ending == user_data) {
-            self.ending.swap_remove(at);
-            return operations.finish(user_data, cancelled());
+        if let Some(ending) = self.ending.iter_mut().find(|(_, ending, _)| *ending == user_data) {
+            *ending = (now, user_data, cancelled());
         }
         for socket in &mut self.sockets {
-            if socket.receive.take_if(|receive| receive.user_data == user_data).is_some() {
-                return operations.finish(user_data, cancelled());
+            if let Some(receive) = socket.receive.take_if(|it| it.user_data == user_data) {
+                let completed = match receive.from - receive.start {
+                    0 => cancelled(),
+                    count => Completed::new(Ok(count), receive.buffer),
+                };
+                self.ending.push((now, user_data, completed));
             }
         }
     }

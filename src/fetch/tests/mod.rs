@@ -3,6 +3,7 @@
 mod batch_offsets;
 mod followers;
 mod leader_hints;
+mod slow_links;
 
 use crate::fetch::FetchOptions;
 use crate::fetch::block::{Block, BlockPool};
@@ -24,6 +25,7 @@ use crate::telemetry::progress::Progress;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::future::Future;
+use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -232,7 +234,8 @@ impl Daemon {
             }
             Request::Cancel(user_data) => {
                 self.receiving.retain(|awaited| awaited.user_data != user_data);
-                operations.finish(user_data, Completed::new(Ok(0), Vec::new()));
+                let nothing = Err(io::ErrorKind::Interrupted.into());
+                operations.finish(user_data, Completed::new(nothing, Vec::new()));
             }
             _ => unreachable!("no length is known, and no bell is read"),
         }
