@@ -184,6 +184,17 @@ impl Sim {
         }
     }
 
+    /// Records of all partitions that the engine fails at.
+    pub(crate) fn poison_count(&self) -> u64 {
+        let poison = |partition: i32| {
+            let logs = self.broker.logs(partition);
+            let values =
+                logs.flat_map(|log| log.records.values()).flat_map(|it| it.value.as_deref());
+            values.filter(|value| is_poison(partition, value)).count() as u64
+        };
+        (0..self.followers.len() as i32).map(poison).sum()
+    }
+
     /// A skipped record is poison, or an operator has asked for the skip.
     fn check_skips(&self, partition: i32, era: &Era) -> Result<(), String> {
         let is_poisoned = |log: &InputLog, offset: &i64| {

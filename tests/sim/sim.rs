@@ -29,6 +29,10 @@ const PARTITIONS_MAX: usize = 3;
 /// anywhere is for an answer that never comes, and it may be followed by another.
 const CALM_US_MAX: u64 = 240_000_000;
 
+/// Simulated time for each record that the engine fails at, beyond that: its shard is acquired four
+/// times before it is behind such a record.
+const POISON_US_MAX: u64 = 20_000_000;
+
 /// Simulated time for which everything stays caught up before it counts as that.
 const SETTLE_US: u64 = 5 * 1_000 * STALL_RETRY_MS;
 
@@ -142,10 +146,14 @@ impl Sim {
             self.step()?;
         }
         self.calm_down();
-        let end = self.now + CALM_US_MAX;
+        let begun = self.now;
+        let mut end = begun + CALM_US_MAX;
         // A shard whose quota is used up by frames hands over its handoffs at its next turn.
         let (mut caught_up_at, mut crowded_at) = (None, self.now + CROWDED_US);
         while caught_up_at.is_none_or(|at| self.now < at + SETTLE_US) {
+            if self.now > end {
+                end = begun + CALM_US_MAX + POISON_US_MAX * self.poison_count();
+            }
             if self.now > end {
                 return Err(self.stuck());
             }
