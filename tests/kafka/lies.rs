@@ -4,7 +4,7 @@
 use crate::players::{events, produce};
 use crate::wire_faults::{FETCH, METADATA, PRODUCE, Proxied};
 use std::ops::RangeInclusive;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka::proxy::Way;
@@ -53,10 +53,36 @@ impl Victim<'_> {
 
     /// A log line with these words says that the claim is asked about again.
     fn asks_again(&mut self, words: &str) {
+        self.huntd.wait_until(&format!("a line about {words}"), |huntd| doubts(huntd, words));
+    }
+
+    /// Like [`Victim::outlives`], of Metadata that is asked for on a new connection if the last
+    /// answer did not help. One connection lies, until it is one whose lie is doubted with these
+    /// words.
+    fn outlives_on_a_new_connection(&mut self, truth: &[u8], lie: &[u8], words: &str) {
+        let proxy = &self.proxied.proxy;
+        let id = self.input_id();
+        let next_lies = || {
+            proxy.lie_after(0, METADATA, truth.to_vec(), lie.to_vec());
+            let refused = partition(id, NOT_LEADER_OR_FOLLOWER);
+            proxy.replace(Way::FromBroker, &partition(id, 0), &refused);
+        };
+        next_lies();
+        let mut waited_since = (Instant::now(), proxy.lies_told());
         self.huntd.wait_until(&format!("a line about {words}"), |huntd| {
-            let log = huntd.log();
-            log.lines().any(|line| line.contains(words) && line.contains(ASKED_AGAIN))
+            let told = proxy.lies_told();
+            if told > waited_since.1 {
+                waited_since = (Instant::now(), told);
+            }
+            let pause = if told > 0 { DOUBTED_WITHIN } else { CONNECTED_WITHIN };
+            let is_doubted = doubts(huntd, words);
+            if !is_doubted && waited_since.0.elapsed() > pause {
+                next_lies();
+                waited_since = (Instant::now(), 0);
+            }
+            is_doubted
         });
+        self.goes_on();
     }
 
     fn goes_on(&mut self) {
@@ -68,6 +94,20 @@ impl Victim<'_> {
     fn finish(self) {
         self.proxied.finish(&self.topics, self.huntd, self.follower);
     }
+}
+
+/// How soon a lie is doubted, and another connection has told the truth.
+const DOUBTED_WITHIN: Duration = Duration::from_secs(1);
+
+/// How soon there is a new connection on which Metadata is asked for.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(3);
+
+/// Which a Fetch that is answered so makes huntd ask.
+const NOT_LEADER_OR_FOLLOWER: i16 = 6;
+
+fn doubts(huntd: &Huntd, words: &str) -> bool {
+    let log = huntd.log();
+    log.lines().any(|line| line.contains(words) && line.contains(ASKED_AGAIN))
 }
 
 /// The start of a Fetch response, behind its correlation id, up to its topic's id.
@@ -179,9 +219,6 @@ fn a_batch_of_a_leader_epoch_that_nobody_has_had_is_no_truncation() {
     victim.finish();
 }
 
-/// Which a Fetch that is answered so makes huntd ask.
-const NOT_LEADER_OR_FOLLOWER: i16 = 6;
-
 #[test]
 fn another_input_topic_that_one_answer_tells_of_is_asked_for_again() {
     let proxied = Proxied::start();
@@ -189,11 +226,7 @@ fn another_input_topic_that_one_answer_tells_of_is_asked_for_again() {
     let id = victim.input_id();
     let another = id.map(|byte| byte ^ 1);
     let words = "the input topic was deleted and created again";
-    proxied.proxy.lie(METADATA, id.to_vec(), another.to_vec());
-    let refused = partition(id, NOT_LEADER_OR_FOLLOWER);
-    proxied.proxy.replace(Way::FromBroker, &partition(id, 0), &refused);
-    victim.asks_again(words);
-    victim.goes_on();
+    victim.outlives_on_a_new_connection(&id, &another, words);
     victim.finish();
 }
 
@@ -211,18 +244,24 @@ fn partitions(topic_id: [u8; 16], count: u8) -> Vec<u8> {
     [&topic_id[..], &[0, count + 1], &of_each].concat()
 }
 
-/// Two threads ask about the input, each on a connection of its own.
 #[test]
 fn more_partitions_of_the_input_that_one_answer_tells_of_are_asked_for_again() {
     let proxied = Proxied::start();
     let mut victim = Victim::of(&proxied, "grown");
     let id = victim.input_id();
-    proxied.proxy.lie(METADATA, partitions(id, 1), partitions(id, 2));
-    victim.asks_again("has 2 partitions instead of 1");
-    let refused = partition(id, NOT_LEADER_OR_FOLLOWER);
-    proxied.proxy.replace(Way::FromBroker, &partition(id, 0), &refused);
-    victim.asks_again("the input topic has 2 partitions instead of 1");
-    victim.goes_on();
+    let words = "the input topic has 2 partitions instead of 1";
+    victim.outlives_on_a_new_connection(&partitions(id, 1), &partitions(id, 2), words);
+    victim.finish();
+}
+
+/// A thread of its own asks about the topics now and then.
+#[test]
+fn more_partitions_of_the_input_that_the_watch_of_the_topics_hears_of_are_asked_for_again() {
+    let proxied = Proxied::start();
+    let mut victim = Victim::of(&proxied, "watched");
+    let id = victim.input_id();
+    let words = format!("the topic `{}` has 2 partitions instead of 1", victim.topics.input);
+    victim.outlives(METADATA, partitions(id, 1), partitions(id, 2), &words);
     victim.finish();
 }
 
