@@ -97,7 +97,7 @@ impl Victim<'_> {
 }
 
 /// How soon a lie is doubted, and another connection has told the truth.
-const DOUBTED_WITHIN: Duration = Duration::from_secs(1);
+const DOUBTED_WITHIN: Duration = Duration::from_secs(4);
 
 /// How soon there is a new connection on which Metadata is asked for.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(3);
