@@ -50,14 +50,7 @@ impl GroupLag {
                 // It reads nothing. The poll only lets it ask for a token.
                 drop(consumer.poll(Duration::ZERO));
                 let lags = lags(&consumer, &topic).unwrap_or_default();
-                for (partition, lag) in (0..).zip(&lags) {
-                    let shard = progress.shard(partition);
-                    shard.group_lag.set(lag.map_or(-1, |lag| lag.records()));
-                    if let Some(PartitionLag { end, .. }) = *lag {
-                        shard.end_elsewhere.set(end);
-                    }
-                }
-                progress.group_lag_partitions.set(lags.len() as u64);
+                note(&lags, &progress);
                 let is_ours = |partition| progress.shard(partition).ownership_id.get() != 0;
                 let unread = commits.unread(&lags, is_ours, Instant::now());
                 progress.unread_partitions.set(commits.unread_count());
@@ -91,6 +84,19 @@ impl Drop for GroupLag {
             thread.join().expect("a panic in any thread ends the process");
         }
     }
+}
+
+/// Writes down what one sample says of each partition, and of those that it does not know, that
+/// nothing is known.
+fn note(lags: &[Option<PartitionLag>], progress: &Progress) {
+    let known_before = progress.group_lag_partitions.get() as usize;
+    for place in 0..lags.len().max(known_before) {
+        let lag = lags.get(place).copied().flatten();
+        let shard = progress.shard(place as i32);
+        shard.group_lag.set(lag.map_or(-1, PartitionLag::records));
+        shard.end_elsewhere.set(lag.map_or(0, |lag| lag.end));
+    }
+    progress.group_lag_partitions.set(lags.len() as u64);
 }
 
 /// What the group has not read of a partition.
@@ -255,6 +261,23 @@ mod tests {
         assert_eq!(samples.take(1, &moved, NOBODY_OURS), (vec![], 0));
         assert_eq!(samples.take(6, &both, NOBODY_OURS), (vec![0, 1], 2));
         assert_eq!(samples.take(1, &[], |partition| partition == 1), (vec![], 1), "it is ours");
+    }
+
+    /// The log may have become shorter meanwhile.
+    #[test]
+    fn what_a_sample_does_not_know_is_unknown() {
+        let progress = Progress::new();
+        note(&lags(&[(10, 20), (20, 30)]), &progress);
+        let told = |partition| {
+            let shard = progress.shard(partition);
+            (shard.group_lag.get(), shard.end_elsewhere.get())
+        };
+        assert_eq!([told(0), told(1)], [(10, 20), (10, 30)]);
+        note(&[None, lags(&[(20, 31)])[0]], &progress);
+        assert_eq!([told(0), told(1)], [(-1, 0), (11, 31)]);
+        note(&[], &progress);
+        assert_eq!([told(0), told(1)], [(-1, 0), (-1, 0)]);
+        assert_eq!(progress.group_lag_partitions.get(), 0);
     }
 
     /// Nobody can commit while no broker answers. But one sample of two is enough.
