@@ -18,7 +18,8 @@ const TICK_LATE_MS: u64 = 10_000;
 pub(crate) struct Ticker {
     every: Option<Duration>,
     shards: Vec<Pending>,
-    looked_at: Option<Instant>,
+    /// When the last turn was, and when it was last looked for late ticks.
+    looks: Option<(Instant, Instant)>,
 }
 
 #[derive(Clone, Copy)]
@@ -35,7 +36,7 @@ impl Ticker {
     /// A tick every `every_ms` milliseconds; 0: none at all.
     pub(crate) fn new(every_ms: u32) -> Ticker {
         let every = (every_ms > 0).then(|| Duration::from_millis(every_ms.into()));
-        Ticker { every, shards: vec![Pending::Nothing; SHARDS_MAX], looked_at: None }
+        Ticker { every, shards: vec![Pending::Nothing; SHARDS_MAX], looks: None }
     }
 
     /// A partition is ours from now on.
@@ -63,14 +64,19 @@ impl Ticker {
         *self.shard(partition) = Pending::Sent(now);
     }
 
-    /// Looks for ticks that are late, now and then: the first such partition, and how many there
-    /// are.
+    /// Called each turn. Looks for ticks that are late, now and then: the first such partition, and
+    /// how many there are. After a standstill of this thread itself, it has to send them first.
     pub(crate) fn late(&mut self, now: Instant) -> Option<(i32, usize)> {
         let late = Duration::from_millis(TICK_LATE_MS);
-        if self.every.is_none() || now < *self.looked_at.get_or_insert(now) + late {
+        let looked_at = match self.looks {
+            Some((turned_at, looked_at)) if now <= turned_at + late / 2 => looked_at,
+            _ => now,
+        };
+        let is_due = self.every.is_some() && looked_at + late <= now;
+        self.looks = Some((now, if is_due { now } else { looked_at }));
+        if !is_due {
             return None;
         }
-        self.looked_at = Some(now);
         let is_late = |pending: &Pending| match pending {
             Pending::Nothing => false,
             Pending::At(at) | Pending::Sent(at) => *at + late <= now,
@@ -104,6 +110,7 @@ pub(crate) fn tick_id(now_ms: i64, every_ms: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ops::Range;
 
     #[test]
     fn an_owned_partition_ticks_once_an_interval_and_never_twice_at_once() {
@@ -131,19 +138,35 @@ mod tests {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
         [3, 4, 5].into_iter().for_each(|partition| ticker.begin(partition, start));
+        // What the turns of these milliseconds tell.
+        let told = |ticker: &mut Ticker, ms: Range<u64>| {
+            ms.step_by(100).filter_map(|ms| ticker.late(at(ms))).collect::<Vec<_>>()
+        };
         assert_eq!(ticker.late(at(0)), None);
         [3, 4].into_iter().for_each(|partition| ticker.sent(partition, at(1)));
         ticker.settled(4);
         ticker.sent(4, at(1_001));
-        assert_eq!(ticker.late(at(TICK_LATE_MS - 1)), None);
-        assert_eq!(ticker.late(at(TICK_LATE_MS + 1)), Some((3, 2)), "one could not be sent");
-        assert_eq!(ticker.late(at(TICK_LATE_MS + 2)), None, "it was told");
-        assert_eq!(ticker.late(at(3 * TICK_LATE_MS)), Some((3, 3)));
+        assert_eq!(told(&mut ticker, 1..10_000), []);
+        assert_eq!(told(&mut ticker, 10_001..20_000), [(3, 2)], "one could not be sent");
+        assert_eq!(told(&mut ticker, 20_000..30_001), [(3, 3)]);
         [3, 4].into_iter().for_each(|partition| ticker.settled(partition));
-        [3, 4, 5].into_iter().for_each(|partition| ticker.sent(partition, at(3 * TICK_LATE_MS)));
-        assert_eq!(ticker.late(at(4 * TICK_LATE_MS - 1)), None);
+        [3, 4, 5].into_iter().for_each(|partition| ticker.sent(partition, at(30_001)));
+        assert_eq!(told(&mut ticker, 30_001..40_000), []);
         [3, 4, 5].into_iter().for_each(|partition| ticker.end(partition));
-        assert_eq!(ticker.late(at(9 * TICK_LATE_MS)), None);
+        assert_eq!(told(&mut ticker, 40_000..90_000), []);
+    }
+
+    #[test]
+    fn after_a_standstill_of_this_thread_no_tick_is_late_before_it_could_be_sent() {
+        let mut ticker = Ticker::new(1_000);
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        [3, 4].into_iter().for_each(|partition| ticker.begin(partition, start));
+        ticker.sent(3, start);
+        for stands_until in [60_000, 600_000] {
+            assert_eq!(ticker.late(at(stands_until)), None);
+            assert_eq!(ticker.late(at(stands_until + 100)), None);
+        }
     }
 
     #[test]
