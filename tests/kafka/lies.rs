@@ -68,17 +68,15 @@ impl Victim<'_> {
             proxy.replace(Way::FromBroker, &partition(id, 0), &refused);
         };
         next_lies();
-        let mut waited_since = (Instant::now(), proxy.lies_told());
+        let (mut told, mut since) = (0, Instant::now());
         self.huntd.wait_until(&format!("a line about {words}"), |huntd| {
-            let told = proxy.lies_told();
-            if told > waited_since.1 {
-                waited_since = (Instant::now(), told);
+            if proxy.lies_told() > told {
+                (told, since) = (proxy.lies_told(), Instant::now());
             }
-            let pause = if told > 0 { DOUBTED_WITHIN } else { CONNECTED_WITHIN };
             let is_doubted = doubts(huntd, words);
-            if !is_doubted && waited_since.0.elapsed() > pause {
+            if !is_doubted && since.elapsed() > DOUBTED_WITHIN {
                 next_lies();
-                waited_since = (Instant::now(), 0);
+                (told, since) = (0, Instant::now());
             }
             is_doubted
         });
@@ -96,11 +94,9 @@ impl Victim<'_> {
     }
 }
 
-/// How soon a lie is doubted, and another connection has told the truth.
+/// How soon a connection is asked that lies, and then how soon it is doubted and another one has
+/// told the truth.
 const DOUBTED_WITHIN: Duration = Duration::from_secs(4);
-
-/// How soon there is a new connection on which Metadata is asked for.
-const CONNECTED_WITHIN: Duration = Duration::from_secs(3);
 
 /// Which a Fetch that is answered so makes huntd ask.
 const NOT_LEADER_OR_FOLLOWER: i16 = 6;
@@ -262,6 +258,8 @@ fn more_partitions_of_the_input_that_the_watch_of_the_topics_hears_of_are_asked_
     let id = victim.input_id();
     let words = format!("the topic `{}` has 2 partitions instead of 1", victim.topics.input);
     victim.outlives(METADATA, partitions(id, 1), partitions(id, 2), &words);
+    let words = "the input topic has 2 partitions instead of 1";
+    victim.outlives_on_a_new_connection(&partitions(id, 1), &partitions(id, 2), words);
     victim.finish();
 }
 
