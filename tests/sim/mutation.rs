@@ -9,7 +9,7 @@ closed_list! {
     Mutation {
         /// Nothing.
         None,
-        // It takes by far the most seeds, about 5,000. So it begins first.
+        // It can take by far the most seeds. So it begins first.
         /// How often records panicked the engine is not kept over a restart.
         PanicsForgotten,
         /// Snapshots are committed without waiting for acknowledgements, and loaded even if they

@@ -80,6 +80,8 @@ pub(crate) struct Host {
     pub(crate) disk: HostDisk,
     panics: KeptPanics,
     pub(crate) seen_panics: BTreeMap<(i32, i64), u32>,
+    /// All of them at the last look.
+    panics_before: u32,
     /// What to do at the next start about shards that cannot be started.
     pub(crate) remedy: Remedy,
     pub(crate) node: Option<Node>,
@@ -97,6 +99,7 @@ impl Sim {
             disk: HostDisk::new(Chance::new(chance.next())),
             panics: KeptPanics::default(),
             seen_panics: BTreeMap::new(),
+            panics_before: 0,
             remedy: Remedy::Refuse,
             node: None,
             start_at: chance.between(0, 300_000),
@@ -369,16 +372,26 @@ impl Sim {
         if self.hosts[host].node.is_some() && self.chance.one_in(8) {
             self.strike_daemon(host);
         }
+        (0..HOSTS).for_each(|host| self.strike_panicked(host));
         if self.chance.one_in(16) {
             self.strike_logs();
             self.broker.reach_again();
         }
     }
 
+    /// A daemon must remember a record that has panicked. So it is often killed just then.
+    fn strike_panicked(&mut self, host: usize) {
+        let Host { seen_panics, panics_before, node, .. } = &mut self.hosts[host];
+        let panics = seen_panics.values().sum();
+        let has_panicked = std::mem::replace(panics_before, panics) < panics;
+        if has_panicked && node.is_some() && self.chance.one_in(2) {
+            self.chance.counts.faults[Fault::Kill as usize] += 1;
+            self.end(host);
+        }
+    }
+
     fn strike_daemon(&mut self, host: usize) {
-        // A daemon must remember a record that has panicked. So it is killed more often then.
-        let kills = if self.hosts[host].seen_panics.is_empty() { 1 } else { 8 };
-        if self.chance.strikes_of(Fault::Kill, kills) {
+        if self.chance.strikes(Fault::Kill) {
             if self.hosts[host].node.as_ref().is_some_and(|node| node.snapshots.is_writing) {
                 self.chance.counts.faults[Fault::KillWhileWriting as usize] += 1;
             }
