@@ -100,6 +100,14 @@ impl FetchTask {
         self.asked.iter().any(|asked| table.avoids_follower(asked.cursor.partition, now))
     }
 
+    /// Whether the response under way is worth its time: no other broker leads what it is about.
+    pub(super) fn is_wanted(&self) -> bool {
+        let now = self.shared.context.turns.now();
+        let table = self.shared.table.borrow();
+        let mut sources = self.asked.iter().map(|asked| table.source(asked.cursor.partition, now));
+        sources.all(|source| source.is_none_or(|source| source == self.node_id))
+    }
+
     /// Lets go of the partitions that this connection no longer asks for: another broker may lead
     /// them now, and its task must not begin while this one still decodes.
     pub(super) fn release_partitions(&self) {

@@ -24,36 +24,34 @@ impl Candidates {
 
     /// The broker to ask over another connection.
     pub fn next(&mut self, link: &MetadataLink) -> Endpoint {
-        match link {
-            MetadataLink::NewBeside(doubted) => self.next_beside(doubted),
-            MetadataLink::Kept | MetadataLink::New => self.next_endpoint(),
-        }
-    }
-
-    /// The broker to ask next, after the last one has failed or is doubted: another one, if there
-    /// is one. A known broker may stand in the configuration, too, and be one of those that a name
-    /// there has. So a broker that has answered is followed by a known one.
-    fn next_endpoint(&mut self) -> Endpoint {
-        let prefers_known = self.has_answered;
-        self.next_other(|_, is_known| is_known || !prefers_known)
-    }
-
-    /// A known broker, but neither this one nor the one that was asked last, if there is another.
-    fn next_beside(&mut self, doubted: &Endpoint) -> Endpoint {
-        self.next_other(|endpoint, is_known| is_known && endpoint != doubted)
-    }
-
-    /// Another one than the last, if there is one, and one that is preferred, if there is one.
-    fn next_other(&mut self, is_preferred: impl Fn(&Endpoint, bool) -> bool) -> Endpoint {
         let last = self.last.take();
-        let is_other = |endpoint: &Endpoint| last.as_ref() != Some(endpoint);
-        let endpoint = self
-            .find(|endpoint, is_known| is_other(endpoint) && is_preferred(endpoint, is_known))
-            .or_else(|| self.find(|endpoint, _| is_other(endpoint)))
-            .unwrap_or_else(|| self.next_in_turn().0);
+        let endpoint = match link {
+            MetadataLink::NewBeside(doubted) => self.find_beside(doubted, last.as_ref()),
+            MetadataLink::Kept | MetadataLink::New => None,
+        };
+        let endpoint = endpoint.unwrap_or_else(|| self.find_other(last.as_ref()));
         self.last = Some(endpoint.clone());
         self.has_answered = false;
         endpoint
+    }
+
+    /// Another one than the last, which has failed or is doubted, if there is one. A known broker
+    /// may stand in the configuration, too, and be one of those that a name there has. So a broker
+    /// that has answered is followed by a known one.
+    fn find_other(&mut self, last: Option<&Endpoint>) -> Endpoint {
+        let prefers_known = self.has_answered;
+        let is_other = |endpoint: &Endpoint| last != Some(endpoint);
+        self.find(|endpoint, is_known| is_other(endpoint) && (is_known || !prefers_known))
+            .or_else(|| self.find(|endpoint, _| is_other(endpoint)))
+            .unwrap_or_else(|| self.next_in_turn().0)
+    }
+
+    /// A known broker beside this one, another one than the last, if there is one. To this one a
+    /// name of the configuration may lead, too.
+    fn find_beside(&mut self, doubted: &Endpoint, last: Option<&Endpoint>) -> Option<Endpoint> {
+        let is_beside = |endpoint: &Endpoint, is_known| is_known && endpoint != doubted;
+        self.find(|endpoint, is_known| is_beside(endpoint, is_known) && last != Some(endpoint))
+            .or_else(|| self.find(is_beside))
     }
 
     fn find(&mut self, fits: impl Fn(&Endpoint, bool) -> bool) -> Option<Endpoint> {
@@ -96,7 +94,7 @@ mod tests {
     fn known_brokers_and_those_of_the_configuration_are_asked_in_turn() {
         let mut candidates = Candidates::new(vec![endpoint("one"), endpoint("two")]);
         let hosts = |candidates: &mut Candidates, count: usize| -> Vec<String> {
-            (0..count).map(|_| candidates.next_endpoint().host).collect()
+            (0..count).map(|_| candidates.next(&MetadataLink::New).host).collect()
         };
         assert_eq!(hosts(&mut candidates, 4), ["one", "two", "one", "two"]);
         let broker = |host: &str| Broker { node_id: 1, host: host.to_owned(), port: 9092 };
@@ -115,11 +113,11 @@ mod tests {
     fn after_an_answer_another_known_broker_is_asked() {
         let known = ["a", "b"].map(|host| Broker { node_id: 1, host: host.to_owned(), port: 9092 });
         let mut candidates = Candidates::new(vec![endpoint("one")]);
-        candidates.next_endpoint();
+        candidates.next(&MetadataLink::New);
         let asked: Vec<String> = (0..6)
             .map(|_| {
                 candidates.learn(&known);
-                candidates.next_endpoint().host
+                candidates.next(&MetadataLink::New).host
             })
             .collect();
         assert!(asked.windows(2).all(|pair| pair[0] != pair[1]), "{asked:?}");
@@ -139,6 +137,10 @@ mod tests {
             let asked = beside(&mut candidates, host);
             assert!(asked != host && asked != "one", "{asked} is asked about {host}");
         }
+        // The only other one has failed, and is asked again.
+        let mut away = Candidates::new(vec![endpoint("a")]);
+        away.learn(&known[..2]);
+        assert_eq!([beside(&mut away, "a"), beside(&mut away, "a")], ["b", "b"]);
         let mut alone = Candidates::new(vec![endpoint("a")]);
         alone.learn(&known[..1]);
         assert_eq!(beside(&mut alone, "a"), "a");
@@ -160,14 +162,16 @@ mod tests {
             let configured = hosts(configured);
             let endpoints = configured.iter().map(|host| endpoint(host)).collect();
             let mut candidates = Candidates::new(endpoints);
-            let first = candidates.next_endpoint();
+            let first = candidates.next(&MetadataLink::New);
             let known: Vec<Broker> = hosts(known).iter().map(|host| broker(host)).collect();
             candidates.learn(&known);
-            let asked: Vec<Endpoint> =
-                [first].into_iter().chain((0..20).map(|_| candidates.next_endpoint())).collect();
+            let asked: Vec<Endpoint> = [first]
+                .into_iter()
+                .chain((0..20).map(|_| candidates.next(&MetadataLink::New)))
+                .collect();
             assert!(asked.windows(2).all(|pair| pair[0] != pair[1]), "{configured:?}: {asked:?}");
         }
         let mut alone = Candidates::new(vec![endpoint("a")]);
-        assert_eq!(alone.next_endpoint(), alone.next_endpoint());
+        assert_eq!(alone.next(&MetadataLink::New), alone.next(&MetadataLink::New));
     }
 }

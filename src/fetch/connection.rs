@@ -231,9 +231,10 @@ impl Connection {
         let mut sent = 0;
         while sent < bytes.len() {
             let send = self.turns.operations().send(&self.socket, bytes, sent);
-            let done = finish(&self.turns, send, deadline).await.map_err(|e| self.broken(e))?;
-            bytes = done.buffer;
-            sent += done.result.map_err(|error| self.broken(error))?;
+            let (buffer, done) = finish(&self.turns, send, deadline).await;
+            bytes = buffer;
+            let count = done.and_then(|done| done.ok_or(io::ErrorKind::TimedOut.into()));
+            sent += count.map_err(|error| self.broken(error))?;
         }
         Ok(bytes)
     }
@@ -242,7 +243,16 @@ impl Connection {
     /// so that the next request can be sent while it is read; [`Connection::give_back`] returns it
     /// for the next response.
     pub(crate) async fn receive(&self, deadline: Instant) -> Result<Response, ConnectionError> {
-        let response = self.receive_next(deadline).await?;
+        self.receive_while(|| true, deadline).await
+    }
+
+    /// The same. A response that arrives slowly is given up once it is not wanted any more.
+    pub(crate) async fn receive_while(
+        &self,
+        is_wanted: impl Fn() -> bool,
+        deadline: Instant,
+    ) -> Result<Response, ConnectionError> {
+        let response = self.receive_slowly(is_wanted, deadline).await?;
         match self.early.take().len() {
             0 => Ok(response),
             bytes => Err(self.protocol(format!("{bytes} bytes follow it"))),
@@ -253,6 +263,14 @@ impl Connection {
     /// At the deadline it has to be there, or to be arriving.
     pub(crate) async fn receive_next(
         &self,
+        deadline: Instant,
+    ) -> Result<Response, ConnectionError> {
+        self.receive_slowly(|| true, deadline).await
+    }
+
+    async fn receive_slowly(
+        &self,
+        is_wanted: impl Fn() -> bool,
         mut deadline: Instant,
     ) -> Result<Response, ConnectionError> {
         let mut incoming = self.begin_response();
@@ -264,7 +282,8 @@ impl Connection {
                 break needed;
             }
             if self.turns.now() >= deadline {
-                if incoming.arrived() < arrived_before + ARRIVING_BYTES_MIN {
+                let is_arriving = incoming.arrived() >= arrived_before + ARRIVING_BYTES_MIN;
+                if !is_arriving || !is_wanted() {
                     return Err(self.broken(io::ErrorKind::TimedOut.into()));
                 }
                 arrived_before = incoming.arrived();
@@ -340,8 +359,8 @@ impl Connection {
         Ok(Incoming { buffer, filled, sealed: filled..filled })
     }
 
-    /// Opens the next record, receiving what it takes; once the length is known, all that is surely
-    /// missing in one operation.
+    /// Opens the next record, or receives what is there of it. Once the length is known, that is
+    /// all that is surely missing, in one operation.
     async fn receive_record(
         &self,
         tls: &RefCell<TlsStream>,
@@ -349,23 +368,22 @@ impl Connection {
         needed: usize,
         deadline: Instant,
     ) -> Result<Incoming, ConnectionError> {
-        loop {
-            let opened = incoming.open_record(&mut tls.borrow_mut().session);
-            if opened.map_err(|error| self.tls_error(error))? {
-                return Ok(incoming);
-            }
-            incoming.make_room();
-            let Incoming { buffer, filled, sealed } = incoming;
-            let all_end = match needed > FRAME_PREFIX_BYTES {
-                true => filled + tls.borrow().session.record_bytes_min(needed - filled),
-                false => filled,
-            };
-            let (buffer, count) = self.receive_into(buffer, sealed.end, all_end, deadline).await?;
-            incoming = Incoming { buffer, filled, sealed: filled..sealed.end + count };
+        let opened = incoming.open_record(&mut tls.borrow_mut().session);
+        if opened.map_err(|error| self.tls_error(error))? {
+            return Ok(incoming);
         }
+        incoming.make_room();
+        let Incoming { buffer, filled, sealed } = incoming;
+        let all_end = match needed > FRAME_PREFIX_BYTES {
+            true => filled + tls.borrow().session.record_bytes_min(needed - filled),
+            false => filled,
+        };
+        let (buffer, count) = self.receive_into(buffer, sealed.end, all_end, deadline).await?;
+        Ok(Incoming { buffer, filled, sealed: filled..sealed.end + count })
     }
 
-    /// Receives from `start` on: all up to `all_end` if that lies behind, else what is there.
+    /// Receives from `start` on: all up to `all_end` if that lies behind, else what is there. Less
+    /// only at the deadline.
     async fn receive_into(
         &self,
         buffer: Vec<u8>,
@@ -379,16 +397,10 @@ impl Connection {
         } else {
             operations.receive(&self.socket, buffer, start)
         };
-        let done = finish(&self.turns, receive, deadline).await.map_err(|e| self.broken(e))?;
-        Ok((done.buffer, self.received(done.result)?))
-    }
-
-    /// What was received; nothing is the end of the stream.
-    fn received(&self, result: io::Result<usize>) -> Result<usize, ConnectionError> {
-        match result {
-            Ok(0) => Err(self.broken(io::ErrorKind::UnexpectedEof.into())),
-            Ok(count) => Ok(count),
-            Err(error) => Err(self.broken(error)),
+        match finish(&self.turns, receive, deadline).await {
+            (_, Ok(Some(0))) => Err(self.broken(io::ErrorKind::UnexpectedEof.into())),
+            (_, Err(error)) => Err(self.broken(error)),
+            (buffer, Ok(count)) => Ok((buffer, count.unwrap_or(0))),
         }
     }
 
@@ -416,15 +428,15 @@ impl Connection {
     }
 }
 
-/// Waits for an operation, but not beyond the deadline: then it is cancelled, and has done what it
-/// has done until then.
+/// Waits for an operation, but not beyond the deadline: then it is cancelled. Gives its buffer, and
+/// what it has done until then; `None`: nothing.
 async fn finish(
     turns: &Turns,
     mut operation: Operation,
     deadline: Instant,
-) -> io::Result<Completed> {
+) -> (Vec<u8>, io::Result<Option<usize>>) {
     let mut is_cancelled = false;
-    let completed = poll_fn(|context| {
+    let Completed { result, buffer } = poll_fn(|context| {
         if let Poll::Ready(completed) = Pin::new(&mut operation).poll(context) {
             return Poll::Ready(completed);
         }
@@ -437,8 +449,8 @@ async fn finish(
         Poll::Pending
     })
     .await;
-    match completed.result {
-        Err(_) if is_cancelled => Err(io::ErrorKind::TimedOut.into()),
-        _ => Ok(completed),
+    match result {
+        Err(_) if is_cancelled => (buffer, Ok(None)),
+        result => (buffer, result.map(Some)),
     }
 }

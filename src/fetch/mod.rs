@@ -7,6 +7,7 @@ pub(crate) mod connection;
 pub(crate) mod cursor;
 pub(crate) mod decoding;
 pub mod dialling;
+mod doubted_brokers;
 mod log_ends;
 mod reading;
 pub mod rejected;
@@ -60,6 +61,8 @@ pub struct FetchOptions {
     pub connections_per_broker: usize,
     /// Milliseconds that a broker may hold a Fetch back while there is nothing new.
     pub fetch_wait_ms_max: u32,
+    /// Milliseconds between two ticks of a partition, which its owner appends; 0: none.
+    pub tick_every_ms: u32,
     /// Bytes that one Fetch response may have.
     pub fetch_bytes_max: usize,
     /// Bytes of one partition in a Fetch response.

@@ -234,8 +234,8 @@ impl FetchTask {
         }
     }
 
-    /// Whether another connection has made the same claim about the position. If not, another one
-    /// is asked.
+    /// Whether another connection has made the same claim about the position, and another broker
+    /// has been asked who leads, if that matters. If not, another connection is asked.
     fn believes(
         &mut self,
         cursor: &Cursor,
@@ -243,7 +243,8 @@ impl FetchTask {
         damage: Option<BatchError>,
         sentence: String,
     ) -> bool {
-        let is_confirmed = cursor.is_confirmed(claim, damage, self.connection);
+        let is_doubted = claim.is_of_leader() && self.shared.doubts_broker(self.node_id);
+        let is_confirmed = cursor.is_confirmed(claim, damage, self.connection) && !is_doubted;
         if !is_confirmed {
             cursor.rewind();
             self.doubt = Some(DoubtedClaim { partition: cursor.partition, claim, sentence });

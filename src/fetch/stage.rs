@@ -5,6 +5,7 @@
 use crate::fetch::block::{Block, BlockPool};
 use crate::fetch::cursor::{Cursor, Cursors};
 use crate::fetch::dialling::{DialEnds, Dialling, Endpoint, MetadataLink, free_task};
+use crate::fetch::doubted_brokers::DoubtedBrokers;
 use crate::fetch::log_ends::ENDS_EVERY_MS;
 use crate::fetch::task::FetchTask;
 use crate::fetch::{FetchOptions, REPORTS_MAX};
@@ -23,13 +24,19 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// Milliseconds between two looks at whether each partition has brought something. If one has not,
-/// another broker is asked who leads, although every Fetch is answered: the broker that is fetched
-/// from may lead no more and not say so, or not know.
-const QUIET_MS_MAX: u64 = 2_500;
-
 /// Milliseconds that a broker may take to answer, beyond the time that a Fetch asked it to wait.
 const RESPONSE_MS_MAX: u64 = 10_000;
+
+/// Milliseconds between two looks at whether each partition has brought something, at least. If one
+/// has not, another broker is asked who leads it, although every Fetch is answered.
+const QUIET_MS_MIN: u32 = 2_500;
+
+/// The same, at most. Without ticks it is no sign of anything that a partition brings nothing, and
+/// each question takes a connection.
+const QUIET_MS_MAX: u32 = 30_000;
+
+/// A number that no broker has.
+const NODE_UNKNOWN: i32 = -1;
 
 /// An edition that the table has before it is first told who leads.
 const EDITION_UNSEEN: u64 = 0;
@@ -54,8 +61,10 @@ pub(crate) struct SharedFetch {
     pub table: RefCell<LeaderTable>,
     /// What the last answer about the topic said, if another connection has to say it, too.
     topic_doubt: Cell<Option<TopicDoubt>>,
-    /// The broker that has made a claim which is doubted, if it leads by its own word.
-    pub doubted_broker: Cell<Option<i32>>,
+    /// The brokers whose claims do not count before another one has said who leads.
+    pub doubted_brokers: DoubtedBrokers,
+    /// The leader of a quiet partition that another broker was last asked about.
+    quiet_leader: Cell<i32>,
     /// When a follower was last searched for that a leader has named.
     pub follower_searched_at: Cell<Option<Instant>>,
     /// To the control thread.
@@ -162,23 +171,37 @@ impl SharedFetch {
         folded.map_err(|error| error.to_string())
     }
 
-    /// Who has to answer who leads. Only an answer that is needed, and in which nothing is doubted,
-    /// may come from the broker that has given the last one.
-    fn metadata_link(&self, is_needed: bool) -> MetadataLink {
-        let doubted = self.doubted_broker.take();
-        let doubted = doubted.and_then(|node_id| self.table.borrow().broker(node_id).cloned());
-        match doubted {
-            Some(broker) => MetadataLink::NewBeside(Endpoint::of(&broker)),
-            None if is_needed && self.topic_doubt.get().is_none() => MetadataLink::Kept,
-            None => MetadataLink::New,
-        }
+    /// The broker that another one has to be asked about, and where it listens.
+    fn doubted_broker(&self, reason: Reason) -> Option<(i32, Endpoint)> {
+        let doubted = self.doubted_brokers.next(self.context.turns.now());
+        let node_id = doubted.or(match reason {
+            Reason::Needed => None,
+            Reason::Quiet { leader } => Some(leader),
+        })?;
+        self.table.borrow().broker(node_id).map(|broker| (node_id, Endpoint::of(broker)))
     }
 
-    /// Whether a partition that could be fetched has brought nothing since this was last asked.
-    fn is_quiet(&self) -> bool {
-        let mut is_quiet = false;
-        self.cursors.each(|cursor| is_quiet |= cursor.is_quiet());
-        is_quiet
+    /// A leader whose partition could be fetched and has brought nothing since this was last asked:
+    /// each of them in turn.
+    fn next_quiet_leader(&self) -> Option<i32> {
+        let table = self.table.borrow();
+        let mut leaders = Vec::new();
+        self.cursors.each(|cursor| {
+            if cursor.is_quiet() {
+                leaders.extend(table.leader(cursor.partition).map(|leader| leader.node_id));
+            }
+        });
+        let last = self.quiet_leader.get();
+        let behind = leaders.iter().filter(|leader| **leader > last).min();
+        let next = behind.or(leaders.iter().min()).copied()?;
+        self.quiet_leader.set(next);
+        Some(next)
+    }
+
+    /// Whether a broker's claims do not count yet. They count if the cluster has no other broker.
+    pub(crate) fn doubts_broker(&self, node_id: i32) -> bool {
+        let has_others = || self.table.borrow().brokers().iter().any(|it| it.node_id != node_id);
+        self.doubted_brokers.contain(node_id) && has_others()
     }
 
     /// The input topic, as a Fetch names it.
@@ -229,7 +252,8 @@ impl Fetching {
             pool,
             table: RefCell::new(LeaderTable::new()),
             topic_doubt: Cell::new(None),
-            doubted_broker: Cell::new(None),
+            doubted_brokers: DoubtedBrokers::default(),
+            quiet_leader: Cell::new(NODE_UNKNOWN),
             follower_searched_at: Cell::new(None),
             control,
             dialling: Dialling::new(dial_ends),
@@ -312,37 +336,76 @@ impl Future for Fetching {
     }
 }
 
+/// Milliseconds for which a partition may bring nothing: two and a half of its ticks.
+fn quiet_ms(tick_every_ms: u32) -> u32 {
+    match tick_every_ms.saturating_mul(5) / 2 {
+        0 => QUIET_MS_MAX,
+        quiet_ms => quiet_ms.clamp(QUIET_MS_MIN, QUIET_MS_MAX),
+    }
+}
+
+/// Why somebody is asked who leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    /// There is a partition whose leader is not known.
+    Needed,
+    /// A partition has brought nothing for a while, although every Fetch is answered: this broker
+    /// may lead no more and not say so, or not know.
+    Quiet { leader: i32 },
+}
+
 /// Asks who leads whenever somebody needs to know, or a partition is quiet.
 async fn follow_metadata(shared: Rc<SharedFetch>) {
     let turns = shared.context.turns.clone();
     let mut wait_ms = RECONNECT_MS_MIN;
+    let quiet_ms = quiet_ms(shared.options.tick_every_ms).into();
     let mut look_at = turns.now();
+    // They may all have other addresses now, which those of the configuration tell.
+    let mut are_others_away = false;
     loop {
-        let is_needed = turns
+        let reason = turns
             .until(|| {
                 let is_due = turns.now() >= look_at;
                 if is_due {
-                    look_at = turns.now() + Duration::from_millis(QUIET_MS_MAX);
+                    look_at = turns.now() + Duration::from_millis(quiet_ms);
                 }
                 turns.turn_at(look_at);
-                let is_quiet = is_due && shared.is_quiet();
-                (is_quiet || needs_metadata(&shared)).then(|| needs_metadata(&shared))
+                let quiet = is_due.then(|| shared.next_quiet_leader()).flatten();
+                match needs_metadata(&shared) {
+                    true => Some(Reason::Needed),
+                    false => quiet.map(|leader| Reason::Quiet { leader }),
+                }
             })
             .await;
-        let link = shared.metadata_link(is_needed);
+        let is_needed = reason == Reason::Needed;
+        let doubted = match are_others_away && !is_needed {
+            true => None,
+            false => shared.doubted_broker(reason),
+        };
+        let link = match &doubted {
+            Some((_, endpoint)) => MetadataLink::NewBeside(endpoint.clone()),
+            None if is_needed && shared.topic_doubt.get().is_none() => MetadataLink::Kept,
+            None => MetadataLink::New,
+        };
         shared.dialling.ask_metadata(turns.now(), link);
         let answer = turns.until(|| shared.dialling.take_metadata()).await;
+        let is_final = matches!(&answer, Err(error) if error.is_final());
         let taken = match &answer {
             Ok(metadata) => shared.take_metadata(metadata),
             Err(error) => Err(error.to_string()),
         };
+        if let (Ok(()), Some((node_id, _))) = (&taken, doubted) {
+            shared.doubted_brokers.settle(node_id);
+        }
+        let is_opinion = !is_needed && shared.topic_doubt.get().is_none();
+        are_others_away = is_opinion && taken.is_err();
         match taken {
             Ok(()) if !needs_metadata(&shared) => wait_ms = RECONNECT_MS_MIN,
             // Another connection is asked at once: no shard can begin before it has answered.
             Ok(()) if shared.topic_doubt.get().is_some() => continue,
             Ok(()) => wait_ms = (wait_ms * 2).min(LEADERLESS_MS_MAX),
             // A broker that is only asked for its opinion may be away.
-            Err(_) if !is_needed && shared.topic_doubt.get().is_none() => {}
+            Err(_) if is_opinion && !is_final => {}
             Err(sentence) => {
                 let source = TroubleSource::Leaders;
                 shared.report(ToControl::Trouble { source, sentence });

@@ -228,8 +228,9 @@ impl FetchTask {
         }
         match self.doubt.take() {
             Some(DoubtedClaim { partition, claim, sentence }) => {
-                // It may be cut off, and lead no more.
-                shared.doubted_broker.set(Some(self.node_id));
+                if claim.is_of_leader() {
+                    shared.doubted_brokers.doubt(self.node_id, shared.context.turns.now());
+                }
                 let address = link.connection.address();
                 let sentence = format!("broker {address}: {sentence}: {ASKED_AGAIN}");
                 let trouble = InputTrouble::Doubted(claim, sentence);
@@ -268,7 +269,9 @@ impl FetchTask {
             self.ask_ends(link).await?;
             self.send_fetch(link).await?;
             while !self.asked.is_empty() {
-                let mut response = link.connection.receive(link.deadline(&shared)).await?;
+                let is_wanted = || self.is_wanted();
+                let deadline = link.deadline(&shared);
+                let mut response = link.connection.receive_while(is_wanted, deadline).await?;
                 self.check_topic(link).await?;
                 let throttle_ms = self
                     .read_response(response.bytes())

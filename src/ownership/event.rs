@@ -246,6 +246,17 @@ pub enum Claim {
     TooLarge,
 }
 
+impl Claim {
+    /// Whether only the leader can know it: a broker that is cut off and leads no more claims it
+    /// of what it has missed. The others show what is in a log.
+    pub(crate) fn is_of_leader(self) -> bool {
+        match self {
+            Claim::Refused(_) | Claim::OutOfRange | Claim::Truncated => true,
+            Claim::Unreadable | Claim::Gap | Claim::TooLarge => false,
+        }
+    }
+}
+
 /// A trouble after which an input partition goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InputTrouble {

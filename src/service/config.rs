@@ -5,9 +5,7 @@
 
 use super::schema::{Limit, Limits};
 use super::settings::{self, ConfigError, ConfigErrors, Settings, variables};
-use super::written::{
-    Written, WrittenCpu, WrittenFetch, WrittenKafka, WrittenServe, WrittenService, WrittenSnapshot,
-};
+use super::written::{Written, WrittenCpu, WrittenServe, WrittenService, WrittenSnapshot};
 use crate::engine::rules::rulebook::RULES_FILES_MAX;
 use crate::fetch::FetchOptions;
 use crate::kafka::client::ClientOptions;
@@ -147,7 +145,7 @@ impl Check<'_> {
         Ok(Config {
             source: None,
             group: self.group(raw)?,
-            fetch: self.fetch(&raw.kafka, &raw.fetch)?,
+            fetch: self.fetch(raw)?,
             publisher: self.publisher(raw)?,
             snapshot: self.snapshot(&raw.snapshot)?,
             remedy: Remedy::Refuse,
@@ -194,7 +192,13 @@ impl Check<'_> {
         })
     }
 
-    fn fetch(&self, kafka: &WrittenKafka, raw: &WrittenFetch) -> Result<FetchOptions, ConfigError> {
+    fn tick_every_ms(&self, raw: &Written) -> Result<u32, ConfigError> {
+        let every_ms = raw.input.tick_every_ms;
+        self.number("input.tick_every_ms", every_ms, 0..=publisher::ticker::TICK_EVERY_MS_MAX)
+    }
+
+    fn fetch(&self, all: &Written) -> Result<FetchOptions, ConfigError> {
+        let Written { kafka, fetch: raw, .. } = all;
         let options = FetchOptions {
             client_id: self.name("kafka.client_id", &kafka.client_id)?,
             input_topic: self.topic("kafka.input_topic", &kafka.input_topic)?,
@@ -212,6 +216,7 @@ impl Check<'_> {
                 raw.wait_ms_max,
                 0..=fetch::FETCH_WAIT_MS_MAX,
             )?,
+            tick_every_ms: self.tick_every_ms(all)?,
             receive_buffer_bytes: self.number(
                 "fetch.receive_buffer_bytes",
                 raw.receive_buffer_bytes,
@@ -315,11 +320,7 @@ impl Check<'_> {
                 // With less than one frame, nothing could ever be sent.
                 FRAME_BYTES_MAX / 1024..=publisher::producer::PUBLISH_QUEUE_KBYTES_MAX,
             )?,
-            tick_every_ms: self.number(
-                "input.tick_every_ms",
-                input.tick_every_ms,
-                0..=publisher::ticker::TICK_EVERY_MS_MAX,
-            )?,
+            tick_every_ms: self.tick_every_ms(raw)?,
             carry_players: input.carry_players,
             skips: Vec::new(),
         })

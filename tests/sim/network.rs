@@ -150,19 +150,18 @@ impl Network {
         self.ending.push((at, user_data, Completed::new(Ok(count), buffer)));
     }
 
-    /// What a receive has got until now, it keeps.
+    /// What was sent or received until now counts.
     fn cancel(&mut self, now: u64, user_data: UserData) {
-        let cancelled = || Completed::new(Err(io::ErrorKind::Interrupted.into()), Vec::new());
-        if let Some(ending) = self.ending.iter_mut().find(|(_, ending, _)| *ending == user_data) {
-            *ending = (now, user_data, cancelled());
+        if let Some((at, ..)) = self.ending.iter_mut().find(|(_, of, _)| *of == user_data) {
+            *at = now;
         }
         for socket in &mut self.sockets {
             if let Some(receive) = socket.receive.take_if(|it| it.user_data == user_data) {
-                let completed = match receive.from - receive.start {
-                    0 => cancelled(),
-                    count => Completed::new(Ok(count), receive.buffer),
+                let result = match receive.from - receive.start {
+                    0 => Err(io::ErrorKind::Interrupted.into()),
+                    count => Ok(count),
                 };
-                self.ending.push((now, user_data, completed));
+                self.ending.push((now, user_data, Completed::new(result, receive.buffer)));
             }
         }
     }

@@ -420,6 +420,7 @@ fn fetch_options(chance: &mut Chance) -> FetchOptions {
         rack: "near".to_owned(),
         connections_per_broker: chance.pick(&[1, 1, 2]) as usize,
         fetch_wait_ms_max: chance.pick(&[10, 100, 500]) as u32,
+        tick_every_ms: 1_000,
         fetch_bytes_max: 2 * bytes_max,
         partition_bytes_max: bytes_max,
         receive_buffer_bytes: 128 * 1024,

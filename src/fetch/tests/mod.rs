@@ -1,17 +1,19 @@
 //! The fetch path with a dialler, brokers and a clock that a test plays.
 
 mod batch_offsets;
+mod connections;
 mod followers;
 mod leader_hints;
+mod leader_questions;
 mod slow_links;
 
 use crate::fetch::FetchOptions;
 use crate::fetch::block::{Block, BlockPool};
 use crate::fetch::cursor::{Cursor, Cursors};
 use crate::fetch::dialling::{
-    DialEnds, Dialled, FromDialler, MetadataLink, QUESTIONS_MAX, ToDialler,
+    DialEnds, DialError, Dialled, FromDialler, MetadataLink, QUESTIONS_MAX, ToDialler,
 };
-use crate::fetch::stage::{CONNECTIONS_MAX, FetchEnds, Fetching};
+use crate::fetch::stage::{FetchEnds, Fetching};
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::message::{Broker, Metadata, PartitionLeader, Versions};
 use crate::kafka::wire::WireWriter;
@@ -20,7 +22,7 @@ use crate::queue::bell::Bell;
 use crate::queue::{Receiver, Sender, bounded};
 use crate::runtime::operations::{Completed, Handle, Request, Task, UserData};
 use crate::runtime::turns::{HotContext, Turns};
-use crate::telemetry::metrics::{Gauge, Metrics};
+use crate::telemetry::metrics::Metrics;
 use crate::telemetry::progress::Progress;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -35,6 +37,9 @@ use std::time::{Duration, Instant};
 
 const TOPIC_ID: u128 = 7;
 const RACK: &str = "near";
+
+/// Bytes of an answer that arrive while it is waited for.
+const SLOWLY_BYTES: usize = 20_000;
 
 /// A daemon that owns partition 0.
 struct Daemon {
@@ -56,8 +61,12 @@ struct Daemon {
     are_short_lived: bool,
     /// For how long each broker but the leader throttles with each answer.
     follower_throttle_ms: i32,
+    /// What it says instead if it has to ask beside a broker.
+    beside: Option<fn() -> DialError>,
     /// On which connections it was asked.
     links: Vec<MetadataLink>,
+    /// What the leader answers a Fetch for partition 0.
+    leader_error: i16,
     /// Connections by the port that they lead to, the newest last.
     connections: Vec<(u16, Handle)>,
     /// The last request on each connection.
@@ -71,6 +80,8 @@ struct Awaited {
     socket: Handle,
     user_data: UserData,
     buffer: Vec<u8>,
+    /// What has come of it when it is waited for no longer.
+    arrived: io::Result<usize>,
 }
 
 /// A cluster of these brokers, whose ports are their numbers, and the leader of partition 0.
@@ -118,12 +129,17 @@ fn partition_answer(end: i64, follower: i32, records: &[u8]) -> Vec<u8> {
     topics
 }
 
+fn is_beside(link: &MetadataLink) -> bool {
+    matches!(link, MetadataLink::NewBeside(_))
+}
+
 fn options() -> FetchOptions {
     FetchOptions {
         client_id: "huntd".to_owned(),
         input_topic: "input".to_owned(),
         connections_per_broker: 2,
         fetch_wait_ms_max: 100,
+        tick_every_ms: 1_000,
         fetch_bytes_max: 1 << 20,
         partition_bytes_max: 1 << 20,
         receive_buffer_bytes: 1 << 20,
@@ -139,6 +155,10 @@ impl Daemon {
     }
 
     fn start_at(position: i64, metadata: Metadata) -> Daemon {
+        Daemon::start_with(options(), position, metadata)
+    }
+
+    fn start_with(options: FetchOptions, position: i64, metadata: Metadata) -> Daemon {
         let bell = || Arc::new(Bell::new().expect("a descriptor is left"));
         let turns = Turns::new(Instant::now(), bell());
         let (metrics, progress) = (Arc::new(Metrics::new()), Arc::new(Progress::new()));
@@ -159,7 +179,7 @@ impl Daemon {
         let ends = FetchEnds { control, dial_ends, blocks: to_shards };
         let shared = (cursors, pool.clone());
         Daemon {
-            fetching: Box::pin(Fetching::new(context, options(), shared, ends)),
+            fetching: Box::pin(Fetching::new(context, options, shared, ends)),
             cursor,
             turns,
             metrics,
@@ -173,7 +193,9 @@ impl Daemon {
             metadata,
             are_short_lived: false,
             follower_throttle_ms: 0,
+            beside: None,
             links: Vec::new(),
+            leader_error: 0,
             connections: Vec::new(),
             asked: BTreeMap::new(),
             receiving: Vec::new(),
@@ -196,8 +218,9 @@ impl Daemon {
                     FromDialler::Connected { task, dialled }
                 }
                 ToDialler::AskMetadata(link) => {
+                    let failed = self.beside.filter(|_| is_beside(&link));
                     self.links.push(link);
-                    FromDialler::Metadata(Ok(self.metadata.clone()))
+                    FromDialler::Metadata(failed.map_or(Ok(self.metadata.clone()), |of| Err(of())))
                 }
             };
             assert!(self.answers.try_send(answer).is_ok(), "one answer to each question");
@@ -230,14 +253,20 @@ impl Daemon {
                 operations.finish(user_data, Completed::new(sent, buffer));
             }
             Request::Start(user_data, Task::Receive { socket, buffer, .. }) => {
-                self.receiving.push(Awaited { socket, user_data, buffer });
+                let arrived = Err(io::ErrorKind::Interrupted.into());
+                self.receiving.push(Awaited { socket, user_data, buffer, arrived });
+            }
+            Request::Start(user_data, Task::ReceiveAll { socket, buffer, .. }) => {
+                let arrived = Ok(SLOWLY_BYTES);
+                self.receiving.push(Awaited { socket, user_data, buffer, arrived });
             }
             Request::Cancel(user_data) => {
-                self.receiving.retain(|awaited| awaited.user_data != user_data);
-                let nothing = Err(io::ErrorKind::Interrupted.into());
-                operations.finish(user_data, Completed::new(nothing, Vec::new()));
+                let is_it = |awaited: &Awaited| awaited.user_data == user_data;
+                let place = self.receiving.iter().position(is_it).expect("only receives wait");
+                let Awaited { buffer, arrived, .. } = self.receiving.remove(place);
+                operations.finish(user_data, Completed::new(arrived, buffer));
             }
-            _ => unreachable!("no length is known, and no bell is read"),
+            _ => unreachable!("no bell is read"),
         }
     }
 
@@ -277,8 +306,12 @@ impl Daemon {
                 _ => (follower_end, self.follower_throttle_ms),
             };
             let (is_fetch, id) = (request[5] == 1, &request[8..12]);
+            let mut partition = partition_answer(end, -1, &[]);
+            if node_id == 1 {
+                partition[22..24].copy_from_slice(&self.leader_error.to_be_bytes());
+            }
             let answer = match is_fetch {
-                true => fetch_answer(id, throttle_ms, &partition_answer(end, -1, &[])),
+                true => fetch_answer(id, throttle_ms, &partition),
                 // ListOffsets: one topic, one partition, its number and error; no time.
                 false => [id, &[0, 0, 0, 1, 0, 5], b"input", &[0, 0, 0, 1], &[0; 6], &[0xff; 8]]
                     .concat()
@@ -299,6 +332,14 @@ impl Daemon {
         let whole = [&(answer.len() as u32).to_be_bytes()[..], answer].concat();
         buffer[..whole.len()].copy_from_slice(&whole);
         self.turns.operations().finish(user_data, Completed::new(Ok(whole.len()), buffer));
+    }
+
+    /// The Fetch that is under way alone gets the length of a long answer, whose bytes come slowly.
+    fn begin_answer(&mut self) {
+        let Awaited { user_data, mut buffer, .. } = self.receiving.pop().expect("it is under way");
+        let length = 1u32 << 19;
+        buffer[..4].copy_from_slice(&length.to_be_bytes());
+        self.turns.operations().finish(user_data, Completed::new(Ok(4), buffer));
     }
 
     /// The first Fetch of a task that is under way alone is answered with no partition, by a broker
@@ -359,128 +400,4 @@ impl Daemon {
         }
         sentences
     }
-}
-
-#[test]
-fn brokers_that_are_gone_leave_their_places_to_others() {
-    let mut daemon = Daemon::start(metadata(&[1], 1));
-    for node_id in 1..=2 * CONNECTIONS_MAX as i32 {
-        daemon.metadata = metadata(&[node_id], node_id);
-        daemon.break_connections();
-        daemon.turn_until_connected(node_id);
-        assert_eq!(daemon.metrics.gauge(Gauge::Connections), 1);
-        let sentences = daemon.sentences();
-        let is_about_places = |(source, _): &(_, _)| *source == TroubleSource::Connections;
-        assert!(!sentences.iter().any(is_about_places), "{sentences:?}");
-    }
-}
-
-#[test]
-fn a_broker_that_leads_nothing_keeps_its_connection_for_a_minute() {
-    let mut daemon = Daemon::start(metadata(&[1, 2], 1));
-    daemon.turn_until_connected(1);
-    // The leader is another one now, and answers no more.
-    daemon.metadata = metadata(&[1, 2], 2);
-    daemon.break_connections();
-    daemon.turn_until_connected(2);
-    let second = daemon.connections.last().expect("it is there").1.clone();
-    let is_open = |handle: &Handle| Arc::strong_count(handle) > 2;
-    assert!(is_open(&second));
-    // And the first one again.
-    daemon.metadata = metadata(&[1, 2], 1);
-    daemon.cursor.is_new.set(true);
-    daemon.turn_until_asked();
-    daemon.answer_with_nothing(0);
-    daemon.turn_until_connected(1);
-    for _ in 0..59 {
-        daemon.turn(1_000);
-        assert!(is_open(&second), "leaders come back");
-    }
-    for _ in 0..5 {
-        daemon.turn(1_000);
-    }
-    assert!(!is_open(&second));
-}
-
-/// A broker reads no request before its throttle is over (KIP-219).
-#[test]
-fn an_answer_is_overdue_only_once_the_throttle_is_over_but_not_after_days() {
-    for (throttle_ms, muted_s) in [(60_000, 60), (1 << 30, 110)] {
-        let mut daemon = Daemon::start(metadata(&[1], 1));
-        daemon.turn_until_connected(1);
-        daemon.answer_with_nothing(throttle_ms);
-        for second in 0..muted_s {
-            daemon.turn(1_000);
-            // The next Fetch is sent early, and waits in the broker's socket.
-            assert_eq!(daemon.receiving.len(), usize::from(second > 10), "after {second} s");
-        }
-        let sentences = daemon.sentences();
-        assert!(!sentences.iter().any(|(_, said)| said.contains("timed out")), "{sentences:?}");
-        (0..15).for_each(|_| daemon.turn(1_000));
-        let sentences = daemon.sentences();
-        assert!(sentences.iter().any(|(_, said)| said.contains("timed out")), "{sentences:?}");
-    }
-}
-
-#[test]
-fn a_connection_that_takes_the_place_of_a_throttled_one_is_asked_later_and_has_to_answer() {
-    let mut daemon = Daemon::start(metadata(&[1], 1));
-    daemon.are_short_lived = true;
-    daemon.turn_until_connected(1);
-    daemon.are_short_lived = false;
-    for nth in 1..=2 {
-        daemon.answer(nth, 60_000, &[1]);
-        for second in 0..=10 {
-            assert!(daemon.receiving.is_empty(), "asked after {second} s");
-            daemon.turn(1_000);
-        }
-        (0..10).for_each(|_| daemon.turn(0));
-        assert_eq!(daemon.receiving.len(), 1);
-        assert_eq!(daemon.connections.len(), 2, "it is dialled and then used");
-    }
-    let seconds = daemon.turn_until_overdue();
-    assert!(seconds < 15, "the new connection is not throttled: {seconds} s");
-}
-
-/// Nothing is known to compare it with.
-#[test]
-fn which_topic_the_input_is_counts_once_two_connections_have_said_the_same() {
-    let truth = metadata(&[1], 1);
-    for lie in [
-        Metadata { topic_id: TOPIC_ID + 1, ..truth.clone() },
-        Metadata { partitions: Vec::new(), ..truth.clone() },
-    ] {
-        let mut daemon = Daemon::start(lie);
-        daemon.turn(0);
-        daemon.metadata = truth.clone();
-        daemon.turn_until_connected(1);
-        let links = [MetadataLink::Kept, MetadataLink::New, MetadataLink::New];
-        assert_eq!(daemon.links, links);
-        assert_eq!(daemon.progress.input_topic_id.get(), Some(&TOPIC_ID.to_be_bytes()));
-        assert!(!daemon.cursor.has_failed());
-        let sentences = daemon.sentences();
-        assert_eq!(sentences.len(), 1, "{sentences:?}");
-        assert!(sentences[0].1.contains("do not say the same"), "{sentences:?}");
-    }
-}
-
-#[test]
-fn the_second_connection_is_asked_at_once() {
-    let mut daemon = Daemon::start(metadata(&[1], 1));
-    for _ in 0..6 {
-        daemon.turn(0);
-    }
-    assert_eq!(daemon.links, [MetadataLink::Kept, MetadataLink::New]);
-    assert_eq!(daemon.connections.len(), 1, "no time has passed");
-}
-
-#[test]
-fn a_leader_that_no_answer_has_listed_is_asked_for_until_one_does() {
-    let mut daemon = Daemon::start(metadata(&[1], 2));
-    for _ in 0..20 {
-        daemon.turn(100);
-    }
-    assert!(daemon.connections.is_empty(), "nobody knows where the leader listens");
-    daemon.metadata = metadata(&[1, 2], 2);
-    daemon.turn_until_connected(2);
 }

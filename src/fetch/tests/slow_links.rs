@@ -17,9 +17,12 @@ const WAIT_MS: u64 = 300;
 /// Bytes of the response, its length included.
 const RESPONSE_BYTES: usize = 200_000;
 
-/// Receives a response of which the broker sends so much at a time, every 20 ms, and nothing behind
-/// `end`.
-fn receive(bytes_at_a_time: usize, end: usize) -> Result<Vec<u8>, ConnectionError> {
+/// Receives a response of which the broker sends so much every so many milliseconds, and that is
+/// wanted or not by then.
+fn receive(
+    (bytes_at_a_time, every_ms): (usize, u64),
+    is_wanted: bool,
+) -> Result<Vec<u8>, ConnectionError> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it listens");
     let socket = TcpStream::connect(address).expect("it listens");
@@ -28,11 +31,11 @@ fn receive(bytes_at_a_time: usize, end: usize) -> Result<Vec<u8>, ConnectionErro
     let mut sent = body.to_be_bytes().to_vec();
     sent.extend((4..RESPONSE_BYTES).map(|at| (at / 7) as u8));
     let sending = thread::spawn(move || {
-        for piece in sent[..end].chunks(bytes_at_a_time) {
+        for piece in sent.chunks(bytes_at_a_time) {
             if broker.write_all(piece).is_err() {
                 break;
             }
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(every_ms));
         }
         // Open until the client has gone.
         io::copy(&mut broker, &mut io::sink())
@@ -47,7 +50,7 @@ fn receive(bytes_at_a_time: usize, end: usize) -> Result<Vec<u8>, ConnectionErro
     let connection = Connection::new(ring_loop.turns(), dialled, 1 << 20);
     let deadline = Instant::now() + Duration::from_millis(WAIT_MS);
     let received = async {
-        let mut response = connection.receive(deadline).await?;
+        let mut response = connection.receive_while(|| is_wanted, deadline).await?;
         Ok(response.bytes().to_vec())
     };
     let received = ring_loop.run(received, |_| {}).expect("the ring works");
@@ -59,19 +62,32 @@ fn receive(bytes_at_a_time: usize, end: usize) -> Result<Vec<u8>, ConnectionErro
 
 #[test]
 fn a_response_that_is_arriving_at_its_deadline_is_received_to_its_end() {
-    let begun = Instant::now();
-    let received = receive(4_000, RESPONSE_BYTES).expect("it arrives");
-    assert!(begun.elapsed() > Duration::from_millis(WAIT_MS), "it was there in time");
-    let wanted = (4..RESPONSE_BYTES).map(|at| (at / 7) as u8);
-    assert!(received.into_iter().eq(wanted));
+    // Of the second one, nothing comes in the last moments before the deadline.
+    for pace in [(4_000, 20), (60_000, 2 * WAIT_MS)] {
+        let begun = Instant::now();
+        let received = receive(pace, true).expect("it arrives");
+        assert!(begun.elapsed() > Duration::from_millis(WAIT_MS), "it was there in time");
+        let wanted = (4..RESPONSE_BYTES).map(|at| (at / 7) as u8);
+        assert!(received.into_iter().eq(wanted));
+    }
 }
 
 #[test]
 fn a_response_of_which_next_to_nothing_has_arrived_at_its_deadline_is_overdue() {
+    assert_overdue((500, 20), true);
+}
+
+#[test]
+fn a_response_that_nobody_wants_any_more_at_its_deadline_is_given_up() {
+    assert_overdue((4_000, 20), false);
+}
+
+fn assert_overdue(pace: (usize, u64), is_wanted: bool) {
     let begun = Instant::now();
-    let Err(ConnectionError::Io { error, .. }) = receive(500, RESPONSE_BYTES) else {
-        panic!("it would take 8 seconds");
+    let Err(ConnectionError::Io { error, .. }) = receive(pace, is_wanted) else {
+        panic!("all of it takes longer");
     };
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    let took = begun.elapsed();
+    assert!((WAIT_MS..5_000).contains(&(took.as_millis() as u64)), "{took:?}");
 }
