@@ -139,10 +139,6 @@ fn a_start_goes_on_without_one_broker_of_two_and_the_checks_name_it() {
 fn a_broker_that_is_away_at_its_advertised_address_is_named_once_and_waited_for() {
     let misled = shared();
     let topics = Topics::create(&misled.secure.cluster, "away", 1);
-    let unknown = format!("{HOST}:{}", misled.unknown);
-    // The start is tried again until the topics are there, and would dial again each time.
-    let late = Topics::named("late", 1);
-    let mut lost = Huntd::start_with(&[&unknown], &late, &[]);
     let [listening, told] = misled.away;
     let mut huntd = Huntd::start_with(&[&format!("{HOST}:{listening}")], &topics, &[]);
     let words = advertises(&format!("{HOST}:{told}"));
@@ -156,6 +152,10 @@ fn a_broker_that_is_away_at_its_advertised_address_is_named_once_and_waited_for(
     assert_eq!(ended.log.matches(&words).count(), 1, "{}", ended.log);
     accounts::assert_is_the_replay(&misled.secure.cluster, &topics, follower);
 
+    // The start is tried again until the topics are there, and would dial again each time.
+    let unknown = format!("{HOST}:{}", misled.unknown);
+    let late = Topics::named("late", 1);
+    let mut lost = Huntd::start_with(&[&unknown], &late, &[]);
     let words = advertises(&format!("{UNKNOWN}:{}", misled.unknown));
     let missing = format!("the topic `{}` does not exist", late.input);
     lost.wait_until("a line about the name", |lost| lost.log().contains(&words));

@@ -9,6 +9,9 @@ use support::serving::Serving;
 
 const PARTITIONS: i32 = 2;
 
+/// For how long it is looked for threads that are not listed: some work is done each second.
+const LOOK: Duration = Duration::from_secs(3);
+
 /// The names of threads in a table of the architecture. The first set has those that sleep, so
 /// that they are there as long as the process; the second has those that end with their work.
 fn listed_threads(program: &str) -> [BTreeSet<&'static str>; 2] {
@@ -45,7 +48,14 @@ fn assert_has_listed_threads(program: &str, pid: u32) {
         assert!(Instant::now() < end, "`{program}` has no threads {absent:?}, only {running:?}");
         std::thread::sleep(Duration::from_millis(20));
     }
-    for name in own_threads(pid) {
+    // Some live for a moment only.
+    let end = Instant::now() + LOOK;
+    let mut seen = BTreeSet::new();
+    while Instant::now() < end {
+        seen.extend(own_threads(pid));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for name in seen {
         let is_listed = lasting.contains(name.as_str()) || passing.contains(name.as_str());
         assert!(is_listed, "docs/ARCHITECTURE.md has no thread {name} of `{program}`");
     }
