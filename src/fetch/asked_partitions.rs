@@ -100,7 +100,8 @@ impl FetchTask {
         self.asked.iter().any(|asked| table.avoids_follower(asked.cursor.partition, now))
     }
 
-    /// Whether the response under way is worth its time: no other broker leads what it is about.
+    /// Whether the response under way is worth its time: none of its partitions is to be fetched
+    /// from another broker now.
     pub(super) fn is_wanted(&self) -> bool {
         let now = self.shared.context.turns.now();
         let table = self.shared.table.borrow();

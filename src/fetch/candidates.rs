@@ -46,8 +46,8 @@ impl Candidates {
             .unwrap_or_else(|| self.next_in_turn().0)
     }
 
-    /// A known broker beside this one, another one than the last, if there is one. To this one a
-    /// name of the configuration may lead, too.
+    /// A known broker other than the doubted one, and if possible other than the last one. A name
+    /// in the configuration does not do: it may lead to the doubted one.
     fn find_beside(&mut self, doubted: &Endpoint, last: Option<&Endpoint>) -> Option<Endpoint> {
         let is_beside = |endpoint: &Endpoint, is_known| is_known && endpoint != doubted;
         self.find(|endpoint, is_known| is_beside(endpoint, is_known) && last != Some(endpoint))

@@ -243,16 +243,17 @@ impl Connection {
     /// so that the next request can be sent while it is read; [`Connection::give_back`] returns it
     /// for the next response.
     pub(crate) async fn receive(&self, deadline: Instant) -> Result<Response, ConnectionError> {
-        self.receive_while(|| true, deadline).await
+        self.receive_if_wanted(|| true, deadline).await
     }
 
-    /// The same. A response that arrives slowly is given up once it is not wanted any more.
-    pub(crate) async fn receive_while(
+    /// The same. A response that is still arriving at its deadline is overdue if nobody wants it
+    /// any more.
+    pub(crate) async fn receive_if_wanted(
         &self,
         is_wanted: impl Fn() -> bool,
         deadline: Instant,
     ) -> Result<Response, ConnectionError> {
-        let response = self.receive_slowly(is_wanted, deadline).await?;
+        let response = self.receive_response(is_wanted, deadline).await?;
         match self.early.take().len() {
             0 => Ok(response),
             bytes => Err(self.protocol(format!("{bytes} bytes follow it"))),
@@ -265,10 +266,10 @@ impl Connection {
         &self,
         deadline: Instant,
     ) -> Result<Response, ConnectionError> {
-        self.receive_slowly(|| true, deadline).await
+        self.receive_response(|| true, deadline).await
     }
 
-    async fn receive_slowly(
+    async fn receive_response(
         &self,
         is_wanted: impl Fn() -> bool,
         mut deadline: Instant,
@@ -294,7 +295,7 @@ impl Connection {
             }
             incoming = match &self.tls {
                 None => self.receive_some(incoming, needed, deadline).await?,
-                Some(tls) => self.receive_record(tls, incoming, needed, deadline).await?,
+                Some(tls) => self.open_or_receive(tls, incoming, needed, deadline).await?,
             };
             received_at.get_or_insert(self.turns.now());
         };
@@ -359,9 +360,9 @@ impl Connection {
         Ok(Incoming { buffer, filled, sealed: filled..filled })
     }
 
-    /// Opens the next record, or receives what is there of it. Once the length is known, that is
-    /// all that is surely missing, in one operation.
-    async fn receive_record(
+    /// Opens the next record if it has arrived. Else it receives what is there; once the length is
+    /// known, all that is surely missing in one operation.
+    async fn open_or_receive(
         &self,
         tls: &RefCell<TlsStream>,
         mut incoming: Incoming,
@@ -382,8 +383,8 @@ impl Connection {
         Ok(Incoming { buffer, filled, sealed: filled..sealed.end + count })
     }
 
-    /// Receives from `start` on: all up to `all_end` if that lies behind, else what is there. Less
-    /// only at the deadline.
+    /// Receives from `start` on: all up to `all_end` if that lies behind, else what is there. At
+    /// the deadline it ends with what has arrived, even if that is nothing.
     async fn receive_into(
         &self,
         buffer: Vec<u8>,

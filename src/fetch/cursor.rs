@@ -68,8 +68,8 @@ pub(crate) struct Cursor {
     pub replica: ReplicaWatch,
     /// When a broker last answered for the partition; `None` before the first answer.
     pub answered_at: Cell<Option<Instant>>,
-    /// The position at the last look at whether the partition is quiet.
-    looked_at: Cell<Option<i64>>,
+    /// The position when it was last asked whether the partition is quiet.
+    sampled_position: Cell<Option<i64>>,
     /// Leader epoch of the last record before `position`, -1 while unknown.
     pub leader_epoch: Cell<i32>,
     /// Input offsets to pass over, in ascending order: their records panicked the engine, or an
@@ -140,7 +140,7 @@ impl Cursor {
             end_known_at: Cell::new(None),
             replica: ReplicaWatch::new(),
             answered_at: Cell::new(None),
-            looked_at: Cell::new(None),
+            sampled_position: Cell::new(None),
             leader_epoch: Cell::new(leader_epoch),
             skips,
             fault: RefCell::new(None),
@@ -156,9 +156,9 @@ impl Cursor {
     }
 
     /// Whether the partition could be fetched, and has brought nothing since this was last asked.
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub(crate) fn take_quiet(&self) -> bool {
         let position = Some(self.position.get());
-        let before = self.looked_at.replace(position);
+        let before = self.sampled_position.replace(position);
         self.state.get() == CursorState::Flowing && before == position
     }
 

@@ -8,6 +8,7 @@ pub(crate) mod cursor;
 pub(crate) mod decoding;
 pub mod dialling;
 mod doubted_brokers;
+mod leader_questions;
 mod log_ends;
 mod reading;
 pub mod rejected;

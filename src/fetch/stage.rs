@@ -4,15 +4,15 @@
 
 use crate::fetch::block::{Block, BlockPool};
 use crate::fetch::cursor::{Cursor, Cursors};
-use crate::fetch::dialling::{DialEnds, Dialling, Endpoint, MetadataLink, free_task};
+use crate::fetch::dialling::{DialEnds, Dialling, Endpoint, free_task};
 use crate::fetch::doubted_brokers::DoubtedBrokers;
+use crate::fetch::leader_questions::LeaderQuestions;
 use crate::fetch::log_ends::ENDS_EVERY_MS;
 use crate::fetch::task::FetchTask;
 use crate::fetch::{FetchOptions, REPORTS_MAX};
 use crate::kafka::fetch::TopicKey;
 use crate::kafka::message::{Envelope, Metadata};
 use crate::kafka::metadata::{LeaderTable, MetadataError};
-use crate::kafka::{LEADERLESS_MS_MAX, RECONNECT_MS_MAX, RECONNECT_MS_MIN};
 use crate::ownership::event::{ToControl, TroubleSource};
 use crate::queue::Sender;
 use crate::runtime::turns::HotContext;
@@ -26,17 +26,6 @@ use std::time::{Duration, Instant};
 
 /// Milliseconds that a broker may take to answer, beyond the time that a Fetch asked it to wait.
 const RESPONSE_MS_MAX: u64 = 10_000;
-
-/// Milliseconds between two looks at whether each partition has brought something, at least. If one
-/// has not, another broker is asked who leads it, although every Fetch is answered.
-const QUIET_MS_MIN: u32 = 2_500;
-
-/// The same, at most. Without ticks it is no sign of anything that a partition brings nothing, and
-/// each question takes a connection.
-const QUIET_MS_MAX: u32 = 30_000;
-
-/// A number that no broker has.
-const NODE_UNKNOWN: i32 = -1;
 
 /// An edition that the table has before it is first told who leads.
 const EDITION_UNSEEN: u64 = 0;
@@ -63,8 +52,6 @@ pub(crate) struct SharedFetch {
     topic_doubt: Cell<Option<TopicDoubt>>,
     /// The brokers whose claims do not count before another one has said who leads.
     pub doubted_brokers: DoubtedBrokers,
-    /// The leader of a quiet partition that another broker was last asked about.
-    quiet_leader: Cell<i32>,
     /// When a follower was last searched for that a leader has named.
     pub follower_searched_at: Cell<Option<Instant>>,
     /// To the control thread.
@@ -171,31 +158,9 @@ impl SharedFetch {
         folded.map_err(|error| error.to_string())
     }
 
-    /// The broker that another one has to be asked about, and where it listens.
-    fn doubted_broker(&self, reason: Reason) -> Option<(i32, Endpoint)> {
-        let doubted = self.doubted_brokers.next(self.context.turns.now());
-        let node_id = doubted.or(match reason {
-            Reason::Needed => None,
-            Reason::Quiet { leader } => Some(leader),
-        })?;
-        self.table.borrow().broker(node_id).map(|broker| (node_id, Endpoint::of(broker)))
-    }
-
-    /// A leader whose partition could be fetched and has brought nothing since this was last asked:
-    /// each of them in turn.
-    fn next_quiet_leader(&self) -> Option<i32> {
-        let table = self.table.borrow();
-        let mut leaders = Vec::new();
-        self.cursors.each(|cursor| {
-            if cursor.is_quiet() {
-                leaders.extend(table.leader(cursor.partition).map(|leader| leader.node_id));
-            }
-        });
-        let last = self.quiet_leader.get();
-        let behind = leaders.iter().filter(|leader| **leader > last).min();
-        let next = behind.or(leaders.iter().min()).copied()?;
-        self.quiet_leader.set(next);
-        Some(next)
+    /// Whether another connection has to confirm what the last answer said about the topic.
+    pub(crate) fn doubts_topic(&self) -> bool {
+        self.topic_doubt.get().is_some()
     }
 
     /// Whether a broker's claims do not count yet. They count if the cluster has no other broker.
@@ -253,12 +218,11 @@ impl Fetching {
             table: RefCell::new(LeaderTable::new()),
             topic_doubt: Cell::new(None),
             doubted_brokers: DoubtedBrokers::default(),
-            quiet_leader: Cell::new(NODE_UNKNOWN),
             follower_searched_at: Cell::new(None),
             control,
             dialling: Dialling::new(dial_ends),
         });
-        let metadata = Box::pin(follow_metadata(shared.clone()));
+        let metadata = Box::pin(LeaderQuestions::new(shared.clone()).run());
         let (tasks, ends_due_at) = (Vec::new(), shared.context.turns.now());
         Fetching { shared, blocks, metadata, tasks, edition: EDITION_UNSEEN, ends_due_at }
     }
@@ -334,92 +298,4 @@ impl Future for Fetching {
         self.forget_old_ends();
         Poll::Pending
     }
-}
-
-/// Milliseconds for which a partition may bring nothing: two and a half of its ticks.
-fn quiet_ms(tick_every_ms: u32) -> u32 {
-    match tick_every_ms.saturating_mul(5) / 2 {
-        0 => QUIET_MS_MAX,
-        quiet_ms => quiet_ms.clamp(QUIET_MS_MIN, QUIET_MS_MAX),
-    }
-}
-
-/// Why somebody is asked who leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reason {
-    /// There is a partition whose leader is not known.
-    Needed,
-    /// A partition has brought nothing for a while, although every Fetch is answered: this broker
-    /// may lead no more and not say so, or not know.
-    Quiet { leader: i32 },
-}
-
-/// Asks who leads whenever somebody needs to know, or a partition is quiet.
-async fn follow_metadata(shared: Rc<SharedFetch>) {
-    let turns = shared.context.turns.clone();
-    let mut wait_ms = RECONNECT_MS_MIN;
-    let quiet_ms = quiet_ms(shared.options.tick_every_ms).into();
-    let mut look_at = turns.now();
-    // They may all have other addresses now, which those of the configuration tell.
-    let mut are_others_away = false;
-    loop {
-        let reason = turns
-            .until(|| {
-                let is_due = turns.now() >= look_at;
-                if is_due {
-                    look_at = turns.now() + Duration::from_millis(quiet_ms);
-                }
-                turns.turn_at(look_at);
-                let quiet = is_due.then(|| shared.next_quiet_leader()).flatten();
-                match needs_metadata(&shared) {
-                    true => Some(Reason::Needed),
-                    false => quiet.map(|leader| Reason::Quiet { leader }),
-                }
-            })
-            .await;
-        let is_needed = reason == Reason::Needed;
-        let doubted = match are_others_away && !is_needed {
-            true => None,
-            false => shared.doubted_broker(reason),
-        };
-        let link = match &doubted {
-            Some((_, endpoint)) => MetadataLink::NewBeside(endpoint.clone()),
-            None if is_needed && shared.topic_doubt.get().is_none() => MetadataLink::Kept,
-            None => MetadataLink::New,
-        };
-        shared.dialling.ask_metadata(turns.now(), link);
-        let answer = turns.until(|| shared.dialling.take_metadata()).await;
-        let is_final = matches!(&answer, Err(error) if error.is_final());
-        let taken = match &answer {
-            Ok(metadata) => shared.take_metadata(metadata),
-            Err(error) => Err(error.to_string()),
-        };
-        if let (Ok(()), Some((node_id, _))) = (&taken, doubted) {
-            shared.doubted_brokers.settle(node_id);
-        }
-        let is_opinion = !is_needed && shared.topic_doubt.get().is_none();
-        are_others_away = is_opinion && taken.is_err();
-        match taken {
-            Ok(()) if !needs_metadata(&shared) => wait_ms = RECONNECT_MS_MIN,
-            // Another connection is asked at once: no shard can begin before it has answered.
-            Ok(()) if shared.topic_doubt.get().is_some() => continue,
-            Ok(()) => wait_ms = (wait_ms * 2).min(LEADERLESS_MS_MAX),
-            // A broker that is only asked for its opinion may be away.
-            Err(_) if is_opinion && !is_final => {}
-            Err(sentence) => {
-                let source = TroubleSource::Leaders;
-                shared.report(ToControl::Trouble { source, sentence });
-                wait_ms = (wait_ms * 2).min(RECONNECT_MS_MAX);
-            }
-        }
-        // Asking again at once would give the same answer: an election takes its time.
-        turns.sleep_until(turns.now() + Duration::from_millis(wait_ms)).await;
-    }
-}
-
-fn needs_metadata(shared: &SharedFetch) -> bool {
-    let table = shared.table.borrow();
-    let mut needed = table.partition_count() == 0;
-    shared.cursors.each(|cursor| needed |= table.leader(cursor.partition).is_none());
-    needed
 }

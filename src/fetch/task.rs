@@ -271,7 +271,7 @@ impl FetchTask {
             while !self.asked.is_empty() {
                 let is_wanted = || self.is_wanted();
                 let deadline = link.deadline(&shared);
-                let mut response = link.connection.receive_while(is_wanted, deadline).await?;
+                let mut response = link.connection.receive_if_wanted(is_wanted, deadline).await?;
                 self.check_topic(link).await?;
                 let throttle_ms = self
                     .read_response(response.bytes())

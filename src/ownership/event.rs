@@ -228,8 +228,8 @@ impl ShardFacts {
     }
 }
 
-/// A statement of one connection about a position, which stops the shard or leaves records out if
-/// another connection says the same.
+/// A statement of one connection about a position, which stops the shard or leaves records out once
+/// it counts: another connection has to say the same, and for some another broker who leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Claim {
     /// The broker does not serve it, and no retry helps.

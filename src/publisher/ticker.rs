@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 pub(crate) const TICK_EVERY_MS_MAX: u32 = 60_000;
 
 /// Milliseconds after which a tick that was due and that no broker has acknowledged is late, and
-/// between two looks for such ticks. Its zone's time stands still, which nobody sees while players
+/// between two reports of such ticks. Its zone's time stands still, which nobody sees while players
 /// act.
 const TICK_LATE_MS: u64 = 10_000;
 
@@ -18,8 +18,10 @@ const TICK_LATE_MS: u64 = 10_000;
 pub(crate) struct Ticker {
     every: Option<Duration>,
     shards: Vec<Pending>,
-    /// When the last turn was, and when it was last looked for late ticks.
-    looks: Option<(Instant, Instant)>,
+    /// When the last turn was.
+    turned_at: Option<Instant>,
+    /// When late ticks are next reported.
+    report_at: Option<Instant>,
 }
 
 #[derive(Clone, Copy)]
@@ -36,7 +38,12 @@ impl Ticker {
     /// A tick every `every_ms` milliseconds; 0: none at all.
     pub(crate) fn new(every_ms: u32) -> Ticker {
         let every = (every_ms > 0).then(|| Duration::from_millis(every_ms.into()));
-        Ticker { every, shards: vec![Pending::Nothing; SHARDS_MAX], looks: None }
+        Ticker {
+            every,
+            shards: vec![Pending::Nothing; SHARDS_MAX],
+            turned_at: None,
+            report_at: None,
+        }
     }
 
     /// A partition is ours from now on.
@@ -64,16 +71,15 @@ impl Ticker {
         *self.shard(partition) = Pending::Sent(now);
     }
 
-    /// Called each turn. Looks for ticks that are late, now and then: the first such partition, and
-    /// how many there are. After a standstill of this thread itself, it has to send them first.
+    /// Called each turn. Now and then it reports the ticks that are late: the first such partition,
+    /// and how many there are. A thread that has stopped for long has to send its ticks first.
     pub(crate) fn late(&mut self, now: Instant) -> Option<(i32, usize)> {
         let late = Duration::from_millis(TICK_LATE_MS);
-        let looked_at = match self.looks {
-            Some((turned_at, looked_at)) if now <= turned_at + late / 2 => looked_at,
-            _ => now,
-        };
-        let is_due = self.every.is_some() && looked_at + late <= now;
-        self.looks = Some((now, if is_due { now } else { looked_at }));
+        let before = self.turned_at.replace(now);
+        let stood_still = before.is_none_or(|before| before + late / 2 < now);
+        let report_at = self.report_at.filter(|_| !stood_still).unwrap_or(now + late);
+        let is_due = self.every.is_some() && report_at <= now;
+        self.report_at = Some(if is_due { now + late } else { report_at });
         if !is_due {
             return None;
         }
@@ -157,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_standstill_of_this_thread_no_tick_is_late_before_it_could_be_sent() {
+    fn after_this_thread_has_stopped_for_long_no_tick_is_late_before_it_could_be_sent() {
         let mut ticker = Ticker::new(1_000);
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);

@@ -9,8 +9,8 @@ use support::serving::Serving;
 
 const PARTITIONS: i32 = 2;
 
-/// For how long it is looked for threads that are not listed: some work is done each second.
-const LOOK: Duration = Duration::from_secs(3);
+/// For how long the threads are sampled: some work is done each second.
+const SAMPLED_FOR: Duration = Duration::from_secs(3);
 
 /// The names of threads in a table of the architecture. The first set has those that sleep, so
 /// that they are there as long as the process; the second has those that end with their work.
@@ -49,7 +49,7 @@ fn assert_has_listed_threads(program: &str, pid: u32) {
         std::thread::sleep(Duration::from_millis(20));
     }
     // Some live for a moment only.
-    let end = Instant::now() + LOOK;
+    let end = Instant::now() + SAMPLED_FOR;
     let mut seen = BTreeSet::new();
     while Instant::now() < end {
         seen.extend(own_threads(pid));

@@ -80,7 +80,7 @@ pub(crate) struct Host {
     pub(crate) disk: HostDisk,
     panics: KeptPanics,
     pub(crate) seen_panics: BTreeMap<(i32, i64), u32>,
-    /// All of them at the last look.
+    /// All of them, when it was last decided whether the daemon is killed.
     panics_before: u32,
     /// What to do at the next start about shards that cannot be started.
     pub(crate) remedy: Remedy,

@@ -50,7 +50,7 @@ fn receive(
     let connection = Connection::new(ring_loop.turns(), dialled, 1 << 20);
     let deadline = Instant::now() + Duration::from_millis(WAIT_MS);
     let received = async {
-        let mut response = connection.receive_while(|| is_wanted, deadline).await?;
+        let mut response = connection.receive_if_wanted(|| is_wanted, deadline).await?;
         Ok(response.bytes().to_vec())
     };
     let received = ring_loop.run(received, |_| {}).expect("the ring works");

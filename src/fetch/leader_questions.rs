@@ -1,0 +1,184 @@
+//! Who is asked who leads, and when.
+
+use crate::fetch::dialling::{DialError, Endpoint, MetadataLink};
+use crate::fetch::stage::SharedFetch;
+use crate::kafka::message::Metadata;
+use crate::kafka::{LEADERLESS_MS_MAX, RECONNECT_MS_MAX, RECONNECT_MS_MIN};
+use crate::ownership::event::{ToControl, TroubleSource};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Milliseconds between two checks whether each partition has brought something, at least. If one
+/// has not, another broker is asked who leads it, although every Fetch is answered.
+const QUIET_MS_MIN: u32 = 2_500;
+
+/// The same, at most. Without ticks it is no sign of anything that a partition brings nothing, and
+/// each question takes a connection.
+const QUIET_MS_MAX: u32 = 30_000;
+
+/// A number that no broker has.
+const NODE_UNKNOWN: i32 = -1;
+
+/// Asks who leads whenever somebody needs to know, or a partition is quiet.
+pub(super) struct LeaderQuestions {
+    shared: Rc<SharedFetch>,
+    /// When partitions are next checked for being quiet.
+    quiet_check_at: Instant,
+    /// The leader of such a partition that another broker was last asked about.
+    quiet_leader: i32,
+    /// The last one that was asked about a quiet partition did not answer. If all brokers have
+    /// other addresses now, only those in the configuration can name them.
+    are_others_away: bool,
+    /// Milliseconds before the next question.
+    wait_ms: u64,
+}
+
+/// Why somebody is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    /// There is a partition whose leader is not known.
+    Needed,
+    /// A partition has brought nothing for a while, although every Fetch is answered: this broker
+    /// may lead no more and not say so, or not know.
+    Quiet { leader: i32 },
+}
+
+/// A broker that another one is asked about.
+struct Suspect {
+    node_id: i32,
+    endpoint: Endpoint,
+}
+
+impl LeaderQuestions {
+    /// Nobody was asked yet.
+    pub(super) fn new(shared: Rc<SharedFetch>) -> LeaderQuestions {
+        LeaderQuestions {
+            quiet_check_at: shared.context.turns.now(),
+            quiet_leader: NODE_UNKNOWN,
+            are_others_away: false,
+            wait_ms: RECONNECT_MS_MIN,
+            shared,
+        }
+    }
+
+    /// Asks for ever.
+    pub(super) async fn run(mut self) {
+        let shared = self.shared.clone();
+        let turns = &shared.context.turns;
+        loop {
+            let reason = turns.until(|| self.reason()).await;
+            let suspect = self.suspect(reason);
+            let link = match &suspect {
+                Some(suspect) => MetadataLink::NewBeside(suspect.endpoint.clone()),
+                None if reason == Reason::Needed && !shared.doubts_topic() => MetadataLink::Kept,
+                None => MetadataLink::New,
+            };
+            shared.dialling.ask_metadata(turns.now(), link);
+            let answer = turns.until(|| shared.dialling.take_metadata()).await;
+            if self.take(reason, suspect, answer) {
+                continue;
+            }
+            // Asking again at once would give the same answer: an election takes its time.
+            turns.sleep_until(turns.now() + Duration::from_millis(self.wait_ms)).await;
+        }
+    }
+
+    /// Why somebody has to be asked now; `None`: nobody has to.
+    fn reason(&mut self) -> Option<Reason> {
+        let turns = &self.shared.context.turns;
+        let now = turns.now();
+        let is_due = self.quiet_check_at <= now;
+        if is_due {
+            self.quiet_check_at = now + quiet_max(self.shared.options.tick_every_ms);
+        }
+        turns.turn_at(self.quiet_check_at);
+        let quiet = is_due.then(|| self.next_quiet_leader()).flatten();
+        match self.is_needed() {
+            true => Some(Reason::Needed),
+            false => quiet.map(|leader| Reason::Quiet { leader }),
+        }
+    }
+
+    fn is_needed(&self) -> bool {
+        let table = self.shared.table.borrow();
+        let mut is_needed = table.partition_count() == 0;
+        self.shared.cursors.each(|cursor| is_needed |= table.leader(cursor.partition).is_none());
+        is_needed
+    }
+
+    /// A leader whose partition could be fetched and has brought nothing since this was last asked:
+    /// each of them in turn.
+    fn next_quiet_leader(&mut self) -> Option<i32> {
+        let table = self.shared.table.borrow();
+        let mut leaders = Vec::new();
+        self.shared.cursors.each(|cursor| {
+            if cursor.take_quiet() {
+                leaders.extend(table.leader(cursor.partition).map(|leader| leader.node_id));
+            }
+        });
+        let behind = leaders.iter().filter(|leader| **leader > self.quiet_leader).min();
+        let next = behind.or(leaders.iter().min()).copied()?;
+        self.quiet_leader = next;
+        Some(next)
+    }
+
+    /// The broker that another one has to be asked about.
+    fn suspect(&self, reason: Reason) -> Option<Suspect> {
+        let SharedFetch { context, doubted_brokers, table, .. } = &*self.shared;
+        let quiet = match reason {
+            Reason::Needed => None,
+            Reason::Quiet { .. } if self.are_others_away => return None,
+            Reason::Quiet { leader } => Some(leader),
+        };
+        let node_id = doubted_brokers.next(context.turns.now()).or(quiet)?;
+        let endpoint = Endpoint::of(table.borrow().broker(node_id)?);
+        Some(Suspect { node_id, endpoint })
+    }
+
+    /// Takes an answer. Whether another connection has to be asked at once.
+    fn take(
+        &mut self,
+        reason: Reason,
+        suspect: Option<Suspect>,
+        answer: Result<Metadata, DialError>,
+    ) -> bool {
+        let shared = &self.shared;
+        let is_final = matches!(&answer, Err(error) if error.is_final());
+        let taken = match &answer {
+            Ok(metadata) => shared.take_metadata(metadata),
+            Err(error) => Err(error.to_string()),
+        };
+        let is_opinion = reason != Reason::Needed && !shared.doubts_topic();
+        self.are_others_away = is_opinion && taken.is_err();
+        match taken {
+            Ok(()) => {
+                if let Some(suspect) = suspect {
+                    shared.doubted_brokers.settle(suspect.node_id);
+                }
+                self.wait_ms = match self.is_needed() {
+                    true => (self.wait_ms * 2).min(LEADERLESS_MS_MAX),
+                    false => RECONNECT_MS_MIN,
+                };
+                // No shard can begin before another connection has answered.
+                return self.is_needed() && shared.doubts_topic();
+            }
+            // A broker that is only asked for its opinion may be away.
+            Err(_) if is_opinion && !is_final => {}
+            Err(sentence) => {
+                let source = TroubleSource::Leaders;
+                shared.report(ToControl::Trouble { source, sentence });
+                self.wait_ms = (self.wait_ms * 2).min(RECONNECT_MS_MAX);
+            }
+        }
+        false
+    }
+}
+
+/// For how long a partition may bring nothing: two and a half of its ticks.
+fn quiet_max(tick_every_ms: u32) -> Duration {
+    let quiet_ms = match tick_every_ms.saturating_mul(5) / 2 {
+        0 => QUIET_MS_MAX,
+        quiet_ms => quiet_ms.clamp(QUIET_MS_MIN, QUIET_MS_MAX),
+    };
+    Duration::from_millis(quiet_ms.into())
+}
