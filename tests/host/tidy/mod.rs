@@ -35,13 +35,29 @@ fn tree_of(sample: Sample) -> Tree {
     Tree { sources: sample.iter().map(source).collect() }
 }
 
+/// Files that rules name. In a bad sample they may be absent.
+const SINGLED_OUT: &[&str] = &[
+    "Cargo.lock",
+    "Cargo.toml",
+    "docs/ARCHITECTURE.md",
+    "docs/BENCHMARKS.md",
+    "docs/GLOSSARY.md",
+    "docs/STYLE.md",
+    "src/daemon/mod.rs",
+    "src/engine/mod.rs",
+    "src/lib.rs",
+    "src/main.rs",
+];
+
 fn project() -> &'static Tree {
     static PROJECT: OnceLock<Tree> = OnceLock::new();
     PROJECT.get_or_init(|| {
         // Cargo says at run time where the package is: the folder may have moved since the build.
         let root = std::env::var("CARGO_MANIFEST_DIR");
         let tree = Tree::read(Path::new(root.as_deref().unwrap_or(env!("CARGO_MANIFEST_DIR"))));
-        assert!(tree.has("src/lib.rs"), "the project is where Cargo says");
+        for path in SINGLED_OUT {
+            assert!(tree.has(path), "there is no {path}, which a rule is about");
+        }
         tree
     })
 }
@@ -105,6 +121,7 @@ fn unsafe_code_stands_in_the_files_that_the_style_names() {
             &[("src/kafka/wire.rs", "fn f() { unsafe { g() } }")],
             &[("tests/hot.rs", "unsafe impl Sync for A {}")],
             &[("src/queue/mod.rs", "#![allow(unsafe_code)]")],
+            &[("src/runtime/ring.rs", "fn f() {}")],
         ],
         &[
             &[("src/runtime/ring.rs", "#![allow(unsafe_code)] fn f() { unsafe { g() } }")],
