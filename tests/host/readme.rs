@@ -117,3 +117,31 @@ fn a_zone_takes_as_many_players_and_an_input_as_many_zones_as_the_readme_says() 
     };
     assert!(takes(131_071) && takes(131_072) && !takes(131_073));
 }
+
+/// What stands between two texts.
+fn between<'a>(text: &'a str, start: &str, end: &str) -> Vec<&'a str> {
+    text.split(start).skip(1).map(|rest| rest.split(end).next().expect("a first part")).collect()
+}
+
+#[test]
+fn the_readme_requires_what_the_build_the_ring_and_the_tests_require() {
+    let readme = text("README.md").split_whitespace().collect::<Vec<_>>().join(" ");
+    let ring = text("src/runtime/ring_error.rs");
+    let jars = text("tests/support/src/kafka/jars.rs");
+    let (newest, older) = (text("tests/support/src/kafka/mod.rs"), text("tests/kafka/versions.rs"));
+    let minor = |version: &str| version.rsplit_once('.').expect("three numbers").0.to_owned();
+    let newest = minor(between(&newest, "const VERSION: &str = \"", "\"")[0]);
+    let older: Vec<String> =
+        between(&older, "assert_plays_on(\"", "\"").into_iter().map(minor).collect();
+    let [oldest, middle] = &older[..] else { panic!("two older versions: {older:?}") };
+    let required = [
+        format!("Rust {} (by rustup)", env!("CARGO_PKG_RUST_VERSION")),
+        format!("Linux {} or newer", between(&ring, "huntd needs Linux ", " or newer")[0]),
+        format!("JDK {} and Maven", between(&jars, "JAVA_VERSION_MIN: u32 = ", ";")[0]),
+        between(&jars, "apt-get install ", "\"")[0].to_owned(),
+        format!("Tested with Kafka {newest}, {middle} and {oldest}"),
+    ];
+    for words in required {
+        assert!(readme.contains(&words), "README.md does not say {words:?}");
+    }
+}
