@@ -276,11 +276,14 @@ impl Connection {
     ) -> Result<Response, ConnectionError> {
         let mut incoming = self.begin_response();
         let mut arrived_before = 0;
-        let mut received_at = (incoming.filled > 0).then(|| self.turns.now());
+        let mut received_at = (incoming.arrived() > 0).then(|| self.turns.now());
         let needed = loop {
             let needed = self.bytes_needed(&incoming)?;
             if incoming.filled >= needed {
                 break needed;
+            }
+            if self.open_record(&mut incoming)? {
+                continue;
             }
             if self.turns.now() >= deadline {
                 let is_arriving = incoming.arrived() >= arrived_before + ARRIVING_BYTES_MIN;
@@ -293,10 +296,7 @@ impl Connection {
             if self.buffer_bytes(needed) > incoming.buffer.len() {
                 incoming.buffer.resize(self.buffer_bytes(self.bytes_max), 0);
             }
-            incoming = match &self.tls {
-                None => self.receive_some(incoming, needed, deadline).await?,
-                Some(tls) => self.open_or_receive(tls, incoming, needed, deadline).await?,
-            };
+            incoming = self.receive_more(incoming, needed, deadline).await?;
             received_at.get_or_insert(self.turns.now());
         };
         let Incoming { buffer, filled, sealed } = incoming;
@@ -346,41 +346,33 @@ impl Connection {
         ConnectionError::Protocol { address: self.address, detail: detail.to_string() }
     }
 
-    /// Receives what is there; once the length is known, all that is missing in one operation.
-    async fn receive_some(
-        &self,
-        incoming: Incoming,
-        needed: usize,
-        deadline: Instant,
-    ) -> Result<Incoming, ConnectionError> {
-        let Incoming { buffer, filled, .. } = incoming;
-        let all_end = if needed > FRAME_PREFIX_BYTES { needed } else { filled };
-        let (buffer, count) = self.receive_into(buffer, filled, all_end, deadline).await?;
-        let filled = filled + count;
-        Ok(Incoming { buffer, filled, sealed: filled..filled })
+    /// Opens the next record of an encrypted connection. Whether it has arrived.
+    fn open_record(&self, incoming: &mut Incoming) -> Result<bool, ConnectionError> {
+        let Some(tls) = &self.tls else { return Ok(false) };
+        let opened = incoming.open_record(&mut tls.borrow_mut().session);
+        opened.map_err(|error| self.tls_error(error))
     }
 
-    /// Opens the next record if it has arrived. Else it receives what is there; once the length is
-    /// known, all that is surely missing in one operation.
-    async fn open_or_receive(
+    /// Receives what is there; once the length is known, all that is surely missing in one
+    /// operation.
+    async fn receive_more(
         &self,
-        tls: &RefCell<TlsStream>,
         mut incoming: Incoming,
         needed: usize,
         deadline: Instant,
     ) -> Result<Incoming, ConnectionError> {
-        let opened = incoming.open_record(&mut tls.borrow_mut().session);
-        if opened.map_err(|error| self.tls_error(error))? {
-            return Ok(incoming);
-        }
         incoming.make_room();
         let Incoming { buffer, filled, sealed } = incoming;
-        let all_end = match needed > FRAME_PREFIX_BYTES {
-            true => filled + tls.borrow().session.record_bytes_min(needed - filled),
-            false => filled,
+        let missing = needed - filled;
+        let missing_on_wire = match &self.tls {
+            None => missing,
+            Some(tls) => tls.borrow().session.record_bytes_min(missing),
         };
+        let all_end = if needed > FRAME_PREFIX_BYTES { filled + missing_on_wire } else { filled };
         let (buffer, count) = self.receive_into(buffer, sealed.end, all_end, deadline).await?;
-        Ok(Incoming { buffer, filled, sealed: filled..sealed.end + count })
+        let end = sealed.end + count;
+        let filled = if self.tls.is_some() { filled } else { end };
+        Ok(Incoming { buffer, filled, sealed: filled..end })
     }
 
     /// Receives from `start` on: all up to `all_end` if that lies behind, else what is there. At
