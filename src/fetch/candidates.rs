@@ -26,10 +26,9 @@ impl Candidates {
     pub fn next(&mut self, link: &MetadataLink) -> Endpoint {
         let last = self.last.take();
         let endpoint = match link {
-            MetadataLink::NewBeside(doubted) => self.find_beside(doubted, last.as_ref()),
-            MetadataLink::Kept | MetadataLink::New => None,
+            MetadataLink::NewTo(endpoint) => endpoint.clone(),
+            MetadataLink::Kept | MetadataLink::New => self.find_other(last.as_ref()),
         };
-        let endpoint = endpoint.unwrap_or_else(|| self.find_other(last.as_ref()));
         self.last = Some(endpoint.clone());
         self.has_answered = false;
         endpoint
@@ -44,14 +43,6 @@ impl Candidates {
         self.find(|endpoint, is_known| is_other(endpoint) && (is_known || !prefers_known))
             .or_else(|| self.find(|endpoint, _| is_other(endpoint)))
             .unwrap_or_else(|| self.next_in_turn().0)
-    }
-
-    /// A known broker other than the doubted one, and if possible other than the last one. A name
-    /// in the configuration does not do: it may lead to the doubted one.
-    fn find_beside(&mut self, doubted: &Endpoint, last: Option<&Endpoint>) -> Option<Endpoint> {
-        let is_beside = |endpoint: &Endpoint, is_known| is_known && endpoint != doubted;
-        self.find(|endpoint, is_known| is_beside(endpoint, is_known) && last != Some(endpoint))
-            .or_else(|| self.find(is_beside))
     }
 
     fn find(&mut self, fits: impl Fn(&Endpoint, bool) -> bool) -> Option<Endpoint> {
@@ -125,25 +116,15 @@ mod tests {
     }
 
     #[test]
-    fn the_word_of_a_broker_about_itself_is_checked_with_another_one() {
-        let known =
-            ["a", "b", "c"].map(|host| Broker { node_id: 1, host: host.to_owned(), port: 9092 });
-        let mut candidates = Candidates::new(vec![endpoint("one")]);
+    fn a_broker_that_is_asked_for_by_its_address_is_not_the_next_one_again() {
+        let known = ["a", "b"].map(|host| Broker { node_id: 1, host: host.to_owned(), port: 9092 });
+        let mut candidates = Candidates::new(vec![endpoint("a")]);
         candidates.learn(&known);
-        let beside = |candidates: &mut Candidates, host: &str| {
-            candidates.next(&MetadataLink::NewBeside(endpoint(host))).host
-        };
-        for host in ["a", "b", "c", "a", "b", "c"] {
-            let asked = beside(&mut candidates, host);
-            assert!(asked != host && asked != "one", "{asked} is asked about {host}");
+        for host in ["a", "b", "unknown", "b", "a"] {
+            let asked = candidates.next(&MetadataLink::NewTo(endpoint(host)));
+            assert_eq!(asked, endpoint(host));
+            assert_ne!(candidates.next(&MetadataLink::New), endpoint(host));
         }
-        // The only other one has failed, and is asked again.
-        let mut away = Candidates::new(vec![endpoint("a")]);
-        away.learn(&known[..2]);
-        assert_eq!([beside(&mut away, "a"), beside(&mut away, "a")], ["b", "b"]);
-        let mut alone = Candidates::new(vec![endpoint("a")]);
-        alone.learn(&known[..1]);
-        assert_eq!(beside(&mut alone, "a"), "a");
     }
 
     #[test]

@@ -97,6 +97,8 @@ struct Doubt {
     damage: Option<BatchError>,
     position: i64,
     connection: u64,
+    /// The broker, if only a leader can make this claim: another one has no part in it.
+    leader: Option<i32>,
 }
 
 /// What the fetch path may do with a partition.
@@ -198,6 +200,14 @@ impl Cursor {
         }
     }
 
+    /// Leader epochs of the record before the position and of the leader, if that of the record is
+    /// higher: it has come from another leader, which this one does not know (KIP-320).
+    pub(crate) fn epoch_beyond_leader(&self) -> Option<(i32, i32)> {
+        let (epoch, leader_epoch) = (self.leader_epoch.get(), self.current_leader_epoch.get());
+        let is_beyond = leader_epoch != UNKNOWN_EPOCH && epoch > leader_epoch;
+        is_beyond.then_some((epoch, leader_epoch))
+    }
+
     /// The next Fetch asks again for what was not decoded: received bytes, and those on their way,
     /// are thrown away.
     pub(crate) fn rewind(&self) {
@@ -212,9 +222,10 @@ impl Cursor {
         &self,
         claim: Claim,
         damage: Option<BatchError>,
-        connection: u64,
+        (node_id, connection): (i32, u64),
     ) -> bool {
-        let doubt = Doubt { claim, damage, position: self.position.get(), connection };
+        let leader = claim.is_of_leader().then_some(node_id);
+        let doubt = Doubt { claim, damage, position: self.position.get(), connection, leader };
         let before = match claim {
             Claim::Gap => {
                 self.trust();
@@ -368,30 +379,43 @@ mod tests {
     use crate::kafka::error_code::ErrorCode;
     use crate::kafka::record_batch::BatchReason;
 
+    fn damage(found: u32) -> Option<BatchError> {
+        Some(BatchError { offset: 100, reason: BatchReason::Crc { stated: 1, found } })
+    }
+
     #[test]
     fn what_would_stop_a_shard_counts_once_two_connections_have_said_it_of_one_position() {
         use Claim::{OutOfRange, Refused, Unreadable};
         let cursor = Cursor::new(0, 1, (100, None), Box::default());
-        assert!(!cursor.is_confirmed(OutOfRange, None, 1));
-        assert!(!cursor.is_confirmed(OutOfRange, None, 1), "the same connection proves nothing");
+        assert!(!cursor.is_confirmed(OutOfRange, None, (1, 1)));
+        assert!(
+            !cursor.is_confirmed(OutOfRange, None, (1, 1)),
+            "the same connection proves nothing"
+        );
         cursor.position.set(200);
-        assert!(!cursor.is_confirmed(OutOfRange, None, 2), "another position");
-        assert!(!cursor.is_confirmed(Unreadable, None, 3), "something else");
-        assert!(cursor.is_confirmed(Unreadable, None, 4));
+        assert!(!cursor.is_confirmed(OutOfRange, None, (1, 2)), "another position");
+        assert!(!cursor.is_confirmed(Unreadable, None, (1, 3)), "something else");
+        assert!(cursor.is_confirmed(Unreadable, None, (1, 4)));
         cursor.trust();
-        assert!(!cursor.is_confirmed(Refused(ErrorCode(2)), None, 5));
-        assert!(!cursor.is_confirmed(Refused(ErrorCode(42)), None, 6), "another refusal");
-        assert!(cursor.is_confirmed(Refused(ErrorCode(42)), None, 7));
+        assert!(!cursor.is_confirmed(Refused(ErrorCode(2)), None, (1, 5)));
+        assert!(!cursor.is_confirmed(Refused(ErrorCode(42)), None, (1, 6)), "another refusal");
+        assert!(!cursor.is_confirmed(Refused(ErrorCode(42)), None, (2, 7)), "another leader");
+        assert!(cursor.is_confirmed(Refused(ErrorCode(42)), None, (2, 8)));
+        assert!(!cursor.is_confirmed(Unreadable, damage(2), (1, 9)));
+        assert!(cursor.is_confirmed(Unreadable, damage(2), (2, 10)), "logs are alike");
     }
 
     #[test]
     fn a_broker_that_does_not_have_what_is_behind_a_gap_hides_it_no_longer_than_once() {
         let cursor = Cursor::new(0, 1, (100, None), Box::default());
-        assert!(!cursor.is_confirmed(Claim::OutOfRange, None, 1));
-        assert!(!cursor.is_confirmed(Claim::Gap, None, 2));
-        assert!(!cursor.is_confirmed(Claim::OutOfRange, None, 3), "there is something behind it");
+        assert!(!cursor.is_confirmed(Claim::OutOfRange, None, (1, 1)));
+        assert!(!cursor.is_confirmed(Claim::Gap, None, (1, 2)));
+        assert!(
+            !cursor.is_confirmed(Claim::OutOfRange, None, (1, 3)),
+            "there is something behind it"
+        );
         cursor.trust();
-        assert!(cursor.is_confirmed(Claim::Gap, None, 4));
+        assert!(cursor.is_confirmed(Claim::Gap, None, (1, 4)));
     }
 
     #[test]
@@ -408,12 +432,10 @@ mod tests {
 
     #[test]
     fn damage_is_confirmed_by_the_same_damage_on_another_connection() {
-        let damage =
-            |found| Some(BatchError { offset: 100, reason: BatchReason::Crc { stated: 1, found } });
         let cursor = Cursor::new(0, 1, (100, None), Box::default());
-        assert!(!cursor.is_confirmed(Claim::Unreadable, damage(2), 1));
-        assert!(!cursor.is_confirmed(Claim::Unreadable, damage(3), 2), "bits flip on the way");
-        assert!(cursor.is_confirmed(Claim::Unreadable, damage(3), 3));
+        assert!(!cursor.is_confirmed(Claim::Unreadable, damage(2), (1, 1)));
+        assert!(!cursor.is_confirmed(Claim::Unreadable, damage(3), (1, 2)), "bits flip on the way");
+        assert!(cursor.is_confirmed(Claim::Unreadable, damage(3), (1, 3)));
     }
 
     #[test]

@@ -78,8 +78,8 @@ pub enum MetadataLink {
     Kept,
     /// A new one to another broker, because that answer is doubted or did not help.
     New,
-    /// A new one to another broker than this, whose word about itself is doubted.
-    NewBeside(Endpoint),
+    /// A new one to this broker, because another one's word about itself is doubted.
+    NewTo(Endpoint),
 }
 
 /// The answer to a [`ToDialler`].

@@ -26,9 +26,11 @@ pub(super) struct LeaderQuestions {
     quiet_check_at: Instant,
     /// The leader of such a partition that another broker was last asked about.
     quiet_leader: i32,
-    /// The last one that was asked about a quiet partition did not answer. If all brokers have
-    /// other addresses now, only those in the configuration can name them.
-    are_others_away: bool,
+    /// The broker that was last asked about another one.
+    witness: i32,
+    /// It did not answer. Next, any broker is asked: if all have other addresses now, only those in
+    /// the configuration can name them.
+    is_witness_away: bool,
     /// Milliseconds before the next question.
     wait_ms: u64,
 }
@@ -43,10 +45,10 @@ enum Reason {
     Quiet { leader: i32 },
 }
 
-/// A broker that another one is asked about.
+/// A broker that another one is asked about, the witness.
 struct Suspect {
     node_id: i32,
-    endpoint: Endpoint,
+    witness: Endpoint,
 }
 
 impl LeaderQuestions {
@@ -55,7 +57,8 @@ impl LeaderQuestions {
         LeaderQuestions {
             quiet_check_at: shared.context.turns.now(),
             quiet_leader: NODE_UNKNOWN,
-            are_others_away: false,
+            witness: NODE_UNKNOWN,
+            is_witness_away: false,
             wait_ms: RECONNECT_MS_MIN,
             shared,
         }
@@ -69,7 +72,7 @@ impl LeaderQuestions {
             let reason = turns.until(|| self.reason()).await;
             let suspect = self.suspect(reason);
             let link = match &suspect {
-                Some(suspect) => MetadataLink::NewBeside(suspect.endpoint.clone()),
+                Some(suspect) => MetadataLink::NewTo(suspect.witness.clone()),
                 None if reason == Reason::Needed && !shared.doubts_topic() => MetadataLink::Kept,
                 None => MetadataLink::New,
             };
@@ -122,17 +125,25 @@ impl LeaderQuestions {
         Some(next)
     }
 
-    /// The broker that another one has to be asked about.
-    fn suspect(&self, reason: Reason) -> Option<Suspect> {
-        let SharedFetch { context, doubted_brokers, table, .. } = &*self.shared;
+    /// The broker that another one has to be asked about. A name in the configuration is no
+    /// witness: it may lead to the suspect.
+    fn suspect(&mut self, reason: Reason) -> Option<Suspect> {
+        if self.is_witness_away {
+            return None;
+        }
+        let table = self.shared.table.borrow();
+        let doubted = &self.shared.doubted_brokers;
         let quiet = match reason {
             Reason::Needed => None,
-            Reason::Quiet { .. } if self.are_others_away => return None,
             Reason::Quiet { leader } => Some(leader),
         };
-        let node_id = doubted_brokers.next(context.turns.now()).or(quiet)?;
-        let endpoint = Endpoint::of(table.borrow().broker(node_id)?);
-        Some(Suspect { node_id, endpoint })
+        let node_id = doubted.first_of(|node_id| table.broker(node_id).is_some()).or(quiet)?;
+        let others = || table.brokers().iter().filter(|broker| broker.node_id != node_id);
+        let behind = others().filter(|broker| broker.node_id > self.witness);
+        let next = behind.min_by_key(|broker| broker.node_id);
+        let witness = next.or_else(|| others().min_by_key(|broker| broker.node_id))?;
+        self.witness = witness.node_id;
+        Some(Suspect { node_id, witness: Endpoint::of(witness) })
     }
 
     /// Takes an answer. Whether another connection has to be asked at once.
@@ -149,7 +160,7 @@ impl LeaderQuestions {
             Err(error) => Err(error.to_string()),
         };
         let is_opinion = reason != Reason::Needed && !shared.doubts_topic();
-        self.are_others_away = is_opinion && taken.is_err();
+        self.is_witness_away = suspect.is_some() && taken.is_err();
         match taken {
             Ok(()) => {
                 if let Some(suspect) = suspect {
@@ -168,6 +179,8 @@ impl LeaderQuestions {
                 let source = TroubleSource::Leaders;
                 shared.report(ToControl::Trouble { source, sentence });
                 self.wait_ms = (self.wait_ms * 2).min(RECONNECT_MS_MAX);
+                // Others may know who leads the partitions that are waited for.
+                return suspect.is_some() && !is_final;
             }
         }
         false

@@ -8,6 +8,7 @@
 use crate::fetch::connection::Response;
 use crate::fetch::cursor::{Cursor, CursorFault};
 use crate::fetch::decoding::UnreadableBatch;
+use crate::fetch::dialling::Endpoint;
 use crate::fetch::task::{AskedPartition, DoubtedClaim, FetchTask, PartitionAnswer};
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::fetch::{
@@ -24,6 +25,10 @@ use std::time::{Duration, Instant};
 
 /// Milliseconds before a partition is asked for again that a broker does not serve at the moment.
 const RETRY_MS: u64 = 50;
+
+/// Milliseconds before a broker is asked again for a partition of which it has claimed what does not
+/// count yet: somebody has to be asked first who leads.
+const HELD_MS: u64 = 1_000;
 
 /// Milliseconds for which a partition is fetched from the follower that its leader prefers, or from
 /// the leader because that follower stands still. Then the leader is asked again, as Kafka's own
@@ -234,8 +239,8 @@ impl FetchTask {
         }
     }
 
-    /// Whether another connection has made the same claim about the position, and another broker
-    /// has been asked who leads, if that matters. If not, another connection is asked.
+    /// Whether another connection has made the same claim about the position, after another broker
+    /// was asked who leads, if that matters. If not, another connection is asked.
     fn believes(
         &mut self,
         cursor: &Cursor,
@@ -243,13 +248,45 @@ impl FetchTask {
         damage: Option<BatchError>,
         sentence: String,
     ) -> bool {
-        let is_doubted = claim.is_of_leader() && self.shared.doubts_broker(self.node_id);
-        let is_confirmed = cursor.is_confirmed(claim, damage, self.connection) && !is_doubted;
+        if claim.is_of_leader() && self.holds(cursor, claim, &sentence) {
+            return false;
+        }
+        let is_confirmed = cursor.is_confirmed(claim, damage, (self.node_id, self.connection));
         if !is_confirmed {
             cursor.rewind();
             self.doubt = Some(DoubtedClaim { partition: cursor.partition, claim, sentence });
         }
         is_confirmed
+    }
+
+    /// Holds a partition if it makes no difference how many connections to this broker claim
+    /// something of it: the broker may be cut off, and lead no more.
+    fn holds(&self, cursor: &Cursor, claim: Claim, sentence: &str) -> bool {
+        let (shared, partition) = (&self.shared, cursor.partition);
+        let why = match cursor.epoch_beyond_leader() {
+            Some((epoch, leader_epoch)) => format!(
+                "it leads by leader epoch {leader_epoch}, and the record before is of leader epoch \
+                 {epoch}: that does not count before another one leads; if the brokers' disks were \
+                 restored, begin over with `huntd run --genesis`"
+            ),
+            None if shared.doubts_broker(self.node_id) => {
+                "another broker has to say who leads before that counts".to_owned()
+            }
+            None => return false,
+        };
+        let mut table = shared.table.borrow_mut();
+        let who = table
+            .broker(self.node_id)
+            .map_or_else(String::new, |broker| format!("broker {}: ", Endpoint::of(broker)));
+        table.mark_stale(partition);
+        drop(table);
+        cursor.rewind();
+        let retry_at = shared.context.turns.now() + Duration::from_millis(HELD_MS);
+        cursor.retry_at.set(Some(retry_at));
+        let trouble = InputTrouble::Doubted(claim, format!("{who}{sentence}: {why}"));
+        shared.report(ToControl::InputTrouble { partition, trouble });
+        shared.context.turns.turn_again();
+        true
     }
 
     /// A batch that begins later than expected. Kafka leaves no offset out, but some records may be

@@ -157,10 +157,17 @@ impl FetchTask {
             if self.decoding.blocks_sent() > before {
                 wait_ms = RECONNECT_MS_MIN;
             }
-            if let Some(trouble) = trouble {
-                shared.report(trouble);
+            match trouble {
+                // The broker is there: the others of its partitions go on.
+                Some(doubted @ ToControl::InputTrouble { partition, .. }) => {
+                    shared.report(doubted);
+                    shared.table.borrow_mut().mark_stale(partition);
+                }
+                trouble => {
+                    trouble.map(|trouble| shared.report(trouble));
+                    shared.table.borrow_mut().mark_broker_stale(self.node_id);
+                }
             }
-            shared.table.borrow_mut().mark_broker_stale(self.node_id);
             turns.turn_again();
             turns.sleep_until(turns.now() + Duration::from_millis(wait_ms)).await;
             wait_ms = (wait_ms * 2).min(RECONNECT_MS_MAX);
@@ -229,7 +236,7 @@ impl FetchTask {
         match self.doubt.take() {
             Some(DoubtedClaim { partition, claim, sentence }) => {
                 if claim.is_of_leader() {
-                    shared.doubted_brokers.doubt(self.node_id, shared.context.turns.now());
+                    shared.doubted_brokers.doubt(self.node_id);
                 }
                 let address = link.connection.address();
                 let sentence = format!("broker {address}: {sentence}: {ASKED_AGAIN}");

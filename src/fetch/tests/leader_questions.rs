@@ -1,9 +1,10 @@
 //! Who is asked who leads, and when.
 
-use super::{Daemon, TOPIC_ID, is_beside, metadata, options};
+use super::{Daemon, TOPIC_ID, is_to_witness, metadata, options, partitions_of};
 use crate::fetch::FetchOptions;
+use crate::fetch::cursor::Cursor;
 use crate::fetch::dialling::{DialError, Endpoint, MetadataLink};
-use crate::kafka::message::Metadata;
+use crate::kafka::message::{Metadata, PartitionLeader};
 use std::io;
 
 fn endpoint(node_id: u16) -> Endpoint {
@@ -64,9 +65,6 @@ fn turn_for(daemon: &mut Daemon, seconds: u64) {
 /// Where the log ends, and the daemon has read up to.
 const END: i64 = 100;
 
-/// Kafka's error code of an offset that is not in the log.
-const OFFSET_OUT_OF_RANGE: i16 = 1;
-
 fn away() -> DialError {
     let error = io::ErrorKind::ConnectionRefused.into();
     DialError::Io { endpoint: endpoint(2), error }
@@ -82,7 +80,7 @@ fn another_broker_than_the_leader_is_asked_about_a_partition_that_misses_its_tic
         turn_for(&mut daemon, 61);
         let asked = daemon.links.len();
         assert!((questions - 1..=questions).contains(&asked), "{tick_every_ms} ms: {asked} times");
-        assert!(daemon.links.iter().all(|link| *link == MetadataLink::NewBeside(endpoint(1))));
+        assert!(daemon.links.iter().all(|link| *link == MetadataLink::NewTo(endpoint(2))));
         assert_eq!(daemon.connections.len(), 1, "the leader is not left");
     }
 }
@@ -91,10 +89,10 @@ fn another_broker_than_the_leader_is_asked_about_a_partition_that_misses_its_tic
 fn a_broker_that_is_only_asked_for_its_opinion_may_be_away_but_must_not_refuse_us() {
     let mut daemon = Daemon::start_at(END, metadata(&[1, 2], 1));
     daemon.turn_until_connected(1);
-    daemon.beside = Some(away);
+    daemon.witness_error = Some(away);
     turn_for(&mut daemon, 10);
     assert_eq!(daemon.sentences(), []);
-    daemon.beside = Some(|| DialError::SaslListener(endpoint(2)));
+    daemon.witness_error = Some(|| DialError::SaslListener(endpoint(2)));
     turn_for(&mut daemon, 10);
     let sentences = daemon.sentences();
     assert!(sentences.iter().any(|(_, said)| said.contains("[kafka.sasl]")), "{sentences:?}");
@@ -104,17 +102,113 @@ fn a_broker_that_is_only_asked_for_its_opinion_may_be_away_but_must_not_refuse_u
 #[test]
 fn a_claim_of_the_leader_counts_once_another_broker_has_said_who_leads() {
     let mut daemon = Daemon::start_at(END + 1, metadata(&[1, 2], 1));
-    daemon.leader_error = OFFSET_OUT_OF_RANGE;
-    daemon.beside = Some(away);
+    daemon.lost = vec![(1, 0)];
+    daemon.witness_error = Some(away);
     turn_for(&mut daemon, 300);
     assert!(!daemon.cursor.has_failed());
-    let ports = daemon.connections.iter().map(|(port, _)| *port);
-    assert!(ports.filter(|port| *port == 1).count() > 3, "it makes its claim again and again");
-    assert!(daemon.links.iter().filter(|link| is_beside(link)).count() > 100);
-    daemon.beside = None;
+    assert_eq!(daemon.connections.len(), 2, "another connection makes the same claim");
+    assert!(daemon.links.iter().filter(|link| is_to_witness(link)).count() > 100);
+    daemon.witness_error = None;
     turn_for(&mut daemon, 60);
     let fault = daemon.cursor.take_fault().expect("both say so").to_string();
     assert!(fault.contains("ends at 100, below offset 101"), "{fault}");
+}
+
+/// A daemon that owns partition 1, too, which this broker leads, while broker 1 leads partition 0.
+fn owner_of_two(brokers: &[i32], second_leader: i32) -> Daemon {
+    let mut metadata = metadata(brokers, 1);
+    let leader = Some(second_leader);
+    metadata.partitions.push(PartitionLeader { partition: 1, leader, ..metadata.partitions[0] });
+    let options = FetchOptions { connections_per_broker: 1, ..options() };
+    let daemon = Daemon::start_with(options, END + 1, metadata);
+    daemon.cursors.open(Cursor::new(1, 1, (END, None), Box::default()));
+    daemon
+}
+
+/// How often partition 1 is fetched within a minute, while broker 1 claims something of these.
+fn fetches_of_the_second(lost: Vec<(i32, i32)>) -> usize {
+    let mut daemon = owner_of_two(&[1, 2], 1);
+    daemon.lost = lost;
+    daemon.witness_error = Some(away);
+    turn_for(&mut daemon, 5);
+    let answered = (0..600).filter(|_| {
+        daemon.turn(100);
+        let fetches = daemon.answer_all(END, END);
+        fetches.iter().any(|(_, fetch)| partitions_of(fetch, true).contains(&1))
+    });
+    let count = answered.count();
+    assert!(!daemon.cursor.has_failed());
+    assert!(daemon.connections.len() <= 2);
+    count
+}
+
+#[test]
+fn a_claim_about_one_partition_does_not_hold_up_the_others_of_its_broker() {
+    let beside_none = fetches_of_the_second(Vec::new());
+    let beside_claims = fetches_of_the_second(vec![(1, 0)]);
+    assert!(beside_claims * 4 >= beside_none * 3, "{beside_claims} of {beside_none}");
+}
+
+#[test]
+fn claims_of_two_brokers_are_both_checked() {
+    let mut daemon = owner_of_two(&[1, 2, 3], 2);
+    daemon.lost = vec![(1, 0), (2, 1)];
+    daemon.witness_error = Some(away);
+    turn_for(&mut daemon, 60);
+    let has_failed = |daemon: &Daemon| {
+        let mut failed = Vec::new();
+        daemon.cursors.each(|cursor| failed.push(cursor.has_failed()));
+        failed
+    };
+    assert_eq!(has_failed(&daemon), [false, false]);
+    daemon.witness_error = None;
+    turn_for(&mut daemon, 60);
+    // The end of its log says that partition 1 has its offset after all.
+    assert_eq!(has_failed(&daemon), [true, false]);
+    let others = [2, 3].map(|node_id| MetadataLink::NewTo(endpoint(node_id)));
+    assert!(others.iter().all(|other| daemon.links.contains(other)), "{:?}", daemon.links);
+}
+
+#[test]
+fn a_broker_that_is_gone_while_it_is_doubted_does_not_keep_others_from_being_checked() {
+    let mut daemon = Daemon::start_at(END + 1, metadata(&[1, 2, 3], 1));
+    daemon.lost = vec![(1, 0), (2, 0)];
+    daemon.witness_error = Some(away);
+    turn_for(&mut daemon, 10);
+    daemon.metadata = metadata(&[2, 3], 2);
+    turn_for(&mut daemon, 10);
+    daemon.witness_error = None;
+    daemon.links.clear();
+    turn_for(&mut daemon, 60);
+    assert!(daemon.cursor.has_failed());
+    let is_of_third = |link: &MetadataLink| *link == MetadataLink::NewTo(endpoint(3));
+    assert!(daemon.links.iter().any(is_of_third), "{:?}", daemon.links);
+}
+
+/// Brokers that are cut off together confirm each other. The records that were read before a start
+/// tell that there is a later leader (KIP-320).
+#[test]
+fn a_claim_of_a_leader_whose_epoch_is_below_that_of_the_record_before_never_counts() {
+    let mut cut_off = metadata(&[1, 2], 1);
+    cut_off.partitions[0].leader_epoch = 5;
+    for (epoch, is_believed) in [(None, true), (Some(5), true), (Some(6), false)] {
+        let mut daemon = Daemon::start(cut_off.clone());
+        daemon.cursors.close(0);
+        daemon.cursor = Cursor::new(0, 2, (END + 1, epoch), Box::default());
+        daemon.cursors.open(daemon.cursor.clone());
+        daemon.lost = vec![(1, 0)];
+        turn_for(&mut daemon, 300);
+        assert_eq!(daemon.cursor.has_failed(), is_believed, "{epoch:?}");
+        if is_believed {
+            continue;
+        }
+        assert_eq!(daemon.connections.len(), 1);
+        let mut healed = metadata(&[1, 2], 2);
+        healed.partitions[0].leader_epoch = 6;
+        daemon.metadata = healed;
+        daemon.turn_until_connected(2);
+        assert!(!daemon.cursor.has_failed());
+    }
 }
 
 /// Whether the leader of this number is asked within a minute while the answer of broker 1 arrives
@@ -139,8 +233,20 @@ fn an_answer_that_arrives_slowly_is_waited_for_but_not_from_a_broker_that_leads_
 #[test]
 fn a_claim_of_the_only_broker_counts_once_two_connections_have_made_it() {
     let mut daemon = Daemon::start_at(END + 1, metadata(&[1], 1));
-    daemon.leader_error = OFFSET_OUT_OF_RANGE;
-    daemon.beside = Some(away);
-    turn_for(&mut daemon, 40);
+    daemon.lost = vec![(1, 0)];
+    turn_for(&mut daemon, 5);
+    assert!(daemon.cursor.has_failed());
+    assert!(!daemon.links.iter().any(is_to_witness), "{:?}", daemon.links);
+}
+
+#[test]
+fn a_claim_counts_once_no_broker_lists_another_one_any_more() {
+    let mut daemon = Daemon::start_at(END + 1, metadata(&[1, 2], 1));
+    daemon.lost = vec![(1, 0)];
+    daemon.witness_error = Some(away);
+    turn_for(&mut daemon, 20);
+    assert!(!daemon.cursor.has_failed());
+    daemon.metadata = metadata(&[1], 1);
+    turn_for(&mut daemon, 20);
     assert!(daemon.cursor.has_failed());
 }

@@ -38,12 +38,16 @@ use std::time::{Duration, Instant};
 const TOPIC_ID: u128 = 7;
 const RACK: &str = "near";
 
+/// Kafka's error code of an offset that is not in the log.
+const OFFSET_OUT_OF_RANGE: i16 = 1;
+
 /// Bytes of an answer that arrive while it is waited for.
 const SLOWLY_BYTES: usize = 20_000;
 
 /// A daemon that owns partition 0.
 struct Daemon {
     fetching: Pin<Box<Fetching>>,
+    cursors: Rc<Cursors>,
     cursor: Rc<Cursor>,
     turns: Rc<Turns>,
     metrics: Arc<Metrics>,
@@ -61,12 +65,12 @@ struct Daemon {
     are_short_lived: bool,
     /// For how long each broker but the leader throttles with each answer.
     follower_throttle_ms: i32,
-    /// What it says instead if it has to ask beside a broker.
-    beside: Option<fn() -> DialError>,
+    /// What it says instead if it has to ask one broker about another one.
+    witness_error: Option<fn() -> DialError>,
     /// On which connections it was asked.
     links: Vec<MetadataLink>,
-    /// What the leader answers a Fetch for partition 0.
-    leader_error: i16,
+    /// Brokers, with a partition of which each says that no offset asked for is in its log.
+    lost: Vec<(i32, i32)>,
     /// Connections by the port that they lead to, the newest last.
     connections: Vec<(u16, Handle)>,
     /// The last request on each connection.
@@ -117,20 +121,49 @@ fn fetch_answer(id: &[u8], throttle_ms: i32, topics: &[u8]) -> Vec<u8> {
 /// The topics of a Fetch response: partition 0 ends here, is to be fetched from this broker instead
 /// (-1: from none), and gives these records.
 fn partition_answer(end: i64, follower: i32, records: &[u8]) -> Vec<u8> {
-    let (id, end) = (TOPIC_ID.to_be_bytes(), end.to_be_bytes());
-    // One topic; one partition, its number and error; high watermark, last stable offset and log
-    // start; no aborted transactions.
-    let mut topics = [&[2][..], &id, &[2], &[0; 6], &end, &end, &[0; 8], &[0]].concat();
-    topics.extend(follower.to_be_bytes());
-    WireWriter::new(&mut topics).unsigned_varint(records.len() as u32 + 1);
-    topics.extend(records);
-    // No tagged fields of the partition and of the topic.
-    topics.extend([0, 0]);
-    topics
+    topic_answer(&[answered_part((0, 0), end, follower, records)])
 }
 
-fn is_beside(link: &MetadataLink) -> bool {
-    matches!(link, MetadataLink::NewBeside(_))
+/// The topics of a Fetch response: one, with these parts.
+fn topic_answer(parts: &[Vec<u8>]) -> Vec<u8> {
+    let count = u8::try_from(parts.len()).expect("a few") + 1;
+    [&[2][..], &TOPIC_ID.to_be_bytes(), &[count], &parts.concat(), &[0]].concat()
+}
+
+/// A partition of a Fetch response, and its error.
+fn answered_part(
+    (partition, error): (i32, i16),
+    end: i64,
+    follower: i32,
+    records: &[u8],
+) -> Vec<u8> {
+    let (number, error, end) = (partition.to_be_bytes(), error.to_be_bytes(), end.to_be_bytes());
+    // High watermark, last stable offset and log start; no aborted transactions.
+    let mut part = [&number[..], &error, &end, &end, &[0; 8], &[0]].concat();
+    part.extend(follower.to_be_bytes());
+    WireWriter::new(&mut part).unsigned_varint(records.len() as u32 + 1);
+    part.extend(records);
+    // No tagged fields.
+    part.push(0);
+    part
+}
+
+/// The partitions that a Fetch or a ListOffsets asks for.
+fn partitions_of(request: &[u8], is_fetch: bool) -> Vec<i32> {
+    let (topic, count_bytes, part_bytes) = match is_fetch {
+        true => (&TOPIC_ID.to_be_bytes()[..], 1, 33),
+        false => (&b"input"[..], 4, 12),
+    };
+    let at = request.windows(topic.len()).position(|bytes| bytes == topic).expect("it is asked");
+    let (counts, parts) = request[at + topic.len()..].split_at(count_bytes);
+    let count = usize::from(counts[count_bytes - 1]) - usize::from(is_fetch);
+    let number = |part: &[u8]| i32::from_be_bytes(part[..4].try_into().expect("four bytes"));
+    parts.chunks(part_bytes).take(count).map(number).collect()
+}
+
+/// Whether a broker is asked about another one.
+fn is_to_witness(link: &MetadataLink) -> bool {
+    matches!(link, MetadataLink::NewTo(_))
 }
 
 fn options() -> FetchOptions {
@@ -177,8 +210,9 @@ impl Daemon {
         let cursor = Cursor::new(0, 1, (position, None), Box::default());
         cursors.open(cursor.clone());
         let ends = FetchEnds { control, dial_ends, blocks: to_shards };
-        let shared = (cursors, pool.clone());
+        let shared = (cursors.clone(), pool.clone());
         Daemon {
+            cursors,
             fetching: Box::pin(Fetching::new(context, options, shared, ends)),
             cursor,
             turns,
@@ -193,9 +227,9 @@ impl Daemon {
             metadata,
             are_short_lived: false,
             follower_throttle_ms: 0,
-            beside: None,
+            witness_error: None,
             links: Vec::new(),
-            leader_error: 0,
+            lost: Vec::new(),
             connections: Vec::new(),
             asked: BTreeMap::new(),
             receiving: Vec::new(),
@@ -218,7 +252,7 @@ impl Daemon {
                     FromDialler::Connected { task, dialled }
                 }
                 ToDialler::AskMetadata(link) => {
-                    let failed = self.beside.filter(|_| is_beside(&link));
+                    let failed = self.witness_error.filter(|_| is_to_witness(&link));
                     self.links.push(link);
                     FromDialler::Metadata(failed.map_or(Ok(self.metadata.clone()), |of| Err(of())))
                 }
@@ -306,18 +340,26 @@ impl Daemon {
                 _ => (follower_end, self.follower_throttle_ms),
             };
             let (is_fetch, id) = (request[5] == 1, &request[8..12]);
-            let mut partition = partition_answer(end, -1, &[]);
-            if node_id == 1 {
-                partition[22..24].copy_from_slice(&self.leader_error.to_be_bytes());
-            }
+            let asked = partitions_of(&request, is_fetch);
+            let parts = asked.iter().map(|partition| {
+                let is_lost = self.lost.contains(&(node_id, *partition));
+                let error = if is_lost { OFFSET_OUT_OF_RANGE } else { 0 };
+                match is_fetch {
+                    true => answered_part((*partition, error), end, -1, &[]),
+                    // No error, no time.
+                    false => {
+                        [&partition.to_be_bytes()[..], &[0; 2], &[0xff; 8], &end.to_be_bytes()]
+                            .concat()
+                    }
+                }
+            });
+            let parts: Vec<Vec<u8>> = parts.collect();
             let answer = match is_fetch {
-                true => fetch_answer(id, throttle_ms, &partition),
-                // ListOffsets: one topic, one partition, its number and error; no time.
-                false => [id, &[0, 0, 0, 1, 0, 5], b"input", &[0, 0, 0, 1], &[0; 6], &[0xff; 8]]
-                    .concat()
-                    .into_iter()
-                    .chain(end.to_be_bytes())
-                    .collect(),
+                true => fetch_answer(id, throttle_ms, &topic_answer(&parts)),
+                false => {
+                    let count = u8::try_from(parts.len()).expect("a few");
+                    [id, &[0, 0, 0, 1, 0, 5], b"input", &[0, 0, 0, count], &parts.concat()].concat()
+                }
             };
             self.respond(awaited, &answer);
             if is_fetch {
