@@ -122,6 +122,24 @@ pub(super) fn imports(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// Each layer is there, and a pure folder imports all that it may.
+pub(super) fn unused_layers(tree: &Tree) -> Vec<Finding> {
+    let Some(root) = tree.get("src/lib.rs") else { return Vec::new() };
+    let modules: Vec<&str> = tree.product().map(Source::module).collect();
+    let is_gone = |layer: &&&str| !modules.contains(*layer);
+    let mut messages: Vec<String> =
+        LAYERS.iter().filter(is_gone).map(|layer| format!("there is no layer {layer}")).collect();
+    for (module, allowed) in PURE {
+        let files = tree.product().filter(|source| source.module() == *module);
+        let used: Vec<String> =
+            files.flat_map(crate_paths).map(|(path, _)| path.join("::")).collect();
+        let is_used = |entry: &&&str| used.iter().any(|path| path.starts_with(**entry));
+        let unused = allowed.iter().filter(|entry| !is_used(entry));
+        messages.extend(unused.map(|entry| format!("{module} may import {entry} and does not")));
+    }
+    messages.into_iter().map(|message| Finding::at(root, 1, message)).collect()
+}
+
 /// Paths from the crate's root, whether written `crate::` or with as many `super::` as lead there.
 fn crate_paths(source: &Source) -> Vec<(Vec<String>, usize)> {
     let mut found = paths(&source.product, "crate");

@@ -188,15 +188,12 @@ pub(super) fn undone(tree: &Tree) -> Vec<Finding> {
 /// Lines end with their last word and files with a line end.
 pub(super) fn white_space(tree: &Tree) -> Vec<Finding> {
     let mut findings = each_line(own_text(tree), |line| {
-        let message = if line.ends_with([' ', '\t', '\r']) {
-            "white space at the end"
-        } else if line.contains('\t') {
-            "a tab"
-        } else {
-            return None;
-        };
-        Some(message.to_owned())
+        let ends_blank = line.ends_with([' ', '\t', '\r']);
+        ends_blank.then(|| "white space at the end".to_owned())
     });
+    // Go is indented with tabs.
+    let without_go = own_text(tree).filter(|source| !source.path.ends_with(".go"));
+    findings.extend(each_line(without_go, |line| line.contains('\t').then(|| "a tab".to_owned())));
     for source in own_text(tree) {
         if !source.text.is_empty()
             && (!source.text.ends_with('\n') || source.text.ends_with("\n\n"))
@@ -249,12 +246,20 @@ pub(super) fn people(tree: &Tree) -> Vec<Finding> {
     })
 }
 
+/// How the names of files end that people of the project wrote.
+const OWN_ENDINGS: &[&str] = &[
+    ".cpp", ".css", ".go", ".hpp", ".html", ".java", ".js", ".md", ".mjs", ".py", ".rs",
+    ".service", ".sh", ".toml", ".xml", ".yml",
+];
+
+/// Folders of which they wrote everything.
+const OWN_FOLDERS: &[&str] = &[".ci/", "package/"];
+
 /// What people of the project wrote: not licences, lock files or test data.
 fn own_text(tree: &Tree) -> impl Iterator<Item = &Source> {
     tree.sources.iter().filter(|source| {
-        let endings = [".rs", ".md", ".toml", ".sh", ".xml", ".service"];
-        endings.iter().any(|ending| source.path.ends_with(ending))
-            || source.path.starts_with(".ci/")
+        OWN_ENDINGS.iter().any(|ending| source.path.ends_with(ending))
+            || OWN_FOLDERS.iter().any(|folder| source.path.starts_with(folder))
     })
 }
 

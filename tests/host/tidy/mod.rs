@@ -284,6 +284,13 @@ fn two_modules_share_a_name_only_if_the_list_says_why() {
 }
 
 #[test]
+fn lists_of_rules_name_nothing_that_is_not_there() {
+    for rule in [architecture::unused_layers, names::unshared_modules] {
+        check(rule, &[&[("src/lib.rs", "")]], &[&[("src/main.rs", "")]]);
+    }
+}
+
+#[test]
 fn every_source_file_is_a_module_of_the_one_above_it() {
     check(
         architecture::modules,

@@ -280,6 +280,19 @@ pub(super) fn module_names(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// A shared name is the name of two modules at least.
+pub(super) fn unshared_modules(tree: &Tree) -> Vec<Finding> {
+    let Some(root) = tree.get("src/lib.rs") else { return Vec::new() };
+    let count = |name: &str| {
+        let files = tree.product().map(|source| source.path.trim_end_matches(".rs"));
+        let names = files.map(|path| path.trim_end_matches("/mod").rsplit('/').next());
+        names.filter(|last| *last == Some(name)).count()
+    };
+    let unshared = SHARED_MODULES.iter().map(|(name, _)| name).filter(|name| count(name) < 2);
+    let message = |name: &&str| format!("{name} is not the name of two modules");
+    unshared.map(|name| Finding::at(root, 1, message(name))).collect()
+}
+
 /// The names of all types, traits and aliases. A type that a trait has, or an implementation of it,
 /// is named with the trait.
 fn types(tokens: &[Token]) -> Vec<&Token> {
