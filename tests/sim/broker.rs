@@ -14,8 +14,8 @@ use huntd::testing::batch_builder::{BatchPlan, Owned, PACKINGS, Packing};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The number of brokers; their ids are 1 and 2.
-pub(crate) const BROKERS: i32 = 2;
+/// The number of brokers; their ids are 1, 2 and 3. Two can be cut off together.
+pub(crate) const BROKERS: i32 = 3;
 
 /// The oldest Fetch with the leader epoch that the client knows.
 const FETCH_WITH_EPOCHS: i16 = 9;

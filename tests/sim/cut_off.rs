@@ -1,31 +1,33 @@
-//! A broker that no controller reaches. It knows of no election since then, goes on as the leader
-//! that it was, and tells its clients so. Nothing but an election tells it better.
+//! Brokers that no controller reaches. They know of no election since then, go on as the leaders
+//! that they were, and tell their clients so. Nothing but an election tells them better.
 
 use crate::broker::{BROKERS, Broker, InputLog, METADATA_WITH_EPOCHS};
 
-/// The broker, and what it takes for true.
+/// The brokers, and what they take for true.
 pub(crate) struct CutOff {
-    node_id: i32,
+    node_ids: Vec<i32>,
     inputs: Vec<InputLog>,
     output_leader_epochs: Vec<i32>,
 }
 
 impl Broker {
-    /// Whether a broker can be cut off now. Only leader epochs tell which of two is right, so it is
+    /// Whether brokers can be cut off now. Only leader epochs tell which of two is right, so it is
     /// no fault that huntd stands if the brokers tell none.
     pub(crate) fn can_be_cut_off(&self) -> bool {
         self.cut_off.is_none() && self.metadata_version >= METADATA_WITH_EPOCHS
     }
 
-    /// No controller reaches a broker any more: others lead what it has led.
-    pub(crate) fn cut_off(&mut self, node_id: i32) {
+    /// No controller reaches these brokers any more: another one leads what they have led.
+    pub(crate) fn cut_off(&mut self, node_ids: Vec<i32>) {
         let partitions = 0..self.inputs.len();
         let epochs = partitions.map(|partition| self.output_leader_epoch(partition));
         let output_leader_epochs = epochs.collect();
-        self.cut_off = Some(CutOff { node_id, inputs: self.inputs.clone(), output_leader_epochs });
-        for log in self.inputs.iter_mut().filter(|log| log.leader == node_id) {
-            log.elect(1 + node_id % BROKERS);
+        let other = (1..=BROKERS).find(|node_id| !node_ids.contains(node_id)).expect("it is left");
+        let inputs = self.inputs.clone();
+        for log in self.inputs.iter_mut().filter(|log| node_ids.contains(&log.leader)) {
+            log.elect(other);
         }
+        self.cut_off = Some(CutOff { node_ids, inputs, output_leader_epochs });
         self.changes += 1;
     }
 
@@ -34,7 +36,7 @@ impl Broker {
         let has_input = self.has_input();
         let is_possible = |cut_off: &CutOff| {
             let is_before = |(then, now): (&InputLog, &InputLog)| {
-                now.leader != cut_off.node_id
+                !cut_off.node_ids.contains(&now.leader)
                     && now.truncated_to == then.truncated_to
                     && now.leader_epoch >= then.leader_epoch
                     && (now.leader == then.leader || now.leader_epoch > then.leader_epoch)
@@ -63,6 +65,6 @@ impl Broker {
     }
 
     fn view_of(&self, node_id: i32) -> Option<&CutOff> {
-        self.cut_off.as_ref().filter(|cut_off| cut_off.node_id == node_id)
+        self.cut_off.as_ref().filter(|cut_off| cut_off.node_ids.contains(&node_id))
     }
 }

@@ -423,7 +423,12 @@ impl Sim {
         }
         if self.broker.can_be_cut_off() && self.chance.strikes(Fault::BrokerCutOff) {
             let node_id = 1 + self.chance.below(BROKERS as u64) as i32;
-            return self.broker.cut_off(node_id);
+            let alone = 1 + self.chance.below(BROKERS as u64) as i32;
+            let cut_off = match alone == node_id {
+                true => (1..=BROKERS).filter(|other| *other != alone).collect(),
+                false => vec![node_id],
+            };
+            return self.broker.cut_off(cut_off);
         }
         let partition = self.chance.below(self.broker.inputs.len() as u64) as usize;
         let Broker { inputs, outputs, changes, .. } = &mut self.broker;
