@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 /// Milliseconds before a partition is asked for again that a broker does not serve at the moment.
 const RETRY_MS: u64 = 50;
 
-/// Milliseconds before a broker is asked again for a partition of which it has claimed what does not
-/// count yet: somebody has to be asked first who leads.
+/// Milliseconds before a broker is asked again for a partition of which it claims what does not
+/// count yet: first, somebody has to be asked who leads.
 const HELD_MS: u64 = 1_000;
 
 /// Milliseconds for which a partition is fetched from the follower that its leader prefers, or from
