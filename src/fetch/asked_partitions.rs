@@ -5,6 +5,10 @@ use crate::fetch::task::{AskedPartition, FetchTask};
 use crate::kafka::fetch::FetchPartition;
 use std::rc::Rc;
 
+/// Milliseconds that a broker may wait for records if the Fetch leaves out a partition that cannot
+/// be fetched now, and may within a moment.
+const LEFT_OUT_WAIT_MS: u32 = 10;
+
 impl FetchTask {
     /// Whether this connection is the one to fetch a partition.
     pub(super) fn serves(&self, cursor: &Cursor) -> bool {
@@ -43,13 +47,14 @@ impl FetchTask {
         found
     }
 
-    /// Chooses the partitions to ask for. True: a partition of this task is left out, because it
-    /// cannot be fetched now.
-    pub(super) fn choose_partitions(&mut self) -> bool {
+    /// Chooses the partitions to ask for. Gives the milliseconds for which the broker may wait for
+    /// records: if a partition of this task cannot be fetched now, not longer than that may last,
+    /// because only the next Fetch can ask for it.
+    pub(super) fn choose_partitions(&mut self) -> u32 {
         let now = self.shared.context.turns.now();
         let mut asked = std::mem::take(&mut self.asked);
         asked.clear();
-        let mut leaves_out = false;
+        let mut wait_ms_max = self.shared.options.fetch_wait_ms_max;
         self.shared.cursors.each(|cursor| {
             if !self.serves(cursor) {
                 return;
@@ -61,7 +66,9 @@ impl FetchTask {
                     offset: cursor.fetch_offset.get(),
                 });
             } else {
-                leaves_out = true;
+                let retry_at = cursor.retry_at.get().unwrap_or(now);
+                let left_ms = retry_at.saturating_duration_since(now).as_millis() as u32;
+                wait_ms_max = wait_ms_max.min(left_ms.max(LEFT_OUT_WAIT_MS));
             }
         });
         if !asked.is_empty() {
@@ -88,7 +95,7 @@ impl FetchTask {
                 bytes_max: self.shared.options.partition_bytes_max as i32,
             });
         }
-        leaves_out
+        wait_ms_max
     }
 
     /// Whether the leader must not learn where this host is: it might name a follower that was

@@ -48,6 +48,8 @@ enum Reason {
 /// A broker that another one is asked about, the witness.
 struct Suspect {
     node_id: i32,
+    /// It has made a claim already. A claim that comes after the question is another one.
+    is_doubted: bool,
     witness: Endpoint,
 }
 
@@ -137,13 +139,14 @@ impl LeaderQuestions {
             Reason::Needed => None,
             Reason::Quiet { leader } => Some(leader),
         };
-        let node_id = doubted.first_of(|node_id| table.broker(node_id).is_some()).or(quiet)?;
+        let first = doubted.first_of(|node_id| table.broker(node_id).is_some());
+        let (node_id, is_doubted) = (first.or(quiet)?, first.is_some());
         let others = || table.brokers().iter().filter(|broker| broker.node_id != node_id);
         let behind = others().filter(|broker| broker.node_id > self.witness);
         let next = behind.min_by_key(|broker| broker.node_id);
         let witness = next.or_else(|| others().min_by_key(|broker| broker.node_id))?;
         self.witness = witness.node_id;
-        Some(Suspect { node_id, witness: Endpoint::of(witness) })
+        Some(Suspect { node_id, is_doubted, witness: Endpoint::of(witness) })
     }
 
     /// Takes an answer. Whether another connection has to be asked at once.
@@ -163,8 +166,10 @@ impl LeaderQuestions {
         self.is_witness_away = suspect.is_some() && taken.is_err();
         match taken {
             Ok(()) => {
-                if let Some(suspect) = suspect {
-                    shared.doubted_brokers.settle(suspect.node_id);
+                if let Some(suspect) = suspect.filter(|suspect| suspect.is_doubted) {
+                    let table = shared.table.borrow();
+                    let is_led = |partition| table.leader(partition).is_some();
+                    shared.doubted_brokers.settle(suspect.node_id, is_led);
                 }
                 self.wait_ms = match self.is_needed() {
                     true => (self.wait_ms * 2).min(LEADERLESS_MS_MAX),

@@ -7,6 +7,7 @@ use crate::fetch::cursor::{Cursor, CursorState};
 use crate::fetch::reading::PREFERRED_MS;
 use crate::fetch::stage::SharedFetch;
 use crate::fetch::task::{BrokerLink, FetchTask};
+use crate::kafka::RECONNECT_MS_MAX;
 use crate::kafka::list_offsets::{self, LogEnd};
 use crate::ownership::event::{InputTrouble, ToControl};
 use std::rc::Rc;
@@ -139,7 +140,8 @@ impl FetchTask {
                 // The offset is there, or the broker does not know its log yet.
                 _ => {
                     cursor.trust();
-                    cursor.retry_at.set(Some(self.retry_at()));
+                    let now = self.shared.context.turns.now();
+                    cursor.retry_at.set(Some(now + Duration::from_millis(RECONNECT_MS_MAX)));
                 }
             }
         }

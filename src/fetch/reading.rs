@@ -26,17 +26,14 @@ use std::time::{Duration, Instant};
 /// Milliseconds before a partition is asked for again that a broker does not serve at the moment.
 const RETRY_MS: u64 = 50;
 
-/// Milliseconds before a broker is asked again for a partition of which it claims what does not
-/// count yet: first, somebody has to be asked who leads.
-const HELD_MS: u64 = 1_000;
-
 /// Milliseconds for which a partition is fetched from the follower that its leader prefers, or from
 /// the leader because that follower stands still. Then the leader is asked again, as Kafka's own
 /// client does after metadata.max.age.ms.
 pub(super) const PREFERRED_MS: u64 = 300_000;
 
-/// Milliseconds between two searches for a follower that a leader names and that is not known.
-const FOLLOWER_SEARCH_MS: u64 = 1_000;
+/// Milliseconds between two questions about the cluster that no change of leaders needs: a leader
+/// names a follower that is not known, or claims what does not count yet.
+const SEARCH_MS: u64 = 1_000;
 
 impl FetchTask {
     /// Reads a response down to the batch headers: notes errors, and where each partition
@@ -156,21 +153,20 @@ impl FetchTask {
             shared.context.metrics.add(Counter::FollowersUnknown, 1);
             let trouble = InputTrouble::FollowerUnknown(follower);
             shared.report(ToControl::InputTrouble { partition, trouble });
-            cursor.retry_at.set(Some(self.search_follower(partition)));
+            cursor.retry_at.set(Some(self.search(partition)));
         }
         shared.context.turns.turn_again();
     }
 
-    /// Asks for the brokers again, unless that has been done a moment ago. Gives when to ask the
+    /// Asks about the cluster again, unless that has been done a moment ago. Gives when to ask the
     /// leader again.
-    fn search_follower(&self, partition: i32) -> Instant {
+    fn search(&self, partition: i32) -> Instant {
         let (shared, now) = (&self.shared, self.shared.context.turns.now());
-        let searched_at = shared.follower_searched_at.get();
-        let next_at = searched_at.map(|at| at + Duration::from_millis(FOLLOWER_SEARCH_MS));
+        let next_at = shared.searched_at.get().map(|at| at + Duration::from_millis(SEARCH_MS));
         if let Some(next_at) = next_at.filter(|next_at| *next_at > now) {
             return next_at;
         }
-        shared.follower_searched_at.set(Some(now));
+        shared.searched_at.set(Some(now));
         shared.table.borrow_mut().mark_stale(partition);
         self.retry_at()
     }
@@ -190,9 +186,7 @@ impl FetchTask {
         let now = self.shared.context.turns.now();
         cursor.end_known_at.set(cursor.end_known_at.get().or(Some(now)));
         cursor.rewind();
-        if self.shared.table.borrow_mut().prefer_leader(partition, self.node_id) {
-            // A follower may be behind. The leader may serve what it refuses.
-            self.shared.context.turns.turn_again();
+        if self.leaves_follower(partition) {
             return;
         }
         match remedy {
@@ -214,12 +208,23 @@ impl FetchTask {
         }
     }
 
+    /// A follower may be behind: the leader may serve what it refuses. The leader would name it
+    /// again before it looks at its own log, so the follower is avoided for a while.
+    fn leaves_follower(&self, partition: i32) -> bool {
+        let now = self.shared.context.turns.now();
+        let until = now + Duration::from_millis(PREFERRED_MS);
+        let is_follower =
+            self.shared.table.borrow_mut().leave_follower(partition, self.node_id, until);
+        if is_follower {
+            self.shared.context.turns.turn_again();
+        }
+        is_follower
+    }
+
     /// The log is not the one that was read, if a leader says so: a follower may be behind.
     fn diverge(&mut self, cursor: &Cursor, input_end: i64) {
-        if self.shared.table.borrow_mut().prefer_leader(cursor.partition, self.node_id) {
-            cursor.rewind();
-            self.shared.context.turns.turn_again();
-            return;
+        if self.leaves_follower(cursor.partition) {
+            return cursor.rewind();
         }
         let applied = cursor.position.get();
         let error = StartError::InputDiverged { applied, input_end };
@@ -254,7 +259,10 @@ impl FetchTask {
         let is_confirmed = cursor.is_confirmed(claim, damage, (self.node_id, self.connection));
         if !is_confirmed {
             cursor.rewind();
-            self.doubt = Some(DoubtedClaim { partition: cursor.partition, claim, sentence });
+            // One of them is enough to take another connection, but a leader's is remembered.
+            if self.doubt.as_ref().is_none_or(|doubt| !doubt.claim.is_of_leader()) {
+                self.doubt = Some(DoubtedClaim { partition: cursor.partition, claim, sentence });
+            }
         }
         is_confirmed
     }
@@ -274,15 +282,10 @@ impl FetchTask {
             }
             None => return false,
         };
-        let mut table = shared.table.borrow_mut();
-        let who = table
-            .broker(self.node_id)
-            .map_or_else(String::new, |broker| format!("broker {}: ", Endpoint::of(broker)));
-        table.mark_stale(partition);
-        drop(table);
+        let broker = shared.table.borrow().broker(self.node_id).map(Endpoint::of);
+        let who = broker.map_or_else(String::new, |broker| format!("broker {broker}: "));
         cursor.rewind();
-        let retry_at = shared.context.turns.now() + Duration::from_millis(HELD_MS);
-        cursor.retry_at.set(Some(retry_at));
+        cursor.retry_at.set(Some(self.search(partition)));
         let trouble = InputTrouble::Doubted(claim, format!("{who}{sentence}: {why}"));
         shared.report(ToControl::InputTrouble { partition, trouble });
         shared.context.turns.turn_again();

@@ -52,8 +52,8 @@ pub(crate) struct SharedFetch {
     topic_doubt: Cell<Option<TopicDoubt>>,
     /// The brokers whose claims do not count before another one has said who leads.
     pub doubted_brokers: DoubtedBrokers,
-    /// When a follower was last searched for that a leader has named.
-    pub follower_searched_at: Cell<Option<Instant>>,
+    /// When the cluster was last asked about although no leader was missing.
+    pub searched_at: Cell<Option<Instant>>,
     /// To the control thread.
     pub control: Sender<ToControl>,
     /// To the dialler, and its answers.
@@ -218,7 +218,7 @@ impl Fetching {
             table: RefCell::new(LeaderTable::new()),
             topic_doubt: Cell::new(None),
             doubted_brokers: DoubtedBrokers::default(),
-            follower_searched_at: Cell::new(None),
+            searched_at: Cell::new(None),
             control,
             dialling: Dialling::new(dial_ends),
         });

@@ -25,10 +25,6 @@ use std::convert::Infallible;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Milliseconds that a broker may wait for records if the Fetch leaves out a partition that cannot
-/// be fetched now: that may change within a moment, and only the next Fetch can ask for it.
-const LEFT_OUT_WAIT_MS_MAX: u32 = 10;
-
 /// Milliseconds for which a broker that serves no partition of ours keeps its task and connections:
 /// leaders come back after a restart.
 const UNNEEDED_MS_MAX: u64 = 60_000;
@@ -236,7 +232,7 @@ impl FetchTask {
         match self.doubt.take() {
             Some(DoubtedClaim { partition, claim, sentence }) => {
                 if claim.is_of_leader() {
-                    shared.doubted_brokers.doubt(self.node_id);
+                    shared.doubted_brokers.doubt(self.node_id, partition);
                 }
                 let address = link.connection.address();
                 let sentence = format!("broker {address}: {sentence}: {ASKED_AGAIN}");
@@ -253,6 +249,7 @@ impl FetchTask {
         context.metrics.add(Counter::ConnectionsOpened, 1);
         self.connection = context.metrics.get(Counter::ConnectionsOpened);
         self.doubt = None;
+        self.out_of_range.clear();
         let (versions, replace_at) = (dialled.versions, dialled.replace_at);
         let bytes_max = self.shared.options.receive_buffer_bytes;
         let connection = Connection::new(&context.turns, dialled, bytes_max);
@@ -396,16 +393,12 @@ impl FetchTask {
     /// broker fills its answer in the order of the request. Without such a partition nothing is
     /// sent.
     async fn send_fetch(&mut self, link: &mut BrokerLink) -> Result<(), ConnectionError> {
-        let leaves_out = self.choose_partitions();
+        let wait_ms_max = self.choose_partitions();
         if self.asked.is_empty() {
             return Ok(());
         }
         self.correlation_id = self.correlation_id.wrapping_add(1);
         let options = &self.shared.options;
-        let wait_ms_max = match leaves_out {
-            true => options.fetch_wait_ms_max.min(LEFT_OUT_WAIT_MS_MAX),
-            false => options.fetch_wait_ms_max,
-        };
         let rack = match self.avoids_follower() {
             true => "",
             false => &options.rack,

@@ -219,13 +219,18 @@ impl LeaderTable {
     }
 
     /// Notes that a partition is to be fetched from its leader again, as this broker has answered
-    /// with an error. Returns whether that broker is a follower: the leader may serve what it
-    /// refuses.
-    pub(crate) fn prefer_leader(&mut self, partition: i32, node_id: i32) -> bool {
+    /// with an error. If it is a follower, it is avoided until then. Returns whether the partition
+    /// is fetched from another broker now.
+    pub(crate) fn leave_follower(&mut self, partition: i32, node_id: i32, until: Instant) -> bool {
         let Some(row) = self.row_mut(partition) else { return false };
-        let is_avoided = row.avoided.is_some_and(|(avoided, _)| avoided == node_id);
         // An answer may still come from a follower that was left.
-        row.preferred.take().is_some() || is_avoided && row.leader != Some(node_id)
+        let was_left = row.avoided.is_some_and(|(avoided, _)| avoided == node_id);
+        let was_followed = row.preferred.take().is_some();
+        let is_follower = row.leader != Some(node_id) && (was_followed || was_left);
+        if is_follower {
+            row.avoided = Some((node_id, until));
+        }
+        was_followed || is_follower
     }
 
     /// Notes that a partition is to be fetched from its leader until then, and not from this

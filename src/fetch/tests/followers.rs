@@ -1,6 +1,6 @@
 //! Partitions that are fetched from a follower replica (KIP-392).
 
-use super::{Daemon, RACK, metadata};
+use super::{Daemon, metadata, names_rack};
 use std::time::Duration;
 
 /// A daemon that fetches from broker 2, as the leader, broker 1, has told it to.
@@ -10,11 +10,6 @@ fn beside_a_follower() -> Daemon {
     daemon.answer_with_follower(1, 2);
     daemon.turn_until_connected(2);
     daemon
-}
-
-/// Whether a Fetch says where the daemon is.
-fn names_rack(fetch: &[u8]) -> bool {
-    fetch.windows(RACK.len()).any(|bytes| bytes == RACK.as_bytes())
 }
 
 /// Turns for so many milliseconds, while the logs end here. Returns after how many of them the
@@ -109,4 +104,25 @@ fn one_that_is_not_asked_because_the_shard_takes_nothing_can_show_nothing() {
     }
     let behind = turn_until_the_leader_serves(&mut daemon, 60_000, (100, 5));
     assert!(behind.is_some(), "it stands still in any case");
+}
+
+/// A leader names a follower before it looks at its own log.
+#[test]
+fn one_that_refuses_what_its_leader_sends_to_it_is_left_for_its_leader() {
+    let mut daemon = Daemon::start_at(101, metadata(&[1, 2, 3], 1));
+    (daemon.follower, daemon.lost) = (2, vec![(2, 0)]);
+    let mut fetches = Vec::new();
+    for _ in 0..600 {
+        daemon.turn(100);
+        fetches.extend(daemon.answer_all(101, 101));
+    }
+    let of = |broker| fetches.iter().filter(|(node_id, _)| *node_id == broker).count();
+    assert!(of(1) > 200 && of(2) == 1, "{} times, {} times", of(1), of(2));
+    // What the leader says itself is believed.
+    daemon.lost = vec![(1, 0), (2, 0)];
+    for _ in 0..100 {
+        daemon.turn(100);
+        daemon.answer_all(100, 100);
+    }
+    assert!(daemon.cursor.has_failed());
 }

@@ -65,12 +65,16 @@ struct Daemon {
     are_short_lived: bool,
     /// For how long each broker but the leader throttles with each answer.
     follower_throttle_ms: i32,
-    /// What it says instead if it has to ask one broker about another one.
-    witness_error: Option<fn() -> DialError>,
+    /// What it makes of that if it has to ask one broker about another one.
+    witness: fn(Metadata) -> Result<Metadata, DialError>,
     /// On which connections it was asked.
     links: Vec<MetadataLink>,
     /// Brokers, with a partition of which each says that no offset asked for is in its log.
     lost: Vec<(i32, i32)>,
+    /// Brokers, with a partition of which each gives nothing but zeros.
+    zeroed: Vec<(i32, i32)>,
+    /// The follower that the leader names to whom it tells where it is; -1: none.
+    follower: i32,
     /// Connections by the port that they lead to, the newest last.
     connections: Vec<(u16, Handle)>,
     /// The last request on each connection.
@@ -161,6 +165,11 @@ fn partitions_of(request: &[u8], is_fetch: bool) -> Vec<i32> {
     parts.chunks(part_bytes).take(count).map(number).collect()
 }
 
+/// Whether a Fetch says where the daemon is.
+fn names_rack(fetch: &[u8]) -> bool {
+    fetch.windows(RACK.len()).any(|bytes| bytes == RACK.as_bytes())
+}
+
 /// Whether a broker is asked about another one.
 fn is_to_witness(link: &MetadataLink) -> bool {
     matches!(link, MetadataLink::NewTo(_))
@@ -227,9 +236,11 @@ impl Daemon {
             metadata,
             are_short_lived: false,
             follower_throttle_ms: 0,
-            witness_error: None,
+            witness: Ok,
             links: Vec::new(),
             lost: Vec::new(),
+            zeroed: Vec::new(),
+            follower: -1,
             connections: Vec::new(),
             asked: BTreeMap::new(),
             receiving: Vec::new(),
@@ -252,9 +263,9 @@ impl Daemon {
                     FromDialler::Connected { task, dialled }
                 }
                 ToDialler::AskMetadata(link) => {
-                    let failed = self.witness_error.filter(|_| is_to_witness(&link));
+                    let answer = if is_to_witness(&link) { self.witness } else { Ok };
                     self.links.push(link);
-                    FromDialler::Metadata(failed.map_or(Ok(self.metadata.clone()), |of| Err(of())))
+                    FromDialler::Metadata(answer(self.metadata.clone()))
                 }
             };
             assert!(self.answers.try_send(answer).is_ok(), "one answer to each question");
@@ -344,8 +355,13 @@ impl Daemon {
             let parts = asked.iter().map(|partition| {
                 let is_lost = self.lost.contains(&(node_id, *partition));
                 let error = if is_lost { OFFSET_OUT_OF_RANGE } else { 0 };
+                let zeros = self.zeroed.contains(&(node_id, *partition));
+                let records: &[u8] = if zeros { &[0; 100] } else { &[] };
                 match is_fetch {
-                    true => answered_part((*partition, error), end, -1, &[]),
+                    true if node_id == 1 && self.follower > 0 && names_rack(&request) => {
+                        answered_part((*partition, 0), end, self.follower, &[])
+                    }
+                    true => answered_part((*partition, error), end, -1, records),
                     // No error, no time.
                     false => {
                         [&partition.to_be_bytes()[..], &[0; 2], &[0xff; 8], &end.to_be_bytes()]

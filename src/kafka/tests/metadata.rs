@@ -158,8 +158,9 @@ fn a_partition_is_fetched_from_the_follower_that_its_leader_prefers_for_a_while(
     assert_eq!((table.source(0, now), table.source(1, now)), (Some(3), Some(1)));
     assert_eq!(table.source(0, until), Some(1), "the leader is asked again");
     assert!(table.serves(3) && !table.serves(2));
-    assert!(table.prefer_leader(0, 3) && !table.prefer_leader(0, 1));
+    assert!(table.leave_follower(0, 3, until) && !table.leave_follower(0, 1, until));
     assert_eq!(table.source(0, now), Some(1));
+    assert!(table.avoids_follower(0, now) && !table.avoids_follower(0, until));
     // A follower that is gone is preferred no more.
     table.prefer(0, 3, until);
     table.mark_broker_stale(3);
@@ -177,10 +178,10 @@ fn a_follower_that_was_left_is_avoided_for_a_while_and_its_late_errors_are_no_le
     assert_eq!(table.source(0, now), Some(1));
     let avoids = |at| [0, 1].map(|partition| table.avoids_follower(partition, at));
     assert_eq!((avoids(now), avoids(until)), ([true, false], [false, false]));
-    assert!(table.prefer_leader(0, 3), "it was on its way");
-    assert!(!table.prefer_leader(0, 1) && !table.prefer_leader(1, 3));
+    assert!(table.leave_follower(0, 3, until), "it was on its way");
+    assert!(!table.leave_follower(0, 1, until) && !table.leave_follower(1, 3, until));
     table.fold(&metadata(&[(3, 6), (1, 5)])).unwrap();
-    assert!(!table.prefer_leader(0, 3), "it leads now");
+    assert!(!table.leave_follower(0, 3, until), "it leads now");
 }
 
 #[test]
