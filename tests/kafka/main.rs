@@ -10,6 +10,7 @@ mod campaign;
 mod certificates;
 mod clients;
 mod container;
+mod cut_off;
 mod damage;
 mod data_plane;
 mod delivery;

@@ -34,8 +34,10 @@ const PORTS: std::ops::Range<u16> = 10_000..32_000;
 pub struct Place {
     /// Its `node.id`, from 1.
     id: usize,
-    port: u16,
-    controller_port: u16,
+    /// For clients.
+    pub port: u16,
+    /// For controllers and brokers.
+    pub controller_port: u16,
 }
 
 impl Place {

@@ -118,15 +118,19 @@ impl Cluster {
 
     /// Like [`Cluster::start`], with one broker for each of these options.
     pub fn start_each(options: &[&Options]) -> Cluster {
+        Cluster::start_at(&Place::reserve(options.len()), options)
+    }
+
+    /// Like [`Cluster::start_each`], at these places.
+    pub fn start_at(places: &[Place], options: &[&Options]) -> Cluster {
         let version = options.first().expect("a cluster has a broker").version;
         let mut jars = Jars::of(version);
         // Of another version there is one broker only.
         if version == VERSION {
             archive::add(&mut jars);
         }
-        let places = Place::reserve(options.len());
         let format =
-            |(place, options): (&Place, &&Options)| Broker::format(*place, &places, &jars, options);
+            |(place, options): (&Place, &&Options)| Broker::format(*place, places, &jars, options);
         let brokers = places.iter().zip(options).map(format).collect();
         let mut cluster = Cluster { brokers };
         for broker in &mut cluster.brokers {

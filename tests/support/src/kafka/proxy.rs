@@ -35,9 +35,10 @@ pub enum Way {
 }
 
 /// How a way passes bytes on for a while.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
     /// At once.
+    #[default]
     Whole,
     /// Each piece so much later.
     Delayed(Duration),
@@ -51,7 +52,7 @@ pub enum Pace {
 const FETCH: i16 = 1;
 
 /// What is done to the bytes of one way. Counts go down as it is done.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Orders {
     pace: Pace,
     /// Pieces with records in which a bit is flipped.
@@ -133,24 +134,14 @@ pub struct Proxy {
 impl Proxy {
     /// Listens at one port, and passes everything on to another one of this host.
     pub fn start(port: u16, broker_port: u16) -> Proxy {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("the port is free");
-        let orders = || {
-            let (pace, replace, replace_each, zeroed_api) = (Pace::Whole, None, None, None);
-            let (flips, length_flips, replaced, cuts, withheld) = (0, 0, 0, 0, (-1, 0));
-            Mutex::new(Orders {
-                pace,
-                flips,
-                length_flips,
-                replace,
-                replace_each,
-                replaced,
-                cuts,
-                zeroed_api,
-                withheld,
-            })
-        };
+        Proxy::start_at((Ipv4Addr::LOCALHOST, port), broker_port)
+    }
+
+    /// Like [`Proxy::start`], at another address of this host.
+    pub fn start_at(place: (Ipv4Addr, u16), broker_port: u16) -> Proxy {
+        let listener = TcpListener::bind(place).expect("the port is free");
         let shared = Arc::new(Shared {
-            orders: [orders(), orders()],
+            orders: Default::default(),
             connections: AtomicU64::new(0),
             frozen: Mutex::new((0, Frozen::HaveRead)),
             lie: Mutex::new(None),
