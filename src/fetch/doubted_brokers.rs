@@ -5,41 +5,53 @@
 
 use std::cell::RefCell;
 
-/// The brokers in doubt, in the order in which they made a claim.
+/// The claims in doubt, in the order in which they were made.
 #[derive(Default)]
 pub(crate) struct DoubtedBrokers(RefCell<Vec<DoubtedBroker>>);
 
-#[derive(Clone, Copy)]
-struct DoubtedBroker {
-    node_id: i32,
-    /// What it has made a claim about.
-    partition: i32,
+/// A broker has made a claim about a partition.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DoubtedBroker {
+    /// The broker's number.
+    pub node_id: i32,
+    /// The partition that it leads by its own word.
+    pub partition: i32,
 }
 
 impl DoubtedBrokers {
     /// A broker has made a claim, and has to be doubted until another one has been asked.
-    pub(crate) fn doubt(&self, node_id: i32, partition: i32) {
-        if !self.contain(node_id) {
-            self.0.borrow_mut().push(DoubtedBroker { node_id, partition });
+    pub(crate) fn doubt(&self, doubted: DoubtedBroker) {
+        if !self.contain(doubted) {
+            self.0.borrow_mut().push(doubted);
         }
     }
 
-    /// Another broker was asked about this one. That counts if it has said who leads the partition.
-    pub(crate) fn settle(&self, node_id: i32, is_led: impl Fn(i32) -> bool) {
-        let is_settled =
-            |doubted: &DoubtedBroker| doubted.node_id == node_id && is_led(doubted.partition);
-        self.0.borrow_mut().retain(|doubted| !is_settled(doubted));
+    /// Whether no other broker has been asked since this one made a claim about the partition.
+    pub(crate) fn contain(&self, doubted: DoubtedBroker) -> bool {
+        self.0.borrow().contains(&doubted)
     }
 
-    /// Whether no other broker has been asked since this one made a claim.
-    pub(crate) fn contain(&self, node_id: i32) -> bool {
-        self.0.borrow().iter().any(|doubted| doubted.node_id == node_id)
+    /// All claims in doubt of brokers that the cluster still has. The others are forgotten.
+    pub(crate) fn of(&self, is_there: impl Fn(i32) -> bool) -> Vec<DoubtedBroker> {
+        let mut all = self.0.borrow_mut();
+        all.retain(|doubted| is_there(doubted.node_id));
+        all.clone()
     }
 
-    /// The first broker in doubt that the cluster still has. Those that it has not are forgotten.
-    pub(crate) fn first_of(&self, is_there: impl Fn(i32) -> bool) -> Option<i32> {
-        let mut doubted = self.0.borrow_mut();
-        doubted.retain(|doubted| is_there(doubted.node_id));
-        doubted.first().map(|doubted| doubted.node_id)
+    /// A broker was asked after these claims of others. That counts if it has said who leads the
+    /// partition. The rest comes last the next time.
+    pub(crate) fn settle(
+        &self,
+        asked: &[DoubtedBroker],
+        witness: i32,
+        is_led: impl Fn(i32) -> bool,
+    ) {
+        let is_asked =
+            |doubted: &DoubtedBroker| doubted.node_id != witness && asked.contains(doubted);
+        let mut all = self.0.borrow_mut();
+        let (mut rest, mut others): (Vec<_>, Vec<_>) = all.iter().copied().partition(is_asked);
+        rest.retain(|doubted| !is_led(doubted.partition));
+        others.extend(rest);
+        *all = others;
     }
 }

@@ -1,6 +1,7 @@
 //! Who is asked who leads, and when.
 
 use crate::fetch::dialling::{DialError, Endpoint, MetadataLink};
+use crate::fetch::doubted_brokers::DoubtedBroker;
 use crate::fetch::stage::SharedFetch;
 use crate::kafka::message::Metadata;
 use crate::kafka::{LEADERLESS_MS_MAX, RECONNECT_MS_MAX, RECONNECT_MS_MIN};
@@ -27,7 +28,7 @@ pub(super) struct LeaderQuestions {
     /// The leader of such a partition that another broker was last asked about.
     quiet_leader: i32,
     /// The broker that was last asked about another one.
-    witness: i32,
+    last_witness: i32,
     /// It did not answer. Next, any broker is asked: if all have other addresses now, only those in
     /// the configuration can name them.
     is_witness_away: bool,
@@ -45,12 +46,12 @@ enum Reason {
     Quiet { leader: i32 },
 }
 
-/// A broker that another one is asked about, the witness.
-struct Suspect {
+/// A broker that is asked about another one.
+struct Witness {
     node_id: i32,
-    /// It has made a claim already. A claim that comes after the question is another one.
-    is_doubted: bool,
-    witness: Endpoint,
+    endpoint: Endpoint,
+    /// The claims until now. One that comes after the question needs another question.
+    doubted: Vec<DoubtedBroker>,
 }
 
 impl LeaderQuestions {
@@ -59,7 +60,7 @@ impl LeaderQuestions {
         LeaderQuestions {
             quiet_check_at: shared.context.turns.now(),
             quiet_leader: NODE_UNKNOWN,
-            witness: NODE_UNKNOWN,
+            last_witness: NODE_UNKNOWN,
             is_witness_away: false,
             wait_ms: RECONNECT_MS_MIN,
             shared,
@@ -72,15 +73,15 @@ impl LeaderQuestions {
         let turns = &shared.context.turns;
         loop {
             let reason = turns.until(|| self.reason()).await;
-            let suspect = self.suspect(reason);
-            let link = match &suspect {
-                Some(suspect) => MetadataLink::NewTo(suspect.witness.clone()),
+            let witness = self.witness(reason);
+            let link = match &witness {
+                Some(witness) => MetadataLink::NewTo(witness.endpoint.clone()),
                 None if reason == Reason::Needed && !shared.doubts_topic() => MetadataLink::Kept,
                 None => MetadataLink::New,
             };
             shared.dialling.ask_metadata(turns.now(), link);
             let answer = turns.until(|| shared.dialling.take_metadata()).await;
-            if self.take(reason, suspect, answer) {
+            if self.take(reason, witness, answer) {
                 continue;
             }
             // Asking again at once would give the same answer: an election takes its time.
@@ -127,49 +128,52 @@ impl LeaderQuestions {
         Some(next)
     }
 
-    /// The broker that another one has to be asked about. A name in the configuration is no
-    /// witness: it may lead to the suspect.
-    fn suspect(&mut self, reason: Reason) -> Option<Suspect> {
+    /// The broker that has to be asked about another one. A name in the configuration is no
+    /// witness: it may lead to that one.
+    fn witness(&mut self, reason: Reason) -> Option<Witness> {
         if self.is_witness_away {
             return None;
         }
         let table = self.shared.table.borrow();
-        let doubted = &self.shared.doubted_brokers;
+        let doubted = self.shared.doubted_brokers.of(|node_id| table.broker(node_id).is_some());
         let quiet = match reason {
             Reason::Needed => None,
             Reason::Quiet { leader } => Some(leader),
         };
-        let first = doubted.first_of(|node_id| table.broker(node_id).is_some());
-        let (node_id, is_doubted) = (first.or(quiet)?, first.is_some());
-        let others = || table.brokers().iter().filter(|broker| broker.node_id != node_id);
-        let behind = others().filter(|broker| broker.node_id > self.witness);
+        let suspect = doubted.first().map(|doubted| doubted.node_id).or(quiet)?;
+        let others = || table.brokers().iter().filter(|broker| broker.node_id != suspect);
+        let behind = others().filter(|broker| broker.node_id > self.last_witness);
         let next = behind.min_by_key(|broker| broker.node_id);
         let witness = next.or_else(|| others().min_by_key(|broker| broker.node_id))?;
-        self.witness = witness.node_id;
-        Some(Suspect { node_id, is_doubted, witness: Endpoint::of(witness) })
+        let (node_id, endpoint) = (witness.node_id, Endpoint::of(witness));
+        self.last_witness = node_id;
+        Some(Witness { node_id, endpoint, doubted })
     }
 
     /// Takes an answer. Whether another connection has to be asked at once.
     fn take(
         &mut self,
         reason: Reason,
-        suspect: Option<Suspect>,
+        witness: Option<Witness>,
         answer: Result<Metadata, DialError>,
     ) -> bool {
         let shared = &self.shared;
         let is_final = matches!(&answer, Err(error) if error.is_final());
         let taken = match &answer {
-            Ok(metadata) => shared.take_metadata(metadata),
+            Ok(metadata) => shared.take_metadata(metadata).map(|()| metadata),
             Err(error) => Err(error.to_string()),
         };
         let is_opinion = reason != Reason::Needed && !shared.doubts_topic();
-        self.is_witness_away = suspect.is_some() && taken.is_err();
+        self.is_witness_away = witness.is_some() && taken.is_err();
         match taken {
-            Ok(()) => {
-                if let Some(suspect) = suspect.filter(|suspect| suspect.is_doubted) {
-                    let table = shared.table.borrow();
-                    let is_led = |partition| table.leader(partition).is_some();
-                    shared.doubted_brokers.settle(suspect.node_id, is_led);
+            Ok(metadata) => {
+                if let Some(Witness { node_id, doubted, .. }) = witness {
+                    // If it is behind, the broker in doubt is not: it leads by a later epoch.
+                    let is_led = |partition| {
+                        let mut leaders = metadata.partitions.iter();
+                        leaders.any(|it| it.partition == partition && it.leader.is_some())
+                    };
+                    shared.doubted_brokers.settle(&doubted, node_id, is_led);
                 }
                 self.wait_ms = match self.is_needed() {
                     true => (self.wait_ms * 2).min(LEADERLESS_MS_MAX),
@@ -185,7 +189,7 @@ impl LeaderQuestions {
                 shared.report(ToControl::Trouble { source, sentence });
                 self.wait_ms = (self.wait_ms * 2).min(RECONNECT_MS_MAX);
                 // Others may know who leads the partitions that are waited for.
-                return suspect.is_some() && !is_final;
+                return witness.is_some() && !is_final;
             }
         }
         false

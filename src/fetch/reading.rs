@@ -9,6 +9,7 @@ use crate::fetch::connection::Response;
 use crate::fetch::cursor::{Cursor, CursorFault};
 use crate::fetch::decoding::UnreadableBatch;
 use crate::fetch::dialling::Endpoint;
+use crate::fetch::doubted_brokers::DoubtedBroker;
 use crate::fetch::task::{AskedPartition, DoubtedClaim, FetchTask, PartitionAnswer};
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::fetch::{
@@ -149,7 +150,9 @@ impl FetchTask {
         let until = now + Duration::from_millis(PREFERRED_MS);
         cursor.replica.begin();
         let is_other = follower != self.node_id;
-        if !is_other || !shared.table.borrow_mut().prefer(partition, follower, until) {
+        if shared.table.borrow().avoids(partition, follower, now) {
+            cursor.retry_at.set(Some(self.search(partition)));
+        } else if !is_other || !shared.table.borrow_mut().prefer(partition, follower, until) {
             shared.context.metrics.add(Counter::FollowersUnknown, 1);
             let trouble = InputTrouble::FollowerUnknown(follower);
             shared.report(ToControl::InputTrouble { partition, trouble });
@@ -186,7 +189,8 @@ impl FetchTask {
         let now = self.shared.context.turns.now();
         cursor.end_known_at.set(cursor.end_known_at.get().or(Some(now)));
         cursor.rewind();
-        if self.leaves_follower(partition) {
+        let is_of_its_log = matches!(remedy, FetchRemedy::OffsetOutOfRange | FetchRemedy::Fatal);
+        if self.leaves_follower(cursor, is_of_its_log) {
             return;
         }
         match remedy {
@@ -209,12 +213,16 @@ impl FetchTask {
     }
 
     /// A follower may be behind: the leader may serve what it refuses. The leader would name it
-    /// again before it looks at its own log, so the follower is avoided for a while.
-    fn leaves_follower(&self, partition: i32) -> bool {
+    /// again before it looks at its own log. So a follower whose log is the reason is avoided for a
+    /// while.
+    fn leaves_follower(&self, cursor: &Cursor, is_of_its_log: bool) -> bool {
         let now = self.shared.context.turns.now();
-        let until = now + Duration::from_millis(PREFERRED_MS);
-        let is_follower =
-            self.shared.table.borrow_mut().leave_follower(partition, self.node_id, until);
+        let until = is_of_its_log.then_some(now + Duration::from_millis(PREFERRED_MS));
+        let (partition, node_id) = (cursor.partition, self.node_id);
+        let is_follower = self.shared.table.borrow_mut().leave_follower(partition, node_id, until);
+        if is_follower && !is_of_its_log {
+            cursor.retry_at.set(Some(self.retry_at()));
+        }
         if is_follower {
             self.shared.context.turns.turn_again();
         }
@@ -223,7 +231,7 @@ impl FetchTask {
 
     /// The log is not the one that was read, if a leader says so: a follower may be behind.
     fn diverge(&mut self, cursor: &Cursor, input_end: i64) {
-        if self.leaves_follower(cursor.partition) {
+        if self.leaves_follower(cursor, true) {
             return cursor.rewind();
         }
         let applied = cursor.position.get();
@@ -259,12 +267,16 @@ impl FetchTask {
         let is_confirmed = cursor.is_confirmed(claim, damage, (self.node_id, self.connection));
         if !is_confirmed {
             cursor.rewind();
-            // One of them is enough to take another connection, but a leader's is remembered.
-            if self.doubt.as_ref().is_none_or(|doubt| !doubt.claim.is_of_leader()) {
-                self.doubt = Some(DoubtedClaim { partition: cursor.partition, claim, sentence });
+            if claim.is_of_leader() {
+                self.shared.doubted_brokers.doubt(self.doubted(cursor));
             }
+            self.doubt = Some(DoubtedClaim { partition: cursor.partition, claim, sentence });
         }
         is_confirmed
+    }
+
+    fn doubted(&self, cursor: &Cursor) -> DoubtedBroker {
+        DoubtedBroker { node_id: self.node_id, partition: cursor.partition }
     }
 
     /// Holds a partition if it makes no difference how many connections to this broker claim
@@ -277,7 +289,7 @@ impl FetchTask {
                  {epoch}: that does not count before another one leads; if the brokers' disks were \
                  restored, begin over with `huntd run --genesis`"
             ),
-            None if shared.doubts_broker(self.node_id) => {
+            None if shared.doubts_broker(self.doubted(cursor)) => {
                 "another broker has to say who leads before that counts".to_owned()
             }
             None => return false,

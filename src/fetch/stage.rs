@@ -5,7 +5,7 @@
 use crate::fetch::block::{Block, BlockPool};
 use crate::fetch::cursor::{Cursor, Cursors};
 use crate::fetch::dialling::{DialEnds, Dialling, Endpoint, free_task};
-use crate::fetch::doubted_brokers::DoubtedBrokers;
+use crate::fetch::doubted_brokers::{DoubtedBroker, DoubtedBrokers};
 use crate::fetch::leader_questions::LeaderQuestions;
 use crate::fetch::log_ends::ENDS_EVERY_MS;
 use crate::fetch::task::FetchTask;
@@ -163,10 +163,12 @@ impl SharedFetch {
         self.topic_doubt.get().is_some()
     }
 
-    /// Whether a broker's claims do not count yet. They count if the cluster has no other broker.
-    pub(crate) fn doubts_broker(&self, node_id: i32) -> bool {
-        let has_others = || self.table.borrow().brokers().iter().any(|it| it.node_id != node_id);
-        self.doubted_brokers.contain(node_id) && has_others()
+    /// Whether a broker's claims about a partition do not count yet. They count if the cluster has
+    /// no other broker.
+    pub(crate) fn doubts_broker(&self, broker: DoubtedBroker) -> bool {
+        let has_others =
+            || self.table.borrow().brokers().iter().any(|it| it.node_id != broker.node_id);
+        self.doubted_brokers.contain(broker) && has_others()
     }
 
     /// The input topic, as a Fetch names it.

@@ -231,9 +231,6 @@ impl FetchTask {
         }
         match self.doubt.take() {
             Some(DoubtedClaim { partition, claim, sentence }) => {
-                if claim.is_of_leader() {
-                    shared.doubted_brokers.doubt(self.node_id, partition);
-                }
                 let address = link.connection.address();
                 let sentence = format!("broker {address}: {sentence}: {ASKED_AGAIN}");
                 let trouble = InputTrouble::Doubted(claim, sentence);

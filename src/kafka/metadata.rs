@@ -219,15 +219,20 @@ impl LeaderTable {
     }
 
     /// Notes that a partition is to be fetched from its leader again, as this broker has answered
-    /// with an error. If it is a follower, it is avoided until then. Returns whether the partition
-    /// is fetched from another broker now.
-    pub(crate) fn leave_follower(&mut self, partition: i32, node_id: i32, until: Instant) -> bool {
+    /// with an error. If it is a follower, it may have to be avoided until then. Returns whether
+    /// the partition is fetched from another broker now.
+    pub(crate) fn leave_follower(
+        &mut self,
+        partition: i32,
+        node_id: i32,
+        until: Option<Instant>,
+    ) -> bool {
         let Some(row) = self.row_mut(partition) else { return false };
         // An answer may still come from a follower that was left.
         let was_left = row.avoided.is_some_and(|(avoided, _)| avoided == node_id);
         let was_followed = row.preferred.take().is_some();
         let is_follower = row.leader != Some(node_id) && (was_followed || was_left);
-        if is_follower {
+        if let Some(until) = until.filter(|_| is_follower) {
             row.avoided = Some((node_id, until));
         }
         was_followed || is_follower
@@ -239,6 +244,12 @@ impl LeaderTable {
         if let Some(row) = self.row_mut(partition) {
             (row.preferred, row.avoided) = (None, Some((follower, until)));
         }
+    }
+
+    /// Whether a follower must not be fetched from now, although the leader names it.
+    pub(crate) fn avoids(&self, partition: i32, follower: i32, now: Instant) -> bool {
+        let avoided = self.row(partition).and_then(|row| row.avoided);
+        avoided.is_some_and(|(node_id, until)| node_id == follower && now < until)
     }
 
     /// Whether the leader must not be told that it could name a follower.

@@ -106,7 +106,20 @@ fn one_that_is_not_asked_because_the_shard_takes_nothing_can_show_nothing() {
     assert!(behind.is_some(), "it stands still in any case");
 }
 
-/// A leader names a follower before it looks at its own log.
+/// A leader names a follower before it looks at its own log, and some need no rack for that.
+#[test]
+fn one_that_refuses_is_not_asked_again_and_again_if_its_leader_insists_on_it() {
+    let mut daemon = Daemon::start_at(101, metadata(&[1, 2, 3], 1));
+    (daemon.follower, daemon.lost, daemon.insists) = (2, vec![(2, 0)], true);
+    let mut fetches = Vec::new();
+    for _ in 0..600 {
+        daemon.turn(100);
+        fetches.extend(daemon.answer_all(101, 101));
+    }
+    let of = |broker| fetches.iter().filter(|(node_id, _)| *node_id == broker).count();
+    assert!((10..=150).contains(&of(1)) && of(2) == 1, "{} times, {} times", of(1), of(2));
+}
+
 #[test]
 fn one_that_refuses_what_its_leader_sends_to_it_is_left_for_its_leader() {
     let mut daemon = Daemon::start_at(101, metadata(&[1, 2, 3], 1));

@@ -204,6 +204,37 @@ fn a_broker_that_does_not_know_who_leads_confirms_no_claim() {
 }
 
 #[test]
+fn a_claim_of_the_leader_counts_although_the_other_brokers_are_behind() {
+    let mut daemon = Daemon::start_at(END + 1, metadata(&[1, 2, 3], 1));
+    daemon.metadata.partitions[0].leader_epoch = 6;
+    daemon.lost = vec![(1, 0)];
+    daemon.witness = |mut metadata| {
+        (metadata.partitions[0].leader, metadata.partitions[0].leader_epoch) = (Some(2), 5);
+        Ok(metadata)
+    };
+    turn_for(&mut daemon, 10);
+    assert!(daemon.cursor.has_failed());
+}
+
+#[test]
+fn a_claim_about_a_partition_that_nobody_leads_does_not_keep_others_from_being_checked() {
+    let mut daemon = owner_of_two(&[1, 2, 3], 2);
+    daemon.lost = vec![(1, 0)];
+    daemon.witness = away;
+    turn_for(&mut daemon, 5);
+    daemon.witness = Ok;
+    daemon.metadata.partitions[0].leader = None;
+    turn_for(&mut daemon, 5);
+    daemon.cursors.close(1);
+    daemon.cursors.open(Cursor::new(1, 2, (END + 1, None), Box::default()));
+    daemon.lost.push((2, 1));
+    turn_for(&mut daemon, 10);
+    let mut failed = Vec::new();
+    daemon.cursors.each(|cursor| failed.push(cursor.has_failed()));
+    assert_eq!(failed, [false, true]);
+}
+
+#[test]
 fn a_broker_that_is_gone_while_it_is_doubted_does_not_keep_others_from_being_checked() {
     let mut daemon = Daemon::start_at(END + 1, metadata(&[1, 2, 3], 1));
     daemon.lost = vec![(1, 0), (2, 0)];

@@ -73,8 +73,10 @@ struct Daemon {
     lost: Vec<(i32, i32)>,
     /// Brokers, with a partition of which each gives nothing but zeros.
     zeroed: Vec<(i32, i32)>,
-    /// The follower that the leader names to whom it tells where it is; -1: none.
+    /// The follower that the leader names to those who say where they are; -1: none.
     follower: i32,
+    /// It names that one to others, too.
+    insists: bool,
     /// Connections by the port that they lead to, the newest last.
     connections: Vec<(u16, Handle)>,
     /// The last request on each connection.
@@ -241,6 +243,7 @@ impl Daemon {
             lost: Vec::new(),
             zeroed: Vec::new(),
             follower: -1,
+            insists: false,
             connections: Vec::new(),
             asked: BTreeMap::new(),
             receiving: Vec::new(),
@@ -358,7 +361,10 @@ impl Daemon {
                 let zeros = self.zeroed.contains(&(node_id, *partition));
                 let records: &[u8] = if zeros { &[0; 100] } else { &[] };
                 match is_fetch {
-                    true if node_id == 1 && self.follower > 0 && names_rack(&request) => {
+                    true if node_id == 1
+                        && self.follower > 0
+                        && (self.insists || names_rack(&request)) =>
+                    {
                         answered_part((*partition, 0), end, self.follower, &[])
                     }
                     true => answered_part((*partition, error), end, -1, records),

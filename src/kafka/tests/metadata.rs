@@ -158,9 +158,10 @@ fn a_partition_is_fetched_from_the_follower_that_its_leader_prefers_for_a_while(
     assert_eq!((table.source(0, now), table.source(1, now)), (Some(3), Some(1)));
     assert_eq!(table.source(0, until), Some(1), "the leader is asked again");
     assert!(table.serves(3) && !table.serves(2));
-    assert!(table.leave_follower(0, 3, until) && !table.leave_follower(0, 1, until));
+    assert!(table.leave_follower(0, 3, Some(until)) && !table.leave_follower(0, 1, Some(until)));
     assert_eq!(table.source(0, now), Some(1));
     assert!(table.avoids_follower(0, now) && !table.avoids_follower(0, until));
+    assert!(table.avoids(0, 3, now) && !table.avoids(0, 2, now) && !table.avoids(0, 3, until));
     // A follower that is gone is preferred no more.
     table.prefer(0, 3, until);
     table.mark_broker_stale(3);
@@ -178,10 +179,10 @@ fn a_follower_that_was_left_is_avoided_for_a_while_and_its_late_errors_are_no_le
     assert_eq!(table.source(0, now), Some(1));
     let avoids = |at| [0, 1].map(|partition| table.avoids_follower(partition, at));
     assert_eq!((avoids(now), avoids(until)), ([true, false], [false, false]));
-    assert!(table.leave_follower(0, 3, until), "it was on its way");
-    assert!(!table.leave_follower(0, 1, until) && !table.leave_follower(1, 3, until));
+    assert!(table.leave_follower(0, 3, Some(until)), "it was on its way");
+    assert!(!table.leave_follower(0, 1, Some(until)) && !table.leave_follower(1, 3, Some(until)));
     table.fold(&metadata(&[(3, 6), (1, 5)])).unwrap();
-    assert!(!table.leave_follower(0, 3, until), "it leads now");
+    assert!(!table.leave_follower(0, 3, Some(until)), "it leads now");
 }
 
 #[test]
