@@ -59,6 +59,12 @@ pub(crate) enum ConnectionError {
     /// No partition needs the broker any more.
     #[error("the broker is not needed any more")]
     Unneeded,
+    /// It does not answer, and another broker leads what it was asked about.
+    #[error("broker {address} does not answer, and another one leads what was sent to it")]
+    Superseded {
+        /// The broker.
+        address: SocketAddr,
+    },
     /// The response states a length that cannot be.
     #[error(
         "broker {address} announces a response of {bytes} bytes, fetch.receive_buffer_bytes holds \

@@ -3,7 +3,9 @@
 use crate::fetch::dialling::{DialError, Endpoint, MetadataLink};
 use crate::fetch::doubted_brokers::DoubtedBroker;
 use crate::fetch::stage::SharedFetch;
+use crate::fetch::witnesses::Witnesses;
 use crate::kafka::message::Metadata;
+use crate::kafka::metadata::NODE_UNKNOWN;
 use crate::kafka::{LEADERLESS_MS_MAX, RECONNECT_MS_MAX, RECONNECT_MS_MIN};
 use crate::ownership::event::{ToControl, TroubleSource};
 use std::rc::Rc;
@@ -17,9 +19,6 @@ const QUIET_MS_MIN: u32 = 2_500;
 /// each question takes a connection.
 const QUIET_MS_MAX: u32 = 30_000;
 
-/// A number that no broker has.
-const NODE_UNKNOWN: i32 = -1;
-
 /// Asks who leads whenever somebody needs to know, or a partition is quiet.
 pub(super) struct LeaderQuestions {
     shared: Rc<SharedFetch>,
@@ -27,11 +26,7 @@ pub(super) struct LeaderQuestions {
     quiet_check_at: Instant,
     /// The leader of such a partition that another broker was last asked about.
     quiet_leader: i32,
-    /// The broker that was last asked about another one.
-    last_witness: i32,
-    /// It did not answer. Next, any broker is asked: if all have other addresses now, only those in
-    /// the configuration can name them.
-    is_witness_away: bool,
+    witnesses: Witnesses,
     /// Milliseconds before the next question.
     wait_ms: u64,
 }
@@ -60,8 +55,7 @@ impl LeaderQuestions {
         LeaderQuestions {
             quiet_check_at: shared.context.turns.now(),
             quiet_leader: NODE_UNKNOWN,
-            last_witness: NODE_UNKNOWN,
-            is_witness_away: false,
+            witnesses: Witnesses::new(),
             wait_ms: RECONNECT_MS_MIN,
             shared,
         }
@@ -131,9 +125,6 @@ impl LeaderQuestions {
     /// The broker that has to be asked about another one. A name in the configuration is no
     /// witness: it may lead to that one.
     fn witness(&mut self, reason: Reason) -> Option<Witness> {
-        if self.is_witness_away {
-            return None;
-        }
         let table = self.shared.table.borrow();
         let doubted = self.shared.doubted_brokers.of(|node_id| table.broker(node_id).is_some());
         let quiet = match reason {
@@ -141,12 +132,8 @@ impl LeaderQuestions {
             Reason::Quiet { leader } => Some(leader),
         };
         let suspect = doubted.first().map(|doubted| doubted.node_id).or(quiet)?;
-        let others = || table.brokers().iter().filter(|broker| broker.node_id != suspect);
-        let behind = others().filter(|broker| broker.node_id > self.last_witness);
-        let next = behind.min_by_key(|broker| broker.node_id);
-        let witness = next.or_else(|| others().min_by_key(|broker| broker.node_id))?;
+        let witness = self.witnesses.next(&table, suspect)?;
         let (node_id, endpoint) = (witness.node_id, Endpoint::of(witness));
-        self.last_witness = node_id;
         Some(Witness { node_id, endpoint, doubted })
     }
 
@@ -164,7 +151,7 @@ impl LeaderQuestions {
             Err(error) => Err(error.to_string()),
         };
         let is_opinion = reason != Reason::Needed && !shared.doubts_topic();
-        self.is_witness_away = witness.is_some() && taken.is_err();
+        self.witnesses.note_away(witness.is_some() && taken.is_err());
         match taken {
             Ok(metadata) => {
                 if let Some(Witness { node_id, doubted, .. }) = witness {

@@ -18,6 +18,7 @@ pub(crate) mod task;
 #[cfg(test)]
 mod tests;
 mod topic_check;
+pub(crate) mod witnesses;
 
 use decoding::TURN_BLOCKS_MAX;
 use stage::CONNECTIONS_MAX;

@@ -11,6 +11,9 @@ use crate::kafka::error_code::ErrorCode;
 use crate::kafka::fetch::CurrentLeader;
 use crate::kafka::message::{Broker, Metadata, PartitionLeader};
 
+/// A number that no broker has.
+pub(crate) const NODE_UNKNOWN: i32 = -1;
+
 /// Why a Metadata answer cannot be taken over. The table stays as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MetadataError {
@@ -67,8 +70,9 @@ impl LeaderRow {
     };
 }
 
-/// After this many answers in a row with a lower leader epoch, the epoch has gone back, and it is
-/// not the brokers that lag. That happens when a cluster is restored or migrated.
+/// After this many answers in a row with a lower leader epoch, while the leader has to be asked
+/// for, the epoch has gone back, and it is not the brokers that lag. That happens when a cluster is
+/// restored or migrated.
 const LAGGING_MAX: u8 = 5;
 
 /// Brokers that the table may hold before it learns no more from Fetch responses: more than any
@@ -138,8 +142,9 @@ impl LeaderTable {
             return;
         };
         let lags = entry.leader_epoch != -1 && entry.leader_epoch < row.leader_epoch;
-        if lags && row.lagging + 1 < LAGGING_MAX {
-            row.lagging += 1;
+        // As long as the leader serves, another broker that knows of an earlier one is behind.
+        if lags && (!row.stale || row.lagging + 1 < LAGGING_MAX) {
+            row.lagging += u8::from(row.stale);
             return;
         }
         row.lagging = 0;
@@ -258,8 +263,8 @@ impl LeaderTable {
         avoided.is_some_and(|(_, until)| now < until)
     }
 
-    /// Whether partitions are fetched from a broker. Partitions whose leader must be asked for
-    /// count, too.
+    /// Whether partitions are fetched from a broker, by whichever instance. Partitions whose leader
+    /// must be asked for count, too.
     pub(crate) fn serves(&self, node_id: i32) -> bool {
         let is_preferred = |row: &LeaderRow| row.preferred.is_some_and(|(node, _)| node == node_id);
         self.rows.iter().any(|row| row.leader == Some(node_id) || is_preferred(row))

@@ -52,7 +52,7 @@ impl Broker {
         let _client = reader.nullable_string(false).expect("a request names its client");
         let request = Request { version, correlation_id, reader, bytes: request };
         match key {
-            0 => Answer::Bytes(self.answer_produce(chance, node_id, request)),
+            0 => self.answer_produce(chance, node_id, request, is_late),
             1 => self.answer_fetch(chance, node_id, request, is_late),
             2 => Answer::Bytes(self.answer_list_offsets(node_id, request)),
             3 => Answer::Bytes(self.answer_metadata(node_id, request)),

@@ -3,8 +3,8 @@
 //!
 //! Source: Kafka's ProducerAppendInfo and ProducerStateEntry; KIP-98, KIP-360.
 
-use crate::answers::{OUTPUT_TOPIC, Request, frame, throttle_ms};
-use crate::broker::Broker;
+use crate::answers::{Answer, OUTPUT_TOPIC, Request, frame, throttle_ms};
+use crate::broker::{Broker, InputLog};
 use crate::chance::{Chance, Fault, Sight};
 use crate::mutation::Mutation;
 use huntd::kafka::wire::{WireError, WireReader, WireWriter};
@@ -144,10 +144,15 @@ impl Broker {
         chance: &mut Chance,
         node_id: i32,
         mut request: Request<'_>,
-    ) -> Vec<u8> {
+        is_late: bool,
+    ) -> Answer {
         let Request { version, correlation_id, .. } = request;
         let flexible = version >= 9;
-        let batches = read_produce(&mut request).expect("huntd sends whole requests");
+        let (wait_ms, batches) = read_produce(&mut request).expect("huntd sends whole requests");
+        if !is_late && batches.iter().any(|(partition, _)| !self.has_replicas(node_id, *partition))
+        {
+            return Answer::Hold(wait_ms);
+        }
         let parts: Vec<(i32, i16, i64)> = batches
             .into_iter()
             .map(|(partition, batch)| {
@@ -156,7 +161,7 @@ impl Broker {
             })
             .collect();
         let throttle_ms = throttle_ms(chance);
-        frame(|writer| {
+        Answer::Bytes(frame(|writer| {
             writer.i32(correlation_id);
             writer.no_tagged_fields(flexible);
             writer.array(1, flexible);
@@ -168,7 +173,14 @@ impl Broker {
             writer.no_tagged_fields(flexible);
             writer.i32(throttle_ms);
             writer.no_tagged_fields(flexible);
-        })
+        }))
+    }
+
+    /// Whether others follow a broker as the leader, if it takes itself for that. None follows one
+    /// that is cut off.
+    fn has_replicas(&self, node_id: i32, partition: i32) -> bool {
+        let leads = |logs: &[InputLog]| logs[partition as usize].leader == node_id;
+        leads(&self.inputs) || !leads(self.inputs_of(node_id))
     }
 
     /// Appends a batch, or not: the error, and the offset of its first record.
@@ -183,8 +195,7 @@ impl Broker {
         if self.inputs_of(node_id)[partition as usize].leader != node_id {
             return (NOT_LEADER, -1);
         }
-        if self.inputs[partition as usize].leader != node_id {
-            // No replica follows a broker that is cut off.
+        if !self.has_replicas(node_id, partition) {
             return (TIMED_OUT, -1);
         }
         if chance.strikes(Fault::ProducerForgotten) {
@@ -279,8 +290,11 @@ fn write_part(
     writer.no_tagged_fields(flexible);
 }
 
-/// The partitions with their batches.
-fn read_produce<'r>(request: &mut Request<'r>) -> Result<Vec<(i32, &'r [u8])>, WireError> {
+/// A request's partitions with their batches.
+type Batches<'r> = Vec<(i32, &'r [u8])>;
+
+/// Milliseconds that replicas may take, and the batches.
+fn read_produce<'r>(request: &mut Request<'r>) -> Result<(u64, Batches<'r>), WireError> {
     let flexible = request.version >= 9;
     let Request { reader, bytes, .. } = request;
     if flexible {
@@ -288,7 +302,7 @@ fn read_produce<'r>(request: &mut Request<'r>) -> Result<Vec<(i32, &'r [u8])>, W
     }
     assert_eq!(reader.nullable_string(flexible)?, None);
     assert_eq!(reader.i16()?, -1, "acknowledged by all replicas");
-    let _timeout_ms = reader.i32()?;
+    let wait_ms = reader.i32()? as u64;
     assert_eq!(reader.array(flexible)?, 1);
     assert_eq!(reader.string(flexible)?, OUTPUT_TOPIC);
     let batches = (0..reader.array(flexible)?).map(|_| {
@@ -300,5 +314,5 @@ fn read_produce<'r>(request: &mut Request<'r>) -> Result<Vec<(i32, &'r [u8])>, W
         }
         Ok((partition, batch))
     });
-    batches.collect()
+    Ok((wait_ms, batches.collect::<Result<_, WireError>>()?))
 }

@@ -152,6 +152,7 @@ closed_list! {
         FollowerBehind,
         FollowerLeft,
         LedByCutOff,
+        ProduceAbandoned,
         ZombieWrote,
         BatchKnown,
         BatchOutOfOrder,

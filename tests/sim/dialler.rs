@@ -229,7 +229,7 @@ fn versions(broker: &mut Broker, chance: &mut Chance, node_id: i32) -> Versions 
 fn answer(broker: &mut Broker, chance: &mut Chance, node_id: i32, request: &[u8]) -> Vec<u8> {
     match broker.answer(chance, node_id, &request[4..], false) {
         Answer::Bytes(mut bytes) => bytes.split_off(4),
-        Answer::Hold(_) => unreachable!("only a Fetch is held back"),
+        Answer::Hold(_) => unreachable!("only Fetch and Produce are held back"),
     }
 }
 

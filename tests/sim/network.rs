@@ -5,7 +5,7 @@
 
 use crate::answers::Answer;
 use crate::broker::Broker;
-use crate::chance::{Chance, Fault};
+use crate::chance::{Chance, Fault, Sight};
 use crate::node::Common;
 use huntd::runtime::operations::{Completed, Handle, Operations, Request, Task, UserData};
 use std::collections::VecDeque;
@@ -39,7 +39,7 @@ struct Socket {
     requests: Vec<u8>,
     /// Pieces of answers, each with the time from which on it is there.
     pieces: VecDeque<(u64, Vec<u8>)>,
-    /// A Fetch that waits for records, and until when.
+    /// A Fetch that waits for records or a Produce that waits for replicas, and until when.
     held: Option<(u64, Vec<u8>, u64)>,
     /// From this time on the connection is broken, once what came before is read.
     broken_at: Option<u64>,
@@ -189,6 +189,9 @@ impl Network {
         };
         for socket in self.sockets.iter_mut().filter(is_gone) {
             let node_id = socket.node_id;
+            if socket.broken_at.is_none() && socket.holds_produce() {
+                chance.see(Sight::ProduceAbandoned);
+            }
             let requests = std::iter::from_fn(|| socket.take_request());
             self.left.extend(requests.map(|request| (node_id, request)));
         }
@@ -233,8 +236,8 @@ impl Network {
         ending.chain(self.sockets.iter().filter_map(Socket::next_at)).min()
     }
 
-    /// Whether a broker holds a Fetch back that could be answered now.
-    pub(crate) fn waits_for_records(&self) -> bool {
+    /// Whether a broker holds a request back that it may be able to answer now.
+    pub(crate) fn is_held_back(&self) -> bool {
         self.sockets.iter().any(|socket| socket.held.is_some())
     }
 }
@@ -266,6 +269,9 @@ impl Socket {
                 return;
             }
             self.respond(broker, chance, now, request, now >= until, last);
+            if let Some((held_until, ..)) = &mut self.held {
+                *held_until = until;
+            }
         }
         while self.held.is_none()
             && self.broken_at.is_none()
@@ -273,6 +279,10 @@ impl Socket {
         {
             self.respond(broker, chance, now, request, false, last);
         }
+    }
+
+    fn holds_produce(&self) -> bool {
+        self.held.as_ref().is_some_and(|(_, request, _)| request.starts_with(&[0, 0]))
     }
 
     /// The next whole request, its length left out.

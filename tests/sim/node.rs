@@ -316,7 +316,7 @@ impl Node {
 
     /// Records came into the input: a Fetch that waited for them is answered.
     pub(crate) fn notice_records(&mut self, at: u64) {
-        if self.network.waits_for_records() {
+        if self.network.is_held_back() {
             self.wake(Thread::Hot, at);
         }
     }

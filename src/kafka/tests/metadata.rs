@@ -138,6 +138,14 @@ fn a_leader_epoch_that_goes_back_and_stays_there_is_believed() {
     table.fold(&metadata(&[(2, 3)])).unwrap();
     assert_eq!(table.leader(0), leads(2, 3));
 
+    // Others may say so as often as they like while nobody doubts the leader.
+    let mut table = LeaderTable::new();
+    table.fold(&metadata(&[(1, 9)])).unwrap();
+    for _ in 0..20 {
+        table.fold(&metadata(&[(2, 3)])).unwrap();
+        assert_eq!(table.leader(0), leads(1, 9));
+    }
+
     // What comes in between begins the count again.
     let mut table = LeaderTable::new();
     table.fold(&metadata(&[(1, 9)])).unwrap();

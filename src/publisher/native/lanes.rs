@@ -73,8 +73,8 @@ pub(super) struct Lanes<T> {
     number: u64,
     /// Since when brokers say that there is no such topic or partition.
     missing_since: Option<Instant>,
-    /// A leader may lead no more, and not know.
-    is_leader_doubted: bool,
+    /// A broker that may lead no more, and not know: another one has to be asked about it.
+    pub(super) doubted: Option<i32>,
 }
 
 impl<T> Lanes<T> {
@@ -98,7 +98,7 @@ impl<T> Lanes<T> {
             correlation_id: 0,
             number: 0,
             missing_since: None,
-            is_leader_doubted: false,
+            doubted: None,
         }
     }
 
@@ -151,9 +151,15 @@ impl<T> Lanes<T> {
         self.waiting.iter().any(|partition| self.table.leader(*partition).is_none())
     }
 
-    /// Whether another broker has to be asked who leads. Asked once.
-    pub(super) fn take_doubt(&mut self) -> bool {
-        std::mem::take(&mut self.is_leader_doubted)
+    /// Whether another broker leads a partition of the request that this one has to answer next. If
+    /// the request is for a producer id, whether others lead everything that waits.
+    pub(super) fn is_superseded(&self, node_id: i32) -> bool {
+        let leads =
+            |(it, _): &(i32, u64)| self.table.leader(*it).is_none_or(|it| it.node_id == node_id);
+        self.pending.oldest(node_id).is_some_and(|asked| match &asked.what {
+            RequestKind::Batches(numbers) => !numbers.iter().all(leads),
+            RequestKind::ProducerId => !self.leaders().contains(&node_id),
+        })
     }
 
     /// Takes over what a broker says about the cluster and the topic.
@@ -174,7 +180,8 @@ impl<T> Lanes<T> {
         }
         let partitions = match topic_error {
             ErrorCode::NONE => self.table.partition_count() as i32,
-            ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => 0,
+            // A broker that has just started knows no topic yet.
+            ErrorCode::UNKNOWN_TOPIC_OR_PARTITION if self.needs_metadata() => 0,
             _ => return,
         };
         if self.waiting.last().is_none_or(|last| *last < partitions) {
@@ -290,7 +297,7 @@ impl<T> Lanes<T> {
 
     /// Since when a broker may answer its oldest request; `None`: it has answered all.
     pub(super) fn asked_at(&self, node_id: i32) -> Option<Instant> {
-        self.pending.oldest_at(node_id)
+        self.pending.oldest(node_id).map(|asked| asked.at)
     }
 
     /// Reads a broker's answer to its oldest request, and gives the milliseconds that it throttles
@@ -317,7 +324,7 @@ impl<T> Lanes<T> {
                         all.iter().find(|produced| produced.partition == *partition)
                     });
                     match produced {
-                        Some(produced) => self.settle(*number, *produced, now),
+                        Some(produced) => self.settle(*number, *produced, node_id, now),
                         None => self.came_back(*partition, *number),
                     }
                 }
@@ -375,7 +382,7 @@ impl<T> Lanes<T> {
         }
     }
 
-    fn settle(&mut self, number: u64, produced: Produced, now: Instant) {
+    fn settle(&mut self, number: u64, produced: Produced, node_id: i32, now: Instant) {
         let Produced { partition, error, base_offset } = produced;
         let lane = &mut self.lanes[partition as usize];
         if error.is_none() {
@@ -397,7 +404,7 @@ impl<T> Lanes<T> {
             ProduceRemedy::Resend => lane.refused(number, now),
             ProduceRemedy::ResendDoubting => {
                 lane.refused(number, now);
-                self.is_leader_doubted = true;
+                self.doubted = Some(node_id);
             }
             ProduceRemedy::AskLeader => {
                 lane.refused(number, now);

@@ -16,6 +16,10 @@ use std::time::{Duration, Instant};
 /// Milliseconds that a broker may take to answer, beyond the time that its replicas may take.
 const ANSWER_MS_MAX: u64 = 5_000;
 
+/// Milliseconds without an answer after which another broker is asked who leads, and again after
+/// each further ones. A leader that others have left waits for its replicas in vain.
+pub(super) const DOUBT_MS: u64 = 2_500;
+
 /// Bytes of an answer: a thousand partitions take less than a tenth, sentences and all.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
@@ -130,11 +134,34 @@ impl<T> Leader<T> {
         }
     }
 
+    /// Ends when another broker leads what this one has not answered for a while.
+    async fn superseded(&self, link: &LeaderConnection, asked_at: Instant) {
+        let SharedProducer { turns, lanes, .. } = &*self.shared;
+        let patience = Duration::from_millis(DOUBT_MS);
+        let mut doubt_at = link.throttle.get().reads_at(asked_at) + patience;
+        let mut is_doubted = false;
+        let is_superseded = || {
+            if doubt_at <= turns.now() {
+                lanes.borrow_mut().doubted = Some(self.node_id);
+                (is_doubted, doubt_at) = (true, turns.now() + patience);
+                turns.turn_again();
+            }
+            turns.turn_at(doubt_at);
+            (is_doubted && lanes.borrow().is_superseded(self.node_id)).then_some(())
+        };
+        turns.until(is_superseded).await;
+    }
+
     async fn receive(&self, link: &LeaderConnection) -> Result<(), ConnectionError> {
         let SharedProducer { turns, lanes, .. } = &*self.shared;
         loop {
             let asked_at = turns.until(|| lanes.borrow().asked_at(self.node_id)).await;
-            let mut answer = link.connection.receive_next(link.overdue_at(asked_at)).await?;
+            let answer = link.connection.receive_next(link.overdue_at(asked_at));
+            let superseded = async {
+                self.superseded(link, asked_at).await;
+                Err(ConnectionError::Superseded { address: link.connection.address() })
+            };
+            let mut answer = future::or(answer, superseded).await?;
             let read = lanes.borrow_mut().answered(self.node_id, answer.bytes(), turns.now());
             link.connection.give_back(answer);
             if let Some(sentence) = lanes.borrow_mut().take_trouble() {

@@ -12,8 +12,9 @@ mod producer_id_request;
 #[cfg(test)]
 mod tests;
 
-use crate::fetch::dialling::{DialEnds, Dialling, MetadataLink, free_task};
+use crate::fetch::dialling::{DialEnds, Dialling, Endpoint, MetadataLink, free_task};
 use crate::fetch::stage::CONNECTIONS_MAX;
+use crate::fetch::witnesses::Witnesses;
 use crate::kafka::throttle::Throttle;
 use crate::kafka::{LEADERLESS_MS_MAX, RECONNECT_MS_MAX, RECONNECT_MS_MIN};
 use crate::output::dead_letter::DeadLetter;
@@ -24,7 +25,7 @@ use crate::runtime::turns::Turns;
 use crate::telemetry::progress::Progress;
 use crate::telemetry::repeated::Repeated;
 use lanes::{LaneOptions, Lanes};
-use leader::Leader;
+use leader::{DOUBT_MS, Leader};
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::future::Future;
@@ -205,22 +206,42 @@ impl<T: 'static, O: Produce<T>> Produce<T> for NativeProducer<T, O> {
 /// Asks who leads whenever something waits for that, or a leader may be none any more.
 async fn follow_metadata<T>(shared: Rc<SharedProducer<T>>) -> Infallible {
     let SharedProducer { turns, lanes, dialling, .. } = &*shared;
-    let mut wait_ms = RECONNECT_MS_MIN;
+    let (mut wait_ms, mut witnesses) = (RECONNECT_MS_MIN, Witnesses::new());
+    // Each doubt takes a connection, and one answer is about all leaders.
+    let mut doubts_from = turns.now();
     loop {
-        let link = turns
+        let doubted = turns
             .until(|| {
-                let is_doubted = lanes.borrow_mut().take_doubt();
-                let needs = lanes.borrow().needs_metadata().then_some(MetadataLink::Kept);
-                is_doubted.then_some(MetadataLink::New).or(needs)
+                let mut lanes = lanes.borrow_mut();
+                if turns.now() < doubts_from {
+                    turns.turn_at(doubts_from);
+                } else if let Some(doubted) = lanes.doubted.take() {
+                    return Some(Some(doubted));
+                }
+                lanes.needs_metadata().then_some(None)
             })
             .await;
+        let link = match doubted {
+            None => MetadataLink::Kept,
+            Some(doubted) => {
+                doubts_from = turns.now() + Duration::from_millis(DOUBT_MS);
+                let lanes = lanes.borrow();
+                let witness = witnesses.next(lanes.table(), doubted).map(Endpoint::of);
+                witness.map_or(MetadataLink::New, MetadataLink::NewTo)
+            }
+        };
+        let is_of_witness = matches!(link, MetadataLink::NewTo(_));
         dialling.ask_metadata(turns.now(), link);
         dialling.ring();
-        match turns.until(|| dialling.take_metadata()).await {
+        let answer = turns.until(|| dialling.take_metadata()).await;
+        witnesses.note_away(is_of_witness && answer.is_err());
+        match answer {
             Ok(metadata) => {
                 lanes.borrow_mut().learn(&metadata, turns.now());
                 wait_ms = wait_ms.min(LEADERLESS_MS_MAX);
             }
+            // A broker that is only asked for its opinion may be away.
+            Err(error) if is_of_witness && !error.is_final() => {}
             Err(error) => shared.note_trouble(&error.to_string()),
         }
         turns.turn_again();

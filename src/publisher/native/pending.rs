@@ -35,9 +35,9 @@ impl PendingRequests {
         self.brokers.get(&node_id).map_or(0, VecDeque::len)
     }
 
-    /// Since when a broker may answer its oldest request.
-    pub(super) fn oldest_at(&self, node_id: i32) -> Option<Instant> {
-        Some(self.brokers.get(&node_id)?.front()?.at)
+    /// The request that a broker has to answer next.
+    pub(super) fn oldest(&self, node_id: i32) -> Option<&PendingRequest> {
+        self.brokers.get(&node_id)?.front()
     }
 
     /// A request was sent.

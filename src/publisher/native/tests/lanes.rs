@@ -285,3 +285,31 @@ fn a_new_leader_gets_nothing_before_the_old_one_has_answered() {
     bench.answer(1, old.id, &[(0, 0, 1)]).unwrap();
     assert_eq!(bench.request(2).unwrap().heads(), [(0, 4711, 0, 2, 1)]);
 }
+
+#[test]
+fn a_broker_is_superseded_once_another_leads_what_it_has_not_answered() {
+    let mut bench = Bench::new(&[1, 1, 1], Some(4711));
+    bench.push(0, 1);
+    bench.push(1, 2);
+    let sent = bench.request(1).unwrap();
+    bench.push(2, 3);
+    let behind = bench.request(1).unwrap();
+    assert!(!bench.lanes.is_superseded(1) && !bench.lanes.is_superseded(2));
+    bench.lead(&[1, 1, 2]);
+    assert!(!bench.lanes.is_superseded(1), "partition 2 is in the request behind it");
+    bench.answer(1, sent.id, &[(0, 0, 1), (1, 0, 1)]).unwrap();
+    assert!(bench.lanes.is_superseded(1));
+    bench.answer(1, behind.id, &[(2, 6, -1)]).unwrap();
+    assert!(!bench.lanes.is_superseded(1), "it has answered all");
+}
+
+#[test]
+fn another_broker_is_asked_once_about_one_whose_replicas_take_too_long() {
+    let mut bench = Bench::new(&[1], Some(4711));
+    bench.push(0, 1);
+    let sent = bench.request(1).unwrap();
+    assert_eq!(bench.lanes.doubted.take(), None);
+    bench.answer(1, sent.id, &[(0, 7, -1)]).unwrap();
+    assert_eq!(bench.lanes.doubted.take(), Some(1));
+    assert_eq!(bench.lanes.doubted.take(), None);
+}
