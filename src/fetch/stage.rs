@@ -238,8 +238,8 @@ impl Fetching {
         }
     }
 
-    /// Adds the missing tasks of each broker that leads a partition of ours: in a large cluster,
-    /// most lead none.
+    /// Adds the missing tasks of each broker that serves partitions of the topic: in a large
+    /// cluster, most serve none.
     fn add_tasks(&mut self) {
         let shared = &self.shared;
         let table = shared.table.borrow();

@@ -25,8 +25,8 @@ use std::convert::Infallible;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Milliseconds for which a broker that serves no partition of ours keeps its task and connections:
-/// leaders come back after a restart.
+/// Milliseconds for which a broker that serves no partition of the topic keeps its task and
+/// connections: leaders come back after a restart.
 const UNNEEDED_MS_MAX: u64 = 60_000;
 
 /// Correlation id of a question about the topic: no Fetch has it, as theirs count up.
@@ -64,7 +64,7 @@ pub(crate) struct FetchTask {
     pub(super) out_of_range: Vec<Rc<Cursor>>,
     /// The dialler was asked for a connection and has not answered yet.
     is_dialling: bool,
-    /// Since when the broker serves no partition of ours.
+    /// Since when the broker serves no partition of the topic.
     unneeded_since: Option<Instant>,
 }
 
@@ -192,7 +192,7 @@ impl FetchTask {
     }
 
     /// Whether the task can end: the cluster does not have the broker any more, or it has served no
-    /// partition of ours for a while.
+    /// partition of the topic for a while.
     fn is_unneeded(&mut self) -> bool {
         let turns = &self.shared.context.turns;
         let table = self.shared.table.borrow();
