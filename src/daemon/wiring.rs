@@ -1,7 +1,8 @@
-//! The queues between the threads: each thread gets its ends here, and shares nothing else but
-//! counters, status and the stop flag. What the others tell a thread is one closed enum. Beside it,
-//! the control thread takes rulebooks from the service thread, and the hot thread and the publisher
-//! the answers of their diallers. Empty frames and buffers come back through queues of their own.
+//! The queues between the threads: each thread gets its ends here, and these threads share nothing
+//! else but counters, status and the stop flag. What the others tell a thread is one closed enum.
+//! Beside it, the control thread takes rulebooks from the service thread, and the hot thread and
+//! the publisher the answers of their diallers. Empty frames and buffers come back through queues
+//! of their own.
 
 use crate::control::dialler::{self, DialOptions, DiallerEnds};
 use crate::control::topic_rules::TopicNames;
