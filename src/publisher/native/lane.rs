@@ -152,7 +152,8 @@ impl<T> Lane<T> {
         !self.is_recovering
             && under_way < self.batches.len().min(under_way_max)
             && (under_way == 0 || self.leader == leader)
-            && self.retry_at.is_none_or(|at| at <= now)
+            // Another broker has not refused it.
+            && (self.leader != leader || self.retry_at.is_none_or(|at| at <= now))
     }
 
     /// When a batch may be sent again, if it waits only for time.
@@ -226,11 +227,13 @@ impl<T> Lane<T> {
         }
     }
 
-    /// As [`Lane::came_back`], and the next attempt waits: longer each time in a row.
-    pub(super) fn refused(&mut self, number: u64, now: Instant) {
+    /// As [`Lane::came_back`], and the next attempt at the same broker waits: longer each time in a
+    /// row, and so many milliseconds at most.
+    pub(super) fn refused(&mut self, number: u64, now: Instant, wait_ms_max: u64) {
         self.came_back(number);
         if self.retry_at.is_none_or(|at| at <= now) {
-            self.retry_at = Some(now + Duration::from_millis(self.retry_ms));
+            let wait_ms = self.retry_ms.min(wait_ms_max);
+            self.retry_at = Some(now + Duration::from_millis(wait_ms));
             self.retry_ms = (self.retry_ms * 2).min(RECONNECT_MS_MAX);
         }
     }

@@ -18,6 +18,7 @@ use crate::kafka::produce::{self, ProduceRemedy, Produced};
 use crate::kafka::producer_id;
 use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
+use crate::kafka::{LEADERLESS_MS_MAX, RECONNECT_MS_MAX};
 use crate::output::frame::Compression;
 use crate::ownership::group_session::TOPIC_MISSING_MS_MAX;
 use crate::publisher::producer::{Delivery, OFFSET_UNKNOWN, SendError, SendFailure};
@@ -400,19 +401,18 @@ impl<T> Lanes<T> {
         self.trouble =
             Some(format!("partition {partition} of `{topic}` does not take a batch now: {error}"));
         let remedy = produce::remedy(error);
+        let mut wait_ms_max = RECONNECT_MS_MAX;
         match remedy {
-            ProduceRemedy::Resend => lane.refused(number, now),
-            ProduceRemedy::ResendDoubting => {
-                lane.refused(number, now);
-                self.doubted = Some(node_id);
-            }
+            ProduceRemedy::Resend => {}
+            ProduceRemedy::ResendDoubting => self.doubted = Some(node_id),
             ProduceRemedy::AskLeader => {
-                lane.refused(number, now);
                 self.table.mark_stale(partition);
+                wait_ms_max = LEADERLESS_MS_MAX;
             }
-            ProduceRemedy::ResendBefore if !lane.is_oldest(number) => lane.refused(number, now),
+            ProduceRemedy::ResendBefore if !lane.is_oldest(number) => {}
             _ => return self.refuse(partition, error, remedy, records),
         }
+        lane.refused(number, now, wait_ms_max);
         self.note_waiting(partition);
     }
 

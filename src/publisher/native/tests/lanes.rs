@@ -253,6 +253,27 @@ fn a_refused_batch_waits_longer_each_time_until_one_is_taken() {
 }
 
 #[test]
+fn a_batch_waits_only_for_the_broker_that_has_refused_it_and_not_long_if_that_leads_no_more() {
+    let mut bench = Bench::new(&[1], Some(4711));
+    bench.push(0, 1);
+    for wait_ms in [10, 20, 40, 80, 160, 250, 250] {
+        let sent = bench.request(1).unwrap();
+        bench.answer(1, sent.id, &[(0, 6, -1)]).unwrap();
+        bench.lead(&[1]);
+        bench.wait(wait_ms - 1);
+        assert!(bench.request(1).is_none(), "it is not sent before {wait_ms} ms");
+        bench.wait(1);
+    }
+    let sent = bench.request(1).unwrap();
+    bench.answer(1, sent.id, &[(0, 6, -1)]).unwrap();
+    bench.lead(&[2]);
+    let again = bench.request(2).expect("at once");
+    assert_eq!(again.batches, sent.batches);
+    bench.answer(2, again.id, &[(0, 0, 5)]).unwrap();
+    assert_eq!(bench.deliveries(), [(1, Ok(5))]);
+}
+
+#[test]
 fn after_a_batch_has_come_back_the_oldest_goes_alone() {
     let mut bench = Bench::new(&[1], Some(4711));
     let sent: Vec<i32> = (1..=3)
