@@ -22,17 +22,23 @@ impl Load {
             .args(["--events", EVENTS, "--compression", "lz4", "--base-ms", "1767225600000"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(Stdio::inherit())
             .spawn()
             .expect("the load is started");
         Load { child: Some(child) }
     }
 
-    /// Ends it; what the broker has is what counts.
-    pub(super) fn stop(&mut self) {
-        let mut child = self.child.take().expect("it runs");
+    /// It has not ended by itself.
+    pub(super) fn assert_no_early_end(&mut self) {
+        let Some(child) = &mut self.child else { return };
         let ended = child.try_wait().expect("it is a child");
         assert!(ended.is_none(), "the load ended by itself: {ended:?}");
+    }
+
+    /// Ends it; what the broker has is what counts.
+    pub(super) fn stop(&mut self) {
+        self.assert_no_early_end();
+        let mut child = self.child.take().expect("it runs");
         child.kill().expect("it is a child");
         child.wait().expect("it is a child");
     }
