@@ -325,6 +325,18 @@ fn a_broker_is_superseded_once_another_leads_what_it_has_not_answered() {
 }
 
 #[test]
+fn a_broker_that_gives_no_producer_id_is_superseded_once_others_lead_all_that_waits() {
+    let mut bench = Bench::new(&[1, 1], None);
+    bench.push(0, 1);
+    bench.push(1, 2);
+    assert!(bench.write(1).is_some(), "a question for a producer id");
+    bench.lead(&[2, 1]);
+    assert!(!bench.lanes.is_superseded(1), "partition 1 waits for it");
+    bench.lead(&[2, 2]);
+    assert!(bench.lanes.is_superseded(1));
+}
+
+#[test]
 fn another_broker_is_asked_once_about_one_whose_replicas_take_too_long() {
     let mut bench = Bench::new(&[1], Some(4711));
     bench.push(0, 1);
