@@ -8,6 +8,7 @@ use crate::kafka::batch_writer::{
     ProducerId, RECORD_OVERHEAD_BYTES_MAX, UnsealedBatch, sequence_after,
 };
 use crate::kafka::lz4_text::TextCompressor;
+use crate::kafka::metadata::NODE_UNKNOWN;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -97,7 +98,7 @@ impl<T> Lane<T> {
             next_sequence: 0,
             is_known: false,
             is_recovering: false,
-            leader: -1,
+            leader: NODE_UNKNOWN,
             retry_at: None,
             retry_ms: RETRY_MS_MIN,
             shares: true,

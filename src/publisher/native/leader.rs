@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 /// Milliseconds that a broker may take to answer, beyond the time that its replicas may take.
 const ANSWER_MS_MAX: u64 = 5_000;
 
-/// Milliseconds without an answer after which another broker is asked who leads, and again after
-/// each further ones. A leader that others have left waits for its replicas in vain.
+/// Milliseconds without an answer after which another broker is asked who leads, and between two
+/// such questions. A leader whose replicas follow another one by now waits for them in vain.
 pub(super) const DOUBT_MS: u64 = 2_500;
 
 /// Bytes of an answer: a thousand partitions take less than a tenth, sentences and all.
