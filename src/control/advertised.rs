@@ -47,7 +47,8 @@ pub(super) fn dial(brokers: &[Broker], options: &DialOptions) -> Result<DialledB
     let brokers = &brokers[..brokers.len().min(CONNECTIONS_MAX)];
     let options = options.clone();
     let ask = move |endpoint: Endpoint| dialler::ask_topic(&endpoint, &options).err();
-    let found = roll_call(brokers.iter().map(Endpoint::of), ask).map_err(DialError::Resources)?;
+    let found =
+        roll_call(brokers.iter().map(Endpoint::of).collect(), ask).map_err(DialError::Resources)?;
     let mut faults = Vec::new();
     for (broker, error) in brokers.iter().zip(found) {
         let endpoint = Endpoint::of(broker);

@@ -1,44 +1,24 @@
 //! A connection to a broker while it is being made ready: blocking I/O, off the hot thread.
 
+use crate::control::channel::{CONNECT_MS_MAX, Channel, is_tls};
 use crate::control::dialler::DialOptions;
-use crate::fetch::dialling::{DialError, Dialled, Endpoint, TlsChannel, open_any};
+use crate::fetch::dialling::{DialError, Dialled, Endpoint, open_any};
+use crate::kafka::list_offsets::{self, LogEnd, Offsets};
 use crate::kafka::message::{
-    self, API_VERSIONS_VERSION_MAX, ApiVersionsAnswer, Envelope, MessageError, Metadata, Versions,
+    self, API_VERSIONS_VERSION_MAX, ApiVersionsAnswer, Envelope, Metadata, Versions,
 };
-use crate::kafka::sasl::{self, SaslError, SaslExchange};
+use crate::kafka::sasl::{self, SaslExchange};
 use crate::kafka::security::{SaslOptions, TlsOptions};
-use crate::kafka::tls::records::Opened;
-use crate::kafka::tls::{self, Handshake, HandshakeStep, TlsConfig, TlsError};
+use crate::kafka::tls::{self, TlsConfig, TlsError};
 use crate::kafka::topic_requests::{self, Creation, NewTopic, TopicSettings};
-use crate::kafka::wire::FRAME_PREFIX_BYTES;
-use rustix::net::sockopt;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Milliseconds that connecting to one of a name's addresses may take.
-const CONNECT_MS_MAX: u64 = 3_000;
-
-/// Milliseconds that a broker may take for one answer.
-pub(super) const BROKER_ANSWER_MS_MAX: u64 = 10_000;
-
-/// Milliseconds after which a peer that acknowledges nothing is gone: sent data, or keep-alives.
-const SILENCE_MS_MAX: u32 = 5_000;
-
-/// Seconds without traffic after which the kernel asks whether the peer is still there, seconds
-/// between two such questions, and how many may go unanswered.
-const KEEPALIVE: (u64, u64, u32) = (2, 1, 3);
-
 /// Addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 16;
-
-/// Bytes of a response other than Fetch: a cluster of thousands of brokers and partitions fits.
-const RESPONSE_BYTES_MAX: usize = 4 * 1024 * 1024;
-
-/// Bytes that are received at once.
-const RECEIVE_BYTES: usize = 16 * 1024;
 
 /// Rounds of an authentication: SCRAM takes two.
 const SASL_ROUNDS_MAX: usize = 8;
@@ -57,13 +37,6 @@ pub(super) struct Link {
     replace_at: Option<Instant>,
     /// Whether the broker let it ask for more than the versions.
     is_admitted: bool,
-}
-
-/// Questions and answers.
-struct Channel {
-    stream: TcpStream,
-    endpoint: Endpoint,
-    tls: Option<Box<TlsChannel>>,
 }
 
 impl Link {
@@ -91,11 +64,8 @@ impl Link {
         options: &DialOptions,
         tls_config: TlsSource<'_>,
     ) -> Result<Link, DialError> {
-        let wrong = |error| DialError::of_io(endpoint, error);
-        let wait = Duration::from_millis(CONNECT_MS_MAX);
-        let stream = TcpStream::connect_timeout(&address, wait).map_err(wrong)?;
-        set_up(&stream).map_err(wrong)?;
-        let mut channel = Channel { stream, endpoint: endpoint.clone(), tls: None };
+        let mut channel = Channel::connect(endpoint, address)
+            .map_err(|error| DialError::of_io(endpoint, error))?;
         if let Some(tls) = &options.security.tls {
             let config = tls_config(tls).map_err(|error| channel.tls_error(error))?;
             channel.tls = Some(channel.shake_hands(&config).map_err(|error| match error {
@@ -106,7 +76,9 @@ impl Link {
             })?);
         }
         let versions = channel.ask_versions(options).map_err(|error| match error {
-            DialError::Silent { endpoint, .. } if channel.tls.is_none() && speaks_tls(address) => {
+            DialError::Silent { endpoint, .. }
+                if channel.tls.is_none() && speaks_tls(&endpoint, address) =>
+            {
                 DialError::TlsListener(endpoint)
             }
             other => other,
@@ -175,6 +147,22 @@ impl Link {
             .map_err(|error| self.channel.answer_error(error))
     }
 
+    /// Asks a leader where logs begin, or where they end.
+    pub(super) fn ask_offsets(
+        &mut self,
+        options: &DialOptions,
+        topic: &str,
+        partitions: &[i32],
+        end: LogEnd,
+    ) -> Result<Offsets, DialError> {
+        let answer = self.channel.ask("ListOffsets", |out| {
+            let envelope = envelope(options, list_offsets::LIST_OFFSETS_VERSION);
+            list_offsets::request(envelope, topic, partitions, end, out);
+        })?;
+        list_offsets::parse(&answer, CORRELATION_ID, topic)
+            .map_err(|error| self.channel.answer_error(error))
+    }
+
     /// Asks the controller, to which this connection leads, to create a topic.
     pub(super) fn create_topic(
         &mut self,
@@ -237,162 +225,6 @@ impl Channel {
         }
         Ok(lifetime.map(|lifetime| begun + lifetime * LIFETIME_PERCENT / 100))
     }
-
-    fn shake_hands(&mut self, config: &TlsConfig) -> Result<Box<TlsChannel>, DialError> {
-        let begun = Handshake::begin(config, &self.endpoint.host);
-        let mut handshake = begun.map_err(|error| self.tls_error(error))?;
-        let (mut received, mut outgoing) = (Vec::new(), Vec::new());
-        let deadline = Instant::now() + Duration::from_millis(BROKER_ANSWER_MS_MAX);
-        loop {
-            let step = handshake.step(&mut received, &mut outgoing);
-            // An error may come with an alert for the broker, which is not waited for.
-            match step.map_err(|error| self.tls_error(error))? {
-                HandshakeStep::Send => {
-                    self.write(&outgoing, HANDSHAKE)?;
-                    outgoing.clear();
-                }
-                HandshakeStep::Receive => {
-                    if self.read(&mut received, deadline)? == 0 {
-                        let endpoint = self.endpoint.clone();
-                        return Err(DialError::Silent { endpoint, asked: HANDSHAKE });
-                    }
-                }
-                HandshakeStep::Done => break,
-            }
-        }
-        let session = handshake.finish().map_err(|error| self.tls_error(error))?;
-        Ok(Box::new(TlsChannel { session, received }))
-    }
-
-    /// Sends a request and receives its answer, its length left out.
-    fn ask(
-        &mut self,
-        asked: &'static str,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) -> Result<Vec<u8>, DialError> {
-        let mut request = Vec::new();
-        write(&mut request);
-        if let Some(tls) = &mut self.tls {
-            let mut sealed = Vec::new();
-            let result = tls.session.seal(&request, &mut sealed);
-            result.map_err(|error| self.tls_error(error))?;
-            request = sealed;
-        }
-        self.write(&request, asked)?;
-        let deadline = Instant::now() + Duration::from_millis(BROKER_ANSWER_MS_MAX);
-        let mut answer = Vec::new();
-        loop {
-            if let Some(end) = self.frame_end(&answer)?
-                && answer.len() >= end
-            {
-                return Ok(answer.split_off(FRAME_PREFIX_BYTES));
-            }
-            if self.receive(&mut answer, deadline)? == 0 {
-                return Err(DialError::Silent { endpoint: self.endpoint.clone(), asked });
-            }
-        }
-    }
-
-    /// Where the answer ends, once that is known.
-    fn frame_end(&self, answer: &[u8]) -> Result<Option<usize>, DialError> {
-        if self.tls.is_none() && is_tls(answer) {
-            return Err(DialError::TlsListener(self.endpoint.clone()));
-        }
-        let length = message::frame_length(answer, RESPONSE_BYTES_MAX);
-        let length = length.map_err(|error| self.answer_error(error))?;
-        Ok(length.map(|length| length + FRAME_PREFIX_BYTES))
-    }
-
-    /// Appends plaintext as it comes: how many bytes of the stream there were, 0 at its end.
-    fn receive(&mut self, plaintext: &mut Vec<u8>, deadline: Instant) -> Result<usize, DialError> {
-        let Some(mut tls) = self.tls.take() else {
-            return self.read(plaintext, deadline);
-        };
-        let result = self.receive_record(&mut tls, plaintext, deadline);
-        self.tls = Some(tls);
-        result
-    }
-
-    fn receive_record(
-        &mut self,
-        tls: &mut TlsChannel,
-        plaintext: &mut Vec<u8>,
-        deadline: Instant,
-    ) -> Result<usize, DialError> {
-        loop {
-            let opened = match tls.session.open(&mut tls.received) {
-                Err(TlsError::Closed) => return Ok(0),
-                opened => opened.map_err(|error| self.tls_error(error))?,
-            };
-            match opened {
-                // TLS's own records are passed over.
-                Opened::Record { bytes, plaintext: opened } => {
-                    plaintext.extend_from_slice(&tls.received[opened]);
-                    tls.received.drain(..bytes);
-                    return Ok(bytes);
-                }
-                Opened::Incomplete => {
-                    if self.read(&mut tls.received, deadline)? == 0 {
-                        return Ok(0);
-                    }
-                }
-            }
-        }
-    }
-
-    fn read(&self, into: &mut Vec<u8>, deadline: Instant) -> Result<usize, DialError> {
-        let mut piece = [0; RECEIVE_BYTES];
-        let read = loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(self.io_error(io::ErrorKind::TimedOut.into()));
-            }
-            let timed = self.stream.set_read_timeout(Some(left));
-            match timed.and_then(|()| (&self.stream).read(&mut piece)) {
-                // A signal, or work of a ring: with a timeout the kernel begins no read again
-                // (signal(7)).
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => break read,
-            }
-        };
-        match read {
-            Ok(count) => {
-                into.extend_from_slice(&piece[..count]);
-                Ok(count)
-            }
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(0),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                Err(self.io_error(io::ErrorKind::TimedOut.into()))
-            }
-            Err(error) => Err(self.io_error(error)),
-        }
-    }
-
-    fn write(&self, bytes: &[u8], asked: &'static str) -> Result<(), DialError> {
-        use io::ErrorKind::{BrokenPipe, ConnectionReset};
-        (&self.stream).write_all(bytes).map_err(|error| match error.kind() {
-            BrokenPipe | ConnectionReset => {
-                DialError::Silent { endpoint: self.endpoint.clone(), asked }
-            }
-            _ => self.io_error(error),
-        })
-    }
-
-    fn io_error(&self, error: io::Error) -> DialError {
-        DialError::Io { endpoint: self.endpoint.clone(), error }
-    }
-
-    fn tls_error(&self, error: TlsError) -> DialError {
-        DialError::Tls { endpoint: self.endpoint.clone(), error }
-    }
-
-    fn sasl_error(&self, error: SaslError) -> DialError {
-        DialError::Sasl { endpoint: self.endpoint.clone(), error }
-    }
-
-    fn answer_error(&self, error: MessageError) -> DialError {
-        DialError::Answer { endpoint: self.endpoint.clone(), error }
-    }
 }
 
 /// Whether a listener closes another connection as well when it is asked for more than its
@@ -410,20 +242,16 @@ fn closes_again(
 
 /// Whether a listener that breaks off a handshake tells its versions to a client without TLS.
 fn speaks_plaintext(endpoint: &Endpoint, address: SocketAddr, options: &DialOptions) -> bool {
-    let stream = TcpStream::connect_timeout(&address, Duration::from_millis(CONNECT_MS_MAX));
-    let asked = stream.and_then(|stream| set_up(&stream).map(|()| stream)).map(|stream| {
-        Channel { stream, endpoint: endpoint.clone(), tls: None }.ask_versions(options)
-    });
+    let asked =
+        Channel::connect(endpoint, address).map(|mut channel| channel.ask_versions(options));
     asked.is_ok_and(|versions| versions.is_ok())
 }
 
 /// Whether a listener that closes the connection without an answer speaks TLS: then it answers a
 /// greeting in TLS.
-fn speaks_tls(address: SocketAddr) -> bool {
+fn speaks_tls(endpoint: &Endpoint, address: SocketAddr) -> bool {
     let answer_to_greeting = || -> Result<[u8; 2], Box<dyn std::error::Error>> {
-        let mut stream =
-            TcpStream::connect_timeout(&address, Duration::from_millis(CONNECT_MS_MAX))?;
-        set_up(&stream)?;
+        let Channel { mut stream, .. } = Channel::connect(endpoint, address)?;
         stream.set_read_timeout(Some(Duration::from_millis(CONNECT_MS_MAX)))?;
         stream.write_all(&tls::greeting()?)?;
         let mut answer = [0; 2];
@@ -433,54 +261,9 @@ fn speaks_tls(address: SocketAddr) -> bool {
     answer_to_greeting().is_ok_and(|answer| is_tls(&answer))
 }
 
-/// Whether an answer begins like a TLS alert or handshake record, versions 3.x.
-fn is_tls(answer: &[u8]) -> bool {
-    matches!(answer, [0x15 | 0x16, 3, ..])
-}
-
-/// What a broker is asked with the first bytes of a connection with TLS.
-const HANDSHAKE: &str = "a TLS handshake";
-
 /// One request is under way at a time.
 const CORRELATION_ID: i32 = 0;
 
 fn envelope(options: &DialOptions, version: i16) -> Envelope<'_> {
     Envelope { version, correlation_id: CORRELATION_ID, client_id: &options.client_id }
-}
-
-/// What every connection has: no delay for small requests, and an end within seconds if the peer
-/// falls silent.
-fn set_up(stream: &TcpStream) -> io::Result<()> {
-    let (idle_s, between_s, count) = KEEPALIVE;
-    stream.set_nodelay(true)?;
-    stream.set_write_timeout(Some(Duration::from_millis(BROKER_ANSWER_MS_MAX)))?;
-    sockopt::set_tcp_user_timeout(stream, SILENCE_MS_MAX)?;
-    sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, Duration::from_secs(idle_s))?;
-    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(between_s))?;
-    Ok(sockopt::set_tcp_keepcnt(stream, count)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::TcpListener;
-
-    /// It may send a byte now and then, for ever.
-    #[test]
-    fn a_broker_that_goes_on_sending_has_no_longer_than_one_that_is_silent() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("it is bound");
-        let stream = TcpStream::connect(address).expect("it listens");
-        let (mut broker, _) = listener.accept().expect("it was connected to");
-        broker.write_all(b"a few bytes").expect("it is connected");
-        let endpoint = Endpoint { host: "127.0.0.1".to_owned(), port: address.port() };
-        let channel = Channel { stream, endpoint, tls: None };
-        let mut received = Vec::new();
-        let later = Instant::now() + Duration::from_secs(60);
-        assert!(channel.read(&mut received, later).is_ok_and(|count| count > 0));
-        broker.write_all(b"and a few more").expect("it is connected");
-        let error = channel.read(&mut received, Instant::now()).expect_err("its time is over");
-        assert!(error.to_string().contains("timed out"), "{error}");
-    }
 }

@@ -5,6 +5,7 @@
 
 pub(crate) mod advertised;
 mod certificates;
+mod channel;
 mod connecting;
 pub(crate) mod control_error;
 pub mod dialler;
@@ -16,6 +17,7 @@ mod panic_file;
 mod random;
 pub(crate) mod roll_call;
 mod states;
+pub mod surveyor;
 pub(crate) mod topic_client;
 pub(crate) mod topic_rules;
 mod topic_watch;
@@ -25,7 +27,6 @@ use crate::engine::rules::rulebook::Rulebook;
 use crate::kafka::group::{GroupOptions, Membership};
 use crate::kafka::group_lag::GroupLag;
 use crate::kafka::membership::MembershipEvent;
-use crate::kafka::topic_error::TopicError;
 use crate::ownership::acquisition::Remedy;
 use crate::ownership::action::{Opening, OwnershipAction};
 use crate::ownership::event::{OutputEvent, OwnershipEvent, ShardFacts, Survey, ToControl};
@@ -55,6 +56,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
+use surveyor::Surveyor;
 use topic_rules::TopicNames;
 use topic_watch::TopicWatch;
 
@@ -125,6 +127,7 @@ struct Control {
     ends: ControlEnds,
     options: ControlOptions,
     membership: Membership,
+    surveyor: Surveyor,
     output: OutputLog,
     states: States,
     /// Where panics are counted; `None` until it is known which topic the input is.
@@ -172,6 +175,7 @@ impl Control {
         };
         Control {
             ends,
+            surveyor: Surveyor::new(options.dial.clone(), &options.output.output_topic),
             options,
             membership,
             output,
@@ -196,6 +200,7 @@ impl Control {
             self.poll_threads();
             self.poll_service();
             self.poll_topics();
+            self.poll_surveys();
             self.poll_output();
             let facts = self.facts();
             self.ownership.on(OwnershipEvent::Tick(&facts), Instant::now());
@@ -284,6 +289,15 @@ impl Control {
         }
     }
 
+    fn poll_surveys(&mut self) {
+        let Control { surveyor, states, ownership, .. } = self;
+        surveyor.poll(|partition, bounds| {
+            let candidates = states.here(partition);
+            let survey = bounds.map(|bounds| Survey { bounds, candidates });
+            ownership.on(OwnershipEvent::Surveyed { partition, survey }, Instant::now());
+        });
+    }
+
     fn poll_output(&mut self) {
         if self.ownership.is_busy() {
             let Control { output, ownership, .. } = self;
@@ -304,7 +318,7 @@ impl Control {
     /// Executes an action. Break: the daemon ends.
     fn execute(&mut self, action: OwnershipAction) -> ControlFlow<Result<(), ControlError>> {
         match action {
-            OwnershipAction::Survey(partitions) => self.survey(&partitions),
+            OwnershipAction::Survey(partitions) => self.surveyor.begin(&partitions),
             OwnershipAction::FindStates { partition } => self.find_states(partition),
             OwnershipAction::Read { partition, from } => self.read(partition, from),
             OwnershipAction::Append { partition, header } => {
@@ -360,21 +374,6 @@ impl Control {
             OwnershipAction::Log(note) => self.journal.write(&note, &self.ends.progress),
         }
         ControlFlow::Continue(())
-    }
-
-    fn survey(&mut self, partitions: &[i32]) {
-        let bounds = self.output.bounds(partitions);
-        for partition in partitions {
-            let survey = match &bounds {
-                Ok(bounds) => bounds.get(partition).copied().ok_or_else(|| {
-                    TopicError::NotNow(format!("partition {partition} has no leader now"))
-                }),
-                Err(error) => Err(error.clone()),
-            };
-            let candidates = self.states.here(*partition);
-            let survey = survey.map(|bounds| Survey { bounds, candidates });
-            self.on(OwnershipEvent::Surveyed { partition: *partition, survey });
-        }
     }
 
     fn find_states(&mut self, partition: i32) {

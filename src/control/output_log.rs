@@ -12,7 +12,6 @@ use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
 use crate::output::encode::encode;
 use crate::output::frame::{Format, FrameHeader};
-use crate::ownership::acquisition::Bounds;
 use crate::ownership::event::OutputEvent;
 use rdkafka::ClientContext;
 use rdkafka::client::OAuthToken;
@@ -25,7 +24,7 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Milliseconds that one fence may take to be acknowledged.
 pub const FENCE_MS_MAX: u64 = 10_000;
@@ -93,56 +92,6 @@ impl OutputLog {
     /// Partitions of the input topic, and of the output topic.
     pub(crate) fn partitions(&self) -> i32 {
         self.partitions
-    }
-
-    /// Where the logs of these partitions begin and end now. A few requests ask for all of them; a
-    /// partition without a leader is missing in the answer. All requests share one deadline, as the
-    /// calling thread does nothing else meanwhile.
-    pub fn bounds(&self, partitions: &[i32]) -> Result<BTreeMap<i32, Bounds>, TopicError> {
-        let OutputLogOptions { input_topic, output_topic, .. } = &self.options;
-        let until = Instant::now() + Duration::from_millis(METADATA_MS_MAX);
-        let starts = self.list_offsets(partitions, Offset::Beginning, until)?;
-        let ends = self.list_offsets(partitions, Offset::End, until)?;
-        let bounds = |partition: &i32| {
-            let of = |offsets: &Listed, topic: &str| {
-                offsets.get(&(topic.to_owned(), *partition)).copied()
-            };
-            let found = Bounds {
-                input_start: of(&starts, input_topic)?,
-                input_end: of(&ends, input_topic)?,
-                output_start: of(&starts, output_topic)?,
-                output_end: of(&ends, output_topic)?,
-            };
-            Some((*partition, found))
-        };
-        Ok(partitions.iter().filter_map(bounds).collect())
-    }
-
-    fn list_offsets(
-        &self,
-        partitions: &[i32],
-        end: Offset,
-        until: Instant,
-    ) -> Result<Listed, TopicError> {
-        let OutputLogOptions { input_topic, output_topic, .. } = &self.options;
-        let mut wanted = TopicPartitionList::new();
-        for (topic, partition) in [input_topic, output_topic]
-            .into_iter()
-            .flat_map(|t| partitions.iter().map(move |p| (t, *p)))
-        {
-            wanted
-                .add_partition_offset(topic, partition, end)
-                .map_err(|error| self.failure(&error))?;
-        }
-        let wait = until.saturating_duration_since(Instant::now());
-        let listed =
-            self.consumer.offsets_for_times(wanted, wait).map_err(|error| self.failure(&error))?;
-        let offset = |element: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| {
-            element.error().ok()?;
-            let Offset::Offset(offset) = element.offset() else { return None };
-            Some(((element.topic().to_owned(), element.partition()), offset))
-        };
-        Ok(listed.elements().iter().filter_map(offset).collect())
     }
 
     /// Begins to read a partition here, or goes on here.
@@ -269,9 +218,6 @@ impl OutputLog {
         passing(topic_error(&self.options.output_topic, Right::Read, error))
     }
 }
-
-/// Offsets by topic and partition.
-type Listed = BTreeMap<(String, i32), i64>;
 
 /// Time between two polls of what does not wake us.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);

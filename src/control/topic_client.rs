@@ -3,9 +3,10 @@
 use crate::control::advertised::{self, DialledBrokers};
 use crate::control::control_error::ControlError;
 use crate::control::dialler::DialOptions;
-use crate::control::link::{BROKER_ANSWER_MS_MAX, Link};
+use crate::control::link::Link;
 use crate::control::topic_rules::{TopicNames, TopicProblem};
 use crate::fetch::dialling::{DialError, Endpoint, open_any};
+use crate::kafka::BROKER_ANSWER_MS_MAX;
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::message::{Broker, MessageError, Metadata};
 use crate::kafka::right::Right;

@@ -25,7 +25,7 @@ pub const QUESTIONS_MAX: usize = CONNECTIONS_MAX + 1;
 const HELPFUL_MS: u64 = 30_000;
 
 /// Where a broker listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Endpoint {
     /// Name or address. It is resolved for each connection.
     pub host: String,

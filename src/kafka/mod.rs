@@ -78,6 +78,10 @@ pub(crate) const NAME_CHARS_MAX: usize = 255;
 /// Milliseconds that reading an output partition may go on without a single record.
 pub(crate) const READ_STALL_MS_MAX: u64 = 30_000;
 
+/// Milliseconds that a broker may take for one answer. One that is frozen keeps its connections
+/// open, and is given up by this alone.
+pub(crate) const BROKER_ANSWER_MS_MAX: u64 = 10_000;
+
 /// Milliseconds that a question about topics and partitions may take.
 pub(crate) const METADATA_MS_MAX: u64 = 2_000;
 

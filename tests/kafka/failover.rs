@@ -194,3 +194,29 @@ fn a_stop_without_any_broker_is_over_in_time(cluster: Cluster, topics: &Topics) 
     drop(cluster);
     huntd.stop();
 }
+
+/// Its connections stay open, so nobody hears that it is away. While it is frozen, others lead its
+/// partitions, and a daemon that starts acquires all of them.
+#[test]
+fn a_broker_that_is_frozen_under_load_costs_nothing_but_time() {
+    let mut cluster = Cluster::start(3, &Options::for_tests());
+    let topics = create(&cluster, "frozen");
+    let load = Load::start(&cluster, &topics);
+    let mut huntd = Huntd::start(&cluster, &topics, &[]);
+    let mut follower = Follower::new(&cluster, &topics);
+    wait_for_more(&mut follower, &mut huntd);
+    for number in 0..3 {
+        cluster.broker_mut(number).freeze();
+        wait_for_more(&mut follower, &mut huntd);
+        huntd.kill9();
+        huntd = Huntd::start(&cluster, &topics, &[]);
+        wait_for_more(&mut follower, &mut huntd);
+        cluster.broker_mut(number).thaw();
+        wait_for_more(&mut follower, &mut huntd);
+    }
+    load.finish();
+    accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    accounts::assert_is_the_replay(&cluster, &topics, follower);
+}

@@ -59,7 +59,7 @@ impl Load {
     pub(crate) fn start(cluster: &Cluster, topics: &Topics) -> Load {
         let producer: BaseProducer = cluster
             .client()
-            .config()
+            .impatient_config()
             .set("enable.idempotence", "true")
             .set("reconnect.backoff.max.ms", "500")
             .create()

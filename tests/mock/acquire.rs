@@ -1,17 +1,20 @@
 //! Acquiring a shard's output against a mock cluster.
 
 use huntd::control::output_log::{OutputLog, OutputLogOptions};
+use huntd::control::surveyor::Surveyor;
 use huntd::kafka::right::Right;
 use huntd::kafka::topic_error::TopicError;
 use huntd::output::encode::{decode_frame, encode};
 use huntd::output::frame::{Chain, Format, FrameHeader, FrameKind, POSITION_UNKNOWN};
 use huntd::output::reader::{Reader, Verdict};
-use huntd::ownership::acquisition::{Acquired, Acquisition, Brief, Need, Remedy};
+use huntd::ownership::acquisition::{Acquired, Acquisition, Bounds, Brief, Need, Remedy};
 use huntd::ownership::event::OutputEvent;
 use huntd::ownership::start_error::StartError;
 use huntd::testing::frame_maker::FrameMaker;
 use rdkafka::message::Message;
 use rdkafka::types::RDKafkaRespErr;
+use std::collections::BTreeMap;
+use std::thread;
 use std::time::{Duration, Instant};
 use support::mock::{self, Cluster, PATIENCE, append, read_partition};
 
@@ -42,15 +45,30 @@ fn brief(partition: i32) -> Brief {
     }
 }
 
+fn survey(cluster: &Cluster, partitions: &[i32]) -> BTreeMap<i32, Bounds> {
+    let mut surveyor = Surveyor::new(mock::dial_options(cluster, "events"), "updates");
+    let (mut found, start) = (BTreeMap::new(), Instant::now());
+    surveyor.begin(partitions);
+    while found.len() < partitions.len() {
+        assert!(start.elapsed() < PATIENCE, "{found:?}");
+        surveyor.poll(|partition, bounds| {
+            found.insert(partition, bounds.expect("the cluster answers"));
+        });
+        thread::sleep(Duration::from_millis(1));
+    }
+    found
+}
+
 /// Acquires shards at once. Each time that the group would be asked whether we are a member,
 /// `meanwhile` answers. It gets the number of such questions before, and may act as others do.
 fn acquire_all(
+    cluster: &Cluster,
     tail: &mut OutputLog,
     briefs: Vec<Brief>,
     mut meanwhile: impl FnMut(usize) -> bool,
 ) -> Vec<Result<Acquired, StartError>> {
     let partitions: Vec<i32> = briefs.iter().map(|brief| brief.partition).collect();
-    let bounds = tail.bounds(&partitions).expect("the cluster answers");
+    let bounds = survey(cluster, &partitions);
     let mut running: Vec<Acquisition> = briefs
         .into_iter()
         .map(|brief| {
@@ -107,7 +125,7 @@ fn acquire_all(
 
 fn acquire(cluster: &Cluster, partition: i32) -> Result<Acquired, StartError> {
     let mut tail = OutputLog::connect(options(cluster)).expect("connected");
-    acquire_all(&mut tail, vec![brief(partition)], |_| true).remove(0)
+    acquire_all(cluster, &mut tail, vec![brief(partition)], |_| true).remove(0)
 }
 
 /// Makes an input longer than what any output here accounts for.
@@ -158,7 +176,7 @@ fn each_owner_goes_on_where_the_last_one_stopped_under_a_higher_epoch() {
     let mut shards = [FrameMaker::new(0), FrameMaker::new(1)];
     (0..2).for_each(|partition| fill_input(&cluster, partition));
     for owner_epoch in 1..=3 {
-        let acquired = acquire_all(&mut tail, vec![brief(0), brief(1)], |_| true);
+        let acquired = acquire_all(&cluster, &mut tail, vec![brief(0), brief(1)], |_| true);
         for (acquired, shard) in acquired.into_iter().zip(&mut shards) {
             let acquired = acquired.expect("acquired");
             assert_eq!(acquired.owner_epoch, owner_epoch);
@@ -217,7 +235,7 @@ fn a_fence_that_another_owner_overtakes_is_raised_again_after_another_question()
     // Between our reading of owner epoch 0 and our fence of owner epoch 1, another owner writes the
     // same; and then once more.
     let mut questions = 0;
-    let acquired = acquire_all(&mut tail, vec![brief(0)], |question| {
+    let acquired = acquire_all(&cluster, &mut tail, vec![brief(0)], |question| {
         questions += 1;
         if question < 2 {
             let owner_epoch = question as u64 + 1;
@@ -235,7 +253,7 @@ fn a_fence_that_another_owner_overtakes_is_raised_again_after_another_question()
 fn a_daemon_that_is_no_member_any_more_leaves_no_fence_behind() {
     let cluster = topics();
     let mut tail = OutputLog::connect(options(&cluster)).expect("connected");
-    acquire_all(&mut tail, vec![brief(1)], |_| false);
+    acquire_all(&cluster, &mut tail, vec![brief(1)], |_| false);
     assert!(read_partition(&cluster, "updates", 1).is_empty());
 }
 

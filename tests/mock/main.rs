@@ -10,3 +10,4 @@ mod poison;
 mod publisher;
 mod replicas;
 mod snapshots;
+mod surveyor;

@@ -33,7 +33,6 @@ impl Control {
         let at = around.now + around.chance.delay_us();
         match action {
             OwnershipAction::Survey(partitions) => {
-                self.blocked_until = at;
                 partitions.into_iter().for_each(|partition| self.survey(around, partition));
             }
             OwnershipAction::FindStates { partition } => {

@@ -9,25 +9,22 @@ use crate::line::Late;
 use crate::mutation::Mutation;
 use crate::node::Common;
 use crate::output::Output;
-use crate::surroundings::{Surroundings, falsified, origin, whole_store};
+use crate::surroundings::{Surroundings, origin};
 use huntd::control::handover;
 use huntd::engine::Shard;
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::kafka::membership::{MembershipError, MembershipEvent};
 use huntd::kafka::topic_error::TopicError;
 use huntd::output::mark::Mark;
-use huntd::ownership::acquisition::Candidate;
-use huntd::ownership::event::{
-    InputTrouble, OwnershipEvent, ShardFacts, ShardNotice, Survey, ToControl,
-};
+use huntd::ownership::acquisition::Bounds;
+use huntd::ownership::event::{InputTrouble, OwnershipEvent, ShardFacts, ShardNotice, ToControl};
 use huntd::ownership::start_error::StartError;
 use huntd::ownership::{Ownership, OwnershipOptions, PANICS_MAX};
 use huntd::publisher::ToPublisher;
 use huntd::queue::{Receiver, Sender};
 use huntd::shards::ToHot;
 use huntd::snapshot::format::Header;
-use huntd::snapshot::replicas::Replica;
-use huntd::snapshot::stored_states::{StoredState, StoredStates};
+use huntd::snapshot::stored_states::StoredStates;
 use huntd::telemetry::progress::Progress;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -49,7 +46,7 @@ pub(crate) struct Control {
     pub(crate) host: usize,
     pub(crate) ownership: Ownership,
     /// The rules that the daemon has.
-    rulebook: Rulebook,
+    pub(crate) rulebook: Rulebook,
     /// The daemon has seen that the output is another topic by now. An operator brings the right
     /// one back before the daemon is restarted.
     pub(crate) is_output_recreated: bool,
@@ -114,6 +111,11 @@ pub(crate) enum Coming {
         is_lost: bool,
     },
     Rejoined,
+    /// Leaders have said where the logs of a partition begin and end.
+    Surveyed {
+        partition: i32,
+        bounds: Result<Bounds, TopicError>,
+    },
 }
 
 impl Control {
@@ -366,6 +368,9 @@ impl Control {
                 }
                 Coming::Rejoined => self.rejoined(around),
                 Coming::RulesAdded => self.rules_added(around),
+                Coming::Surveyed { partition, bounds } => {
+                    self.surveyed(around, partition, bounds);
+                }
             }
         }
     }
@@ -377,71 +382,6 @@ impl Control {
         self.loaded.values_mut().for_each(|loaded| loaded.engine.know(&rulebook));
         self.tell_hot(ToHot::Rulebook(rulebook.clone()));
         self.rulebook = rulebook;
-    }
-
-    pub(crate) fn survey(&mut self, around: &mut Surroundings<'_>, partition: i32) {
-        self.confirmed.remove(&partition);
-        let is_leaderless =
-            around.chance.strikes_of(Fault::Leaderless, 5) || !around.broker.has_input();
-        let snapshots = whole_store(around.disk).candidates(partition);
-        let candidates = self.states.survey(partition, snapshots);
-        let candidates = self.falsified(candidates);
-        let survey = match is_leaderless {
-            true => Err(TopicError::Unreachable("no leader now".to_owned())),
-            false => Ok(Survey { bounds: around.bounds(partition), candidates }),
-        };
-        self.on(around, OwnershipEvent::Surveyed { partition, survey });
-    }
-
-    pub(crate) fn find(&mut self, around: &mut Surroundings<'_>, partition: i32) {
-        if around.chance.strikes_of(Fault::SearchInterrupted, 20) {
-            return self.on(around, OwnershipEvent::Interrupted { partition });
-        }
-        let is_unanswered = around.chance.strikes_of(Fault::ReplicasUnanswered, 20);
-        let replica = around.replicas.get(&partition).map(|(header, _)| header);
-        let replica =
-            replica.filter(|header| !is_unanswered && self.states.is_replica_wanted(header));
-        let replica = replica.map(|header| Replica { header: header.clone(), first_offset: 0 });
-        let candidates = self.states.offer(partition, replica);
-        let candidates = self.falsified(candidates);
-        let why_unknown = is_unanswered.then(|| "the topic of replicas is silent".to_owned());
-        self.on(around, OwnershipEvent::Found { partition, candidates, why_unknown });
-    }
-
-    pub(crate) fn load(
-        &mut self,
-        around: &mut Surroundings<'_>,
-        partition: i32,
-        candidate: Option<usize>,
-        begun_by: u32,
-    ) {
-        let state = self.states.choose(partition, candidate);
-        let engine = match &state {
-            Some(state) => around.load(state, &self.rulebook),
-            None => {
-                let rulebook = self.rulebook.beginning_by(begun_by).expect("the brief has them");
-                Some(Box::new(Shard::new(partition as u16, &rulebook)))
-            }
-        };
-        let Some(engine) = engine else {
-            around.chance.see(Sight::SnapshotUnreadable);
-            state.iter().for_each(|state| self.states.set_damaged(state));
-            return self.on(around, OwnershipEvent::NotLoaded { partition });
-        };
-        if let Some(state) = &state {
-            around.chance.see(match state {
-                StoredState::Here(_) => Sight::AcquiredFromSnapshot,
-                StoredState::Elsewhere(_) => Sight::AcquiredFromReplica,
-            });
-        }
-        let (ruleset, header) = (engine.ruleset(), state.map(|state| state.header().clone()));
-        self.loaded.insert(partition, Loaded { engine, header });
-        self.on(around, OwnershipEvent::Loaded { partition, ruleset });
-    }
-
-    fn falsified(&self, candidates: Vec<Candidate>) -> Vec<Candidate> {
-        let candidates = candidates.into_iter();
-        candidates.map(|candidate| falsified(candidate, self.mutation)).collect()
     }
 
     fn answered(

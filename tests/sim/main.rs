@@ -34,6 +34,7 @@ mod recreation;
 mod sim;
 mod snapshot_thread;
 mod surroundings;
+mod survey;
 mod topics;
 mod viewer;
 

@@ -77,7 +77,7 @@ const DOORS: &[(&str, &[&str])] = &[
             "src/service/process.rs",
             "src/serve/mod.rs",
             "src/serve/sessions.rs",
-            "src/control/link.rs",
+            "src/control/channel.rs",
             "src/control/random.rs",
             "src/testing/resident.rs",
             "src/tools/tap.rs",

@@ -123,7 +123,7 @@ impl Follower {
     pub fn new(cluster: &Cluster, topics: &Topics) -> Follower {
         let consumer: BaseConsumer = cluster
             .client()
-            .config()
+            .impatient_config()
             .set("group.id", "huntd-tests-follow")
             .set("enable.auto.commit", "false")
             .set("isolation.level", "read_uncommitted")

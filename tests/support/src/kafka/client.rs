@@ -36,6 +36,13 @@ impl Client {
         config
     }
 
+    /// The configuration of a client that goes to the next leader soon after its broker was frozen.
+    pub fn impatient_config(&self) -> ClientConfig {
+        let mut config = self.config();
+        config.set("socket.timeout.ms", "2000").set("topic.metadata.refresh.interval.ms", "1000");
+        config
+    }
+
     /// Creates a topic with the cluster's default number of replicas, and waits for its leaders.
     pub fn create_topic(&self, name: &str, partitions: i32, configs: &[(&str, &str)]) {
         self.create(NewTopic::new(name, partitions, TopicReplication::Fixed(-1)), configs);
@@ -70,7 +77,11 @@ impl Client {
         let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
         let results = block_on(admin.create_topics([&topic], &options)).expect("brokers answer");
         for result in results {
-            result.unwrap_or_else(|(topic, error)| panic!("topic {topic} not created: {error}"));
+            match result {
+                // Names are never used twice, but librdkafka asks again if an answer is lost.
+                Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
+                Err((topic, error)) => panic!("topic {topic} not created: {error}"),
+            }
         }
         let deadline = Instant::now() + PATIENCE;
         while admin

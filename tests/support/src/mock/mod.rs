@@ -2,6 +2,8 @@
 
 pub mod running;
 
+use huntd::control::dialler::DialOptions;
+use huntd::fetch::dialling::Endpoint;
 use huntd::kafka::client::ClientOptions;
 use huntd::kafka::security::Security;
 use rdkafka::config::ClientConfig;
@@ -35,6 +37,13 @@ pub fn brokers(cluster: &Cluster) -> Vec<String> {
 pub fn client(cluster: &Cluster) -> ClientOptions {
     let (client_id, group) = ("test".to_owned(), "hunters".to_owned());
     ClientOptions { brokers: brokers(cluster), client_id, security: Security::default(), group }
+}
+
+/// How a dialler under test reaches the cluster, for questions about a topic.
+pub fn dial_options(cluster: &Cluster, topic: &str) -> DialOptions {
+    let ClientOptions { brokers, client_id, security, .. } = client(cluster);
+    let bootstrap = brokers.iter().filter_map(|at| Endpoint::parse(at)).collect();
+    DialOptions { bootstrap, client_id, topic: topic.to_owned(), security }
 }
 
 /// Waits until `done`, which says what it waits for.

@@ -2,7 +2,6 @@
 
 use super::{Cluster, read_partition, wait_for};
 use huntd::control::dialler::{self, DialOptions};
-use huntd::fetch::dialling::Endpoint;
 use huntd::output::frame::{Compression, Format, Frame};
 use huntd::output::mark::Mark;
 use huntd::ownership::event::{DeliveryFailure, ToControl};
@@ -85,13 +84,9 @@ impl Running {
         };
         let (dial_ends, dialler_ends) = dialler::ends(&bell).expect("an eventfd");
         let dial = DialOptions {
-            bootstrap: super::brokers(cluster)
-                .iter()
-                .filter_map(|at| Endpoint::parse(at))
-                .collect(),
             client_id: options.client.client_id.clone(),
-            topic: options.output_topic.clone(),
             security: options.client.security.clone(),
+            ..super::dial_options(cluster, &options.output_topic)
         };
         // It ends with the publisher.
         thread::spawn(move || dialler::run(dial, dialler_ends));

@@ -1,0 +1,248 @@
+//! Questions to a broker and its answers, one at a time, over TCP or TLS: blocking I/O, off the hot
+//! thread.
+
+use crate::fetch::dialling::{DialError, Endpoint, TlsChannel};
+use crate::kafka::BROKER_ANSWER_MS_MAX;
+use crate::kafka::message::{self, MessageError};
+use crate::kafka::sasl::SaslError;
+use crate::kafka::tls::records::Opened;
+use crate::kafka::tls::{Handshake, HandshakeStep, TlsConfig, TlsError};
+use crate::kafka::wire::FRAME_PREFIX_BYTES;
+use rustix::net::sockopt;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// Milliseconds that connecting to one of a name's addresses may take.
+pub(super) const CONNECT_MS_MAX: u64 = 3_000;
+
+/// Milliseconds after which a peer that acknowledges nothing is gone: sent data, or keep-alives.
+const SILENCE_MS_MAX: u32 = 5_000;
+
+/// Seconds without traffic after which the kernel asks whether the peer is still there, seconds
+/// between two such questions, and how many may go unanswered.
+const KEEPALIVE: (u64, u64, u32) = (2, 1, 3);
+
+/// Bytes of a response other than Fetch: a cluster of thousands of brokers and partitions fits.
+const RESPONSE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Bytes that are received at once.
+const RECEIVE_BYTES: usize = 16 * 1024;
+
+/// What a broker is asked with the first bytes of a connection with TLS.
+const HANDSHAKE: &str = "a TLS handshake";
+
+/// Questions and answers.
+pub(super) struct Channel {
+    pub(super) stream: TcpStream,
+    pub(super) endpoint: Endpoint,
+    pub(super) tls: Option<Box<TlsChannel>>,
+}
+
+impl Channel {
+    /// Connects, without TLS.
+    pub(super) fn connect(endpoint: &Endpoint, address: SocketAddr) -> io::Result<Channel> {
+        let wait = Duration::from_millis(CONNECT_MS_MAX);
+        let stream = TcpStream::connect_timeout(&address, wait)?;
+        set_up(&stream)?;
+        Ok(Channel { stream, endpoint: endpoint.clone(), tls: None })
+    }
+
+    pub(super) fn shake_hands(&mut self, config: &TlsConfig) -> Result<Box<TlsChannel>, DialError> {
+        let begun = Handshake::begin(config, &self.endpoint.host);
+        let mut handshake = begun.map_err(|error| self.tls_error(error))?;
+        let (mut received, mut outgoing) = (Vec::new(), Vec::new());
+        let deadline = Instant::now() + Duration::from_millis(BROKER_ANSWER_MS_MAX);
+        loop {
+            let step = handshake.step(&mut received, &mut outgoing);
+            // An error may come with an alert for the broker, which is not waited for.
+            match step.map_err(|error| self.tls_error(error))? {
+                HandshakeStep::Send => {
+                    self.write(&outgoing, HANDSHAKE)?;
+                    outgoing.clear();
+                }
+                HandshakeStep::Receive => {
+                    if self.read(&mut received, deadline)? == 0 {
+                        let endpoint = self.endpoint.clone();
+                        return Err(DialError::Silent { endpoint, asked: HANDSHAKE });
+                    }
+                }
+                HandshakeStep::Done => break,
+            }
+        }
+        let session = handshake.finish().map_err(|error| self.tls_error(error))?;
+        Ok(Box::new(TlsChannel { session, received }))
+    }
+
+    /// Sends a request and receives its answer, its length left out.
+    pub(super) fn ask(
+        &mut self,
+        asked: &'static str,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Vec<u8>, DialError> {
+        let mut request = Vec::new();
+        write(&mut request);
+        if let Some(tls) = &mut self.tls {
+            let mut sealed = Vec::new();
+            let result = tls.session.seal(&request, &mut sealed);
+            result.map_err(|error| self.tls_error(error))?;
+            request = sealed;
+        }
+        self.write(&request, asked)?;
+        let deadline = Instant::now() + Duration::from_millis(BROKER_ANSWER_MS_MAX);
+        let mut answer = Vec::new();
+        loop {
+            if let Some(end) = self.frame_end(&answer)?
+                && answer.len() >= end
+            {
+                return Ok(answer.split_off(FRAME_PREFIX_BYTES));
+            }
+            if self.receive(&mut answer, deadline)? == 0 {
+                return Err(DialError::Silent { endpoint: self.endpoint.clone(), asked });
+            }
+        }
+    }
+
+    /// Where the answer ends, once that is known.
+    fn frame_end(&self, answer: &[u8]) -> Result<Option<usize>, DialError> {
+        if self.tls.is_none() && is_tls(answer) {
+            return Err(DialError::TlsListener(self.endpoint.clone()));
+        }
+        let length = message::frame_length(answer, RESPONSE_BYTES_MAX);
+        let length = length.map_err(|error| self.answer_error(error))?;
+        Ok(length.map(|length| length + FRAME_PREFIX_BYTES))
+    }
+
+    /// Appends plaintext as it comes: how many bytes of the stream there were, 0 at its end.
+    fn receive(&mut self, plaintext: &mut Vec<u8>, deadline: Instant) -> Result<usize, DialError> {
+        let Some(mut tls) = self.tls.take() else {
+            return self.read(plaintext, deadline);
+        };
+        let result = self.receive_record(&mut tls, plaintext, deadline);
+        self.tls = Some(tls);
+        result
+    }
+
+    fn receive_record(
+        &mut self,
+        tls: &mut TlsChannel,
+        plaintext: &mut Vec<u8>,
+        deadline: Instant,
+    ) -> Result<usize, DialError> {
+        loop {
+            let opened = match tls.session.open(&mut tls.received) {
+                Err(TlsError::Closed) => return Ok(0),
+                opened => opened.map_err(|error| self.tls_error(error))?,
+            };
+            match opened {
+                // TLS's own records are passed over.
+                Opened::Record { bytes, plaintext: opened } => {
+                    plaintext.extend_from_slice(&tls.received[opened]);
+                    tls.received.drain(..bytes);
+                    return Ok(bytes);
+                }
+                Opened::Incomplete => {
+                    if self.read(&mut tls.received, deadline)? == 0 {
+                        return Ok(0);
+                    }
+                }
+            }
+        }
+    }
+
+    fn read(&self, into: &mut Vec<u8>, deadline: Instant) -> Result<usize, DialError> {
+        let mut piece = [0; RECEIVE_BYTES];
+        let read = loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(self.io_error(io::ErrorKind::TimedOut.into()));
+            }
+            let timed = self.stream.set_read_timeout(Some(left));
+            match timed.and_then(|()| (&self.stream).read(&mut piece)) {
+                // A signal, or work of a ring: with a timeout the kernel begins no read again
+                // (signal(7)).
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read,
+            }
+        };
+        match read {
+            Ok(count) => {
+                into.extend_from_slice(&piece[..count]);
+                Ok(count)
+            }
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(0),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(self.io_error(io::ErrorKind::TimedOut.into()))
+            }
+            Err(error) => Err(self.io_error(error)),
+        }
+    }
+
+    fn write(&self, bytes: &[u8], asked: &'static str) -> Result<(), DialError> {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset};
+        (&self.stream).write_all(bytes).map_err(|error| match error.kind() {
+            BrokenPipe | ConnectionReset => {
+                DialError::Silent { endpoint: self.endpoint.clone(), asked }
+            }
+            _ => self.io_error(error),
+        })
+    }
+
+    fn io_error(&self, error: io::Error) -> DialError {
+        DialError::Io { endpoint: self.endpoint.clone(), error }
+    }
+
+    pub(super) fn tls_error(&self, error: TlsError) -> DialError {
+        DialError::Tls { endpoint: self.endpoint.clone(), error }
+    }
+
+    pub(super) fn sasl_error(&self, error: SaslError) -> DialError {
+        DialError::Sasl { endpoint: self.endpoint.clone(), error }
+    }
+
+    pub(super) fn answer_error(&self, error: MessageError) -> DialError {
+        DialError::Answer { endpoint: self.endpoint.clone(), error }
+    }
+}
+
+/// Whether an answer begins like a TLS alert or handshake record, versions 3.x.
+pub(super) fn is_tls(answer: &[u8]) -> bool {
+    matches!(answer, [0x15 | 0x16, 3, ..])
+}
+
+/// What every connection has: no delay for small requests, and an end within seconds if the peer
+/// falls silent.
+fn set_up(stream: &TcpStream) -> io::Result<()> {
+    let (idle_s, between_s, count) = KEEPALIVE;
+    stream.set_nodelay(true)?;
+    stream.set_write_timeout(Some(Duration::from_millis(BROKER_ANSWER_MS_MAX)))?;
+    sockopt::set_tcp_user_timeout(stream, SILENCE_MS_MAX)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, Duration::from_secs(idle_s))?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(between_s))?;
+    Ok(sockopt::set_tcp_keepcnt(stream, count)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// It may send a byte now and then, for ever.
+    #[test]
+    fn a_broker_that_goes_on_sending_has_no_longer_than_one_that_is_silent() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let stream = TcpStream::connect(address).expect("it listens");
+        let (mut broker, _) = listener.accept().expect("it was connected to");
+        broker.write_all(b"a few bytes").expect("it is connected");
+        let endpoint = Endpoint { host: "127.0.0.1".to_owned(), port: address.port() };
+        let channel = Channel { stream, endpoint, tls: None };
+        let mut received = Vec::new();
+        let later = Instant::now() + Duration::from_secs(60);
+        assert!(channel.read(&mut received, later).is_ok_and(|count| count > 0));
+        broker.write_all(b"and a few more").expect("it is connected");
+        let error = channel.read(&mut received, Instant::now()).expect_err("its time is over");
+        assert!(error.to_string().contains("timed out"), "{error}");
+    }
+}

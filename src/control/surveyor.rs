@@ -1,0 +1,309 @@
+//! Finds out where the logs of partitions begin and end: their leaders say it.
+//!
+//! Each leader is asked on a connection of its own, and the control thread does not wait: a broker
+//! that is silent holds up the partitions that it leads, and no others.
+
+use super::link::Link;
+use super::roll_call::RollCall;
+use crate::control::dialler::DialOptions;
+use crate::fetch::candidates::Candidates;
+use crate::fetch::dialling::{DialError, Endpoint, MetadataLink};
+use crate::kafka::METADATA_MS_MAX;
+use crate::kafka::error_code::ErrorCode;
+use crate::kafka::list_offsets::{LogEnd, Offsets};
+use crate::kafka::message::{Broker, Metadata};
+use crate::kafka::topic_error::TopicError;
+use crate::ownership::acquisition::Bounds;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Brokers that are asked at once who leads, so that a silent one holds up no survey.
+const BROKERS_ASKED_MAX: usize = 3;
+
+/// Threads that may still wait for brokers when a survey begins. A silent broker keeps one for up
+/// to a minute.
+const WAITING_MAX: usize = 256;
+
+/// Surveys partitions.
+pub struct Surveyor {
+    /// Each thread that asks has a share of them.
+    options: Arc<DialOptions>,
+    topics: Topics,
+    candidates: Candidates,
+    /// The number of each partition's last survey, while its result is awaited.
+    awaited: BTreeMap<i32, u64>,
+    surveys: u64,
+    sender: mpsc::Sender<Finding>,
+    findings: mpsc::Receiver<Finding>,
+}
+
+/// The input topic and the output topic.
+type Topics = [String; 2];
+
+/// What the thread of a survey reports.
+enum Finding {
+    Brokers(Vec<Broker>),
+    Partition { survey: u64, partition: i32, bounds: Result<Bounds, TopicError> },
+}
+
+impl Surveyor {
+    /// Asks nobody yet. The options name the input topic.
+    pub fn new(options: DialOptions, output_topic: &str) -> Surveyor {
+        let (sender, findings) = mpsc::channel();
+        Surveyor {
+            topics: [options.topic.clone(), output_topic.to_owned()],
+            candidates: Candidates::new(options.bootstrap.clone()),
+            options: Arc::new(options),
+            awaited: BTreeMap::new(),
+            surveys: 0,
+            sender,
+            findings,
+        }
+    }
+
+    /// Begins to survey partitions. The results of earlier surveys of them do not count any more.
+    pub fn begin(&mut self, partitions: &[i32]) {
+        self.surveys += 1;
+        self.awaited.extend(partitions.iter().map(|partition| (*partition, self.surveys)));
+        let asked: BTreeSet<Endpoint> =
+            (0..BROKERS_ASKED_MAX).map(|_| self.candidates.next(&MetadataLink::New)).collect();
+        let survey = SurveyThread {
+            number: self.surveys,
+            options: self.options.clone(),
+            topics: self.topics.clone(),
+            asked: asked.into_iter().collect(),
+            partitions: partitions.to_vec(),
+            findings: self.sender.clone(),
+        };
+        if Arc::strong_count(&self.options) > WAITING_MAX {
+            let why = format!("{WAITING_MAX} questions have no answer yet");
+            return survey.fail(&TopicError::Unreachable(why));
+        }
+        let failing = survey.clone();
+        let thread = thread::Builder::new().name("survey".to_owned());
+        if let Err(error) = thread.spawn(move || survey.run()) {
+            failing.fail(&no_thread(error));
+        }
+    }
+
+    /// Reports each partition whose survey has ended.
+    pub fn poll(&mut self, mut take: impl FnMut(i32, Result<Bounds, TopicError>)) {
+        for finding in self.findings.try_iter() {
+            match finding {
+                Finding::Brokers(brokers) => self.candidates.learn(&brokers),
+                Finding::Partition { survey, partition, bounds } => {
+                    if self.awaited.get(&partition) == Some(&survey) {
+                        self.awaited.remove(&partition);
+                        take(partition, bounds);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One survey, on a thread of its own.
+#[derive(Clone)]
+struct SurveyThread {
+    number: u64,
+    options: Arc<DialOptions>,
+    topics: Topics,
+    /// The brokers that are asked who leads.
+    asked: Vec<Endpoint>,
+    partitions: Vec<i32>,
+    findings: mpsc::Sender<Finding>,
+}
+
+/// A question to the leader of some partitions of a topic.
+#[derive(Clone)]
+struct LeaderQuestion {
+    /// The topic's place.
+    topic: usize,
+    leader: Endpoint,
+    partitions: Vec<i32>,
+}
+
+/// What is known of a partition's logs, each in the place of its topic: the first offset and the
+/// one after the last record.
+type Extents = [Option<Range<i64>>; 2];
+
+impl SurveyThread {
+    fn run(self) {
+        let until = Instant::now() + Duration::from_millis(METADATA_MS_MAX);
+        let surveyed = self
+            .ask_who_leads(until)
+            .and_then(|metadata| self.ask_leaders(self.questions(&metadata), until));
+        if let Err(error) = surveyed {
+            self.fail(&error);
+        }
+    }
+
+    /// The first good answer counts.
+    fn ask_who_leads(&self, until: Instant) -> Result<[Metadata; 2], TopicError> {
+        let (options, topics) = (self.options.clone(), self.topics.clone());
+        let ask = move |broker: Endpoint| ask_who_leads(&broker, &options, &topics);
+        let call = RollCall::begin(self.asked.clone(), ask, until).map_err(no_thread)?;
+        let asked: Vec<String> = self.asked.iter().map(Endpoint::to_string).collect();
+        let mut why = TopicError::Unreachable(late(&asked.join(", ")));
+        for (_, answer) in call {
+            match answer {
+                Ok(metadata) => {
+                    self.report(Finding::Brokers(metadata[0].brokers.clone()));
+                    return Ok(metadata);
+                }
+                Err(error) => why = error,
+            }
+        }
+        Err(why)
+    }
+
+    /// One question for each leader of each topic. A partition without a leader has failed.
+    fn questions(&self, metadata: &[Metadata; 2]) -> Vec<LeaderQuestion> {
+        let mut by_leader: BTreeMap<(usize, Endpoint), Vec<i32>> = BTreeMap::new();
+        for (topic, metadata) in metadata.iter().enumerate() {
+            for partition in &self.partitions {
+                match leader_of(metadata, *partition) {
+                    Some(leader) => by_leader.entry((topic, leader)).or_default().push(*partition),
+                    None => {
+                        let name = &self.topics[topic];
+                        let why = format!("partition {partition} of `{name}` has no leader now");
+                        self.report_partition(*partition, Err(TopicError::NotNow(why)));
+                    }
+                }
+            }
+        }
+        let question = |((topic, leader), partitions)| LeaderQuestion { topic, leader, partitions };
+        by_leader.into_iter().map(question).collect()
+    }
+
+    fn ask_leaders(
+        &self,
+        mut questions: Vec<LeaderQuestion>,
+        until: Instant,
+    ) -> Result<(), TopicError> {
+        let (options, topics) = (self.options.clone(), self.topics.clone());
+        let ask = move |question: LeaderQuestion| ask_leader(&question, &options, &topics);
+        let call = RollCall::begin(questions.clone(), ask, until).map_err(no_thread)?;
+        let mut found: BTreeMap<i32, Extents> = BTreeMap::new();
+        for (number, answer) in call {
+            let LeaderQuestion { topic, partitions, .. } = &mut questions[number];
+            // What is left in a question has no answer.
+            for partition in std::mem::take(partitions) {
+                let name = &self.topics[*topic];
+                let extent = answer.as_ref().map_err(Clone::clone).and_then(|offsets| {
+                    extent_of(offsets, partition).map_err(|error| refused(name, error))
+                });
+                match extent {
+                    Ok(extent) => {
+                        let extents = found.entry(partition).or_default();
+                        extents[*topic] = Some(extent);
+                        if let [Some(input), Some(output)] = extents {
+                            self.report_partition(partition, Ok(bounds(input, output)));
+                        }
+                    }
+                    Err(error) => self.report_partition(partition, Err(error)),
+                }
+            }
+        }
+        for LeaderQuestion { leader, partitions, .. } in questions {
+            let error = TopicError::Unreachable(late(&leader.to_string()));
+            for partition in partitions {
+                self.report_partition(partition, Err(error.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    fn fail(&self, error: &TopicError) {
+        for partition in &self.partitions {
+            self.report_partition(*partition, Err(error.clone()));
+        }
+    }
+
+    /// The first report about a partition counts.
+    fn report_partition(&self, partition: i32, bounds: Result<Bounds, TopicError>) {
+        self.report(Finding::Partition { survey: self.number, partition, bounds });
+    }
+
+    fn report(&self, finding: Finding) {
+        // Nobody is there any more only when the daemon ends.
+        drop(self.findings.send(finding));
+    }
+}
+
+fn ask_who_leads(
+    broker: &Endpoint,
+    options: &DialOptions,
+    topics: &Topics,
+) -> Result<[Metadata; 2], TopicError> {
+    let mut link = Link::open(broker, options).map_err(unanswered)?;
+    let [input, output] = topics.each_ref().map(|topic| {
+        let metadata = link.ask_metadata(options, topic).map_err(unanswered)?;
+        match metadata.error.is_none() {
+            true => Ok(metadata),
+            false => Err(refused(topic, metadata.error)),
+        }
+    });
+    Ok([input?, output?])
+}
+
+fn leader_of(metadata: &Metadata, partition: i32) -> Option<Endpoint> {
+    let leader = metadata.partitions.iter().find(|found| found.partition == partition)?.leader?;
+    metadata.brokers.iter().find(|broker| broker.node_id == leader).map(Endpoint::of)
+}
+
+/// Where the logs of some partitions begin, and where they end.
+type LogOffsets = [Offsets; 2];
+
+fn ask_leader(
+    question: &LeaderQuestion,
+    options: &DialOptions,
+    topics: &Topics,
+) -> Result<LogOffsets, TopicError> {
+    let LeaderQuestion { topic, leader, partitions } = question;
+    let mut link = Link::open(leader, options).map_err(unanswered)?;
+    let mut ask = |end| link.ask_offsets(options, &topics[*topic], partitions, end);
+    let starts = ask(LogEnd::Earliest).map_err(unanswered)?;
+    Ok([starts, ask(LogEnd::Latest).map_err(unanswered)?])
+}
+
+fn extent_of([starts, ends]: &LogOffsets, partition: i32) -> Result<Range<i64>, ErrorCode> {
+    let offset = |offsets: &Offsets| {
+        let found = offsets.iter().find(|(of, _)| *of == partition);
+        found.map_or(Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION), |(_, offset)| *offset)
+    };
+    Ok(offset(starts)?..offset(ends)?)
+}
+
+fn bounds(input: &Range<i64>, output: &Range<i64>) -> Bounds {
+    Bounds {
+        input_start: input.start,
+        input_end: input.end,
+        output_start: output.start,
+        output_end: output.end,
+    }
+}
+
+/// A broker has refused what it was asked of a topic. Leaders move, and rights are given.
+fn refused(topic: &str, error: ErrorCode) -> TopicError {
+    TopicError::NotNow(format!("`{topic}`: {error}"))
+}
+
+fn unanswered(error: DialError) -> TopicError {
+    match error {
+        DialError::Answer { .. } => TopicError::NotNow(error.to_string()),
+        _ => TopicError::Unreachable(error.to_string()),
+    }
+}
+
+fn late(brokers: &str) -> String {
+    format!("no answer from {brokers} within {} s", METADATA_MS_MAX / 1_000)
+}
+
+fn no_thread(error: io::Error) -> TopicError {
+    TopicError::NotNow(format!("no thread is left to ask the brokers: {error}"))
+}

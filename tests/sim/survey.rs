@@ -1,0 +1,94 @@
+//! What a daemon finds of a shard that it acquires: where its logs begin and end, and its states.
+
+use crate::chance::{Fault, Sight};
+use crate::control::{Coming, Control, Loaded};
+use crate::surroundings::{Surroundings, falsified, whole_store};
+use huntd::engine::Shard;
+use huntd::kafka::topic_error::TopicError;
+use huntd::ownership::acquisition::{Bounds, Candidate};
+use huntd::ownership::event::{OwnershipEvent, Survey};
+use huntd::snapshot::replicas::Replica;
+use huntd::snapshot::stored_states::StoredState;
+
+impl Control {
+    /// Leaders answer each for itself. A result that is late does not count for a later survey.
+    pub(crate) fn survey(&mut self, around: &mut Surroundings<'_>, partition: i32) {
+        self.confirmed.remove(&partition);
+        self.coming.retain(|(_, coming)| match coming {
+            Coming::Surveyed { partition: surveyed, .. } => *surveyed != partition,
+            _ => true,
+        });
+        let is_leaderless =
+            around.chance.strikes_of(Fault::Leaderless, 5) || !around.broker.has_input();
+        let bounds = match is_leaderless {
+            true => Err(TopicError::Unreachable("no leader now".to_owned())),
+            false => Ok(around.bounds(partition)),
+        };
+        let at = around.now + around.chance.delay_us();
+        self.coming.push((at, Coming::Surveyed { partition, bounds }));
+    }
+
+    pub(crate) fn surveyed(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        partition: i32,
+        bounds: Result<Bounds, TopicError>,
+    ) {
+        let snapshots = whole_store(around.disk).candidates(partition);
+        let candidates = self.states.survey(partition, snapshots);
+        let candidates = self.falsified(candidates);
+        let survey = bounds.map(|bounds| Survey { bounds, candidates });
+        self.on(around, OwnershipEvent::Surveyed { partition, survey });
+    }
+
+    pub(crate) fn find(&mut self, around: &mut Surroundings<'_>, partition: i32) {
+        if around.chance.strikes_of(Fault::SearchInterrupted, 20) {
+            return self.on(around, OwnershipEvent::Interrupted { partition });
+        }
+        let is_unanswered = around.chance.strikes_of(Fault::ReplicasUnanswered, 20);
+        let replica = around.replicas.get(&partition).map(|(header, _)| header);
+        let replica =
+            replica.filter(|header| !is_unanswered && self.states.is_replica_wanted(header));
+        let replica = replica.map(|header| Replica { header: header.clone(), first_offset: 0 });
+        let candidates = self.states.offer(partition, replica);
+        let candidates = self.falsified(candidates);
+        let why_unknown = is_unanswered.then(|| "the topic of replicas is silent".to_owned());
+        self.on(around, OwnershipEvent::Found { partition, candidates, why_unknown });
+    }
+
+    pub(crate) fn load(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        partition: i32,
+        candidate: Option<usize>,
+        begun_by: u32,
+    ) {
+        let state = self.states.choose(partition, candidate);
+        let engine = match &state {
+            Some(state) => around.load(state, &self.rulebook),
+            None => {
+                let rulebook = self.rulebook.beginning_by(begun_by).expect("the brief has them");
+                Some(Box::new(Shard::new(partition as u16, &rulebook)))
+            }
+        };
+        let Some(engine) = engine else {
+            around.chance.see(Sight::SnapshotUnreadable);
+            state.iter().for_each(|state| self.states.set_damaged(state));
+            return self.on(around, OwnershipEvent::NotLoaded { partition });
+        };
+        if let Some(state) = &state {
+            around.chance.see(match state {
+                StoredState::Here(_) => Sight::AcquiredFromSnapshot,
+                StoredState::Elsewhere(_) => Sight::AcquiredFromReplica,
+            });
+        }
+        let (ruleset, header) = (engine.ruleset(), state.map(|state| state.header().clone()));
+        self.loaded.insert(partition, Loaded { engine, header });
+        self.on(around, OwnershipEvent::Loaded { partition, ruleset });
+    }
+
+    fn falsified(&self, candidates: Vec<Candidate>) -> Vec<Candidate> {
+        let candidates = candidates.into_iter();
+        candidates.map(|candidate| falsified(candidate, self.mutation)).collect()
+    }
+}
