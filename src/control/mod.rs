@@ -292,8 +292,7 @@ impl Control {
     fn poll_surveys(&mut self) {
         let Control { surveyor, states, ownership, .. } = self;
         surveyor.poll(|partition, bounds| {
-            let candidates = states.here(partition);
-            let survey = bounds.map(|bounds| Survey { bounds, candidates });
+            let survey = bounds.map(|bounds| Survey { bounds, candidates: states.here(partition) });
             ownership.on(OwnershipEvent::Surveyed { partition, survey }, Instant::now());
         });
     }

@@ -30,6 +30,11 @@ impl<Answer: Send + 'static> RollCall<Answer> {
         }
         Ok(RollCall { answers, until })
     }
+
+    /// Shortens the time.
+    pub(super) fn end_by(&mut self, until: Instant) {
+        self.until = self.until.min(until);
+    }
 }
 
 /// The answers as they come, each with the place's number. It ends when all have come or the time

@@ -11,9 +11,10 @@ use crate::fetch::dialling::{DialError, Endpoint, MetadataLink};
 use crate::kafka::METADATA_MS_MAX;
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::list_offsets::{LogEnd, Offsets};
-use crate::kafka::message::{Broker, Metadata};
+use crate::kafka::message::{Broker, Metadata, PartitionLeader};
+use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
-use crate::ownership::acquisition::Bounds;
+use crate::ownership::bounds::Bounds;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
@@ -24,8 +25,15 @@ use std::time::{Duration, Instant};
 /// Brokers that are asked at once who leads, so that a silent one holds up no survey.
 const BROKERS_ASKED_MAX: usize = 3;
 
-/// Threads that may still wait for brokers when a survey begins. A silent broker keeps one for up
-/// to a minute.
+/// Milliseconds for which the other brokers are waited for once one has said who leads. One that is
+/// cut off from the controllers may be the first to answer, and names leaders of lower epochs.
+const SECOND_OPINION_MS: u64 = 200;
+
+/// Surveys at a time: partitions that come later are surveyed together as soon as one has ended.
+const SURVEYS_MAX: usize = 4;
+
+/// Threads that may still wait for brokers when a survey begins. A silent broker keeps one for tens
+/// of seconds, a name service for longer.
 const WAITING_MAX: usize = 256;
 
 /// Surveys partitions.
@@ -36,7 +44,11 @@ pub struct Surveyor {
     candidates: Candidates,
     /// The number of each partition's last survey, while its result is awaited.
     awaited: BTreeMap<i32, u64>,
+    /// Partitions that wait for a survey to begin.
+    waiting: BTreeSet<i32>,
+    /// Surveys that have begun, and those that have not ended.
     surveys: u64,
+    running: usize,
     sender: mpsc::Sender<Finding>,
     findings: mpsc::Receiver<Finding>,
 }
@@ -48,6 +60,7 @@ type Topics = [String; 2];
 enum Finding {
     Brokers(Vec<Broker>),
     Partition { survey: u64, partition: i32, bounds: Result<Bounds, TopicError> },
+    End,
 }
 
 impl Surveyor {
@@ -59,15 +72,28 @@ impl Surveyor {
             candidates: Candidates::new(options.bootstrap.clone()),
             options: Arc::new(options),
             awaited: BTreeMap::new(),
+            waiting: BTreeSet::new(),
             surveys: 0,
+            running: 0,
             sender,
             findings,
         }
     }
 
-    /// Begins to survey partitions. The results of earlier surveys of them do not count any more.
+    /// Surveys partitions. The results of earlier surveys of them do not count any more.
     pub fn begin(&mut self, partitions: &[i32]) {
+        self.waiting.extend(partitions);
+        self.awaited.retain(|partition, _| !partitions.contains(partition));
+        self.begin_waiting();
+    }
+
+    fn begin_waiting(&mut self) {
+        if self.waiting.is_empty() || self.running == SURVEYS_MAX {
+            return;
+        }
         self.surveys += 1;
+        self.running += 1;
+        let partitions: Vec<i32> = std::mem::take(&mut self.waiting).into_iter().collect();
         self.awaited.extend(partitions.iter().map(|partition| (*partition, self.surveys)));
         let asked: BTreeSet<Endpoint> =
             (0..BROKERS_ASKED_MAX).map(|_| self.candidates.next(&MetadataLink::New)).collect();
@@ -76,7 +102,7 @@ impl Surveyor {
             options: self.options.clone(),
             topics: self.topics.clone(),
             asked: asked.into_iter().collect(),
-            partitions: partitions.to_vec(),
+            partitions,
             findings: self.sender.clone(),
         };
         if Arc::strong_count(&self.options) > WAITING_MAX {
@@ -101,8 +127,10 @@ impl Surveyor {
                         take(partition, bounds);
                     }
                 }
+                Finding::End => self.running -= 1,
             }
         }
+        self.begin_waiting();
     }
 }
 
@@ -127,6 +155,9 @@ struct LeaderQuestion {
     partitions: Vec<i32>,
 }
 
+/// The leader epoch and the leader, by topic and partition.
+type Leaders = BTreeMap<(usize, i32), (i32, Option<Endpoint>)>;
+
 /// What is known of a partition's logs, each in the place of its topic: the first offset and the
 /// one after the last record.
 type Extents = [Option<Range<i64>>; 2];
@@ -136,43 +167,47 @@ impl SurveyThread {
         let until = Instant::now() + Duration::from_millis(METADATA_MS_MAX);
         let surveyed = self
             .ask_who_leads(until)
-            .and_then(|metadata| self.ask_leaders(self.questions(&metadata), until));
-        if let Err(error) = surveyed {
-            self.fail(&error);
+            .and_then(|leaders| self.ask_leaders(self.questions(&leaders), until));
+        match surveyed {
+            Ok(()) => self.report(Finding::End),
+            Err(error) => self.fail(&error),
         }
     }
 
-    /// The first good answer counts.
-    fn ask_who_leads(&self, until: Instant) -> Result<[Metadata; 2], TopicError> {
+    /// Who leads each partition of each topic.
+    fn ask_who_leads(&self, until: Instant) -> Result<Leaders, TopicError> {
         let (options, topics) = (self.options.clone(), self.topics.clone());
         let ask = move |broker: Endpoint| ask_who_leads(&broker, &options, &topics);
-        let call = RollCall::begin(self.asked.clone(), ask, until).map_err(no_thread)?;
+        let mut call = RollCall::begin(self.asked.clone(), ask, until).map_err(no_thread)?;
         let asked: Vec<String> = self.asked.iter().map(Endpoint::to_string).collect();
-        let mut why = TopicError::Unreachable(late(&asked.join(", ")));
-        for (_, answer) in call {
-            match answer {
-                Ok(metadata) => {
+        let mut answer = Err(TopicError::Unreachable(late(&asked.join(", "))));
+        while let Some((_, next)) = call.next() {
+            match (&mut answer, next) {
+                (Ok(leaders), Ok(metadata)) => fold_leaders(leaders, &metadata),
+                (Ok(_), Err(_)) => {}
+                (Err(_), Err(error)) => answer = Err(error),
+                (Err(_), Ok(metadata)) => {
+                    call.end_by(Instant::now() + Duration::from_millis(SECOND_OPINION_MS));
                     self.report(Finding::Brokers(metadata[0].brokers.clone()));
-                    return Ok(metadata);
+                    let mut leaders = Leaders::new();
+                    fold_leaders(&mut leaders, &metadata);
+                    answer = Ok(leaders);
                 }
-                Err(error) => why = error,
             }
         }
-        Err(why)
+        answer
     }
 
     /// One question for each leader of each topic. A partition without a leader has failed.
-    fn questions(&self, metadata: &[Metadata; 2]) -> Vec<LeaderQuestion> {
+    fn questions(&self, leaders: &Leaders) -> Vec<LeaderQuestion> {
         let mut by_leader: BTreeMap<(usize, Endpoint), Vec<i32>> = BTreeMap::new();
-        for (topic, metadata) in metadata.iter().enumerate() {
+        for (topic, name) in self.topics.iter().enumerate() {
             for partition in &self.partitions {
-                match leader_of(metadata, *partition) {
-                    Some(leader) => by_leader.entry((topic, leader)).or_default().push(*partition),
-                    None => {
-                        let name = &self.topics[topic];
-                        let why = format!("partition {partition} of `{name}` has no leader now");
-                        self.report_partition(*partition, Err(TopicError::NotNow(why)));
-                    }
+                if let Some((_, Some(leader))) = leaders.get(&(topic, *partition)) {
+                    by_leader.entry((topic, leader.clone())).or_default().push(*partition);
+                } else {
+                    let why = format!("partition {partition} of `{name}` has no leader now");
+                    self.report_partition(*partition, Err(TopicError::NotNow(why)));
                 }
             }
         }
@@ -222,6 +257,7 @@ impl SurveyThread {
         for partition in &self.partitions {
             self.report_partition(*partition, Err(error.clone()));
         }
+        self.report(Finding::End);
     }
 
     /// The first report about a partition counts.
@@ -251,9 +287,17 @@ fn ask_who_leads(
     Ok([input?, output?])
 }
 
-fn leader_of(metadata: &Metadata, partition: i32) -> Option<Endpoint> {
-    let leader = metadata.partitions.iter().find(|found| found.partition == partition)?.leader?;
-    metadata.brokers.iter().find(|broker| broker.node_id == leader).map(Endpoint::of)
+/// Takes over what a broker says. Of two leaders the one with the higher epoch counts.
+fn fold_leaders(leaders: &mut Leaders, metadata: &[Metadata; 2]) {
+    for (topic, Metadata { partitions, brokers, .. }) in metadata.iter().enumerate() {
+        for PartitionLeader { partition, leader, leader_epoch, .. } in partitions {
+            let found = brokers.iter().find(|broker| Some(broker.node_id) == *leader);
+            let entry = leaders.entry((topic, *partition)).or_insert((i32::MIN, None));
+            if entry.0 < *leader_epoch {
+                *entry = (*leader_epoch, found.map(Endpoint::of));
+            }
+        }
+    }
 }
 
 /// Where the logs of some partitions begin, and where they end.
@@ -272,9 +316,10 @@ fn ask_leader(
 }
 
 fn extent_of([starts, ends]: &LogOffsets, partition: i32) -> Result<Range<i64>, ErrorCode> {
-    let offset = |offsets: &Offsets| {
-        let found = offsets.iter().find(|(of, _)| *of == partition);
-        found.map_or(Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION), |(_, offset)| *offset)
+    let offset = |offsets: &Offsets| match offsets.iter().find(|(of, _)| *of == partition) {
+        Some((_, Ok(offset))) if *offset >= 0 => Ok(*offset),
+        Some((_, Err(error))) => Err(*error),
+        _ => Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
     };
     Ok(offset(starts)?..offset(ends)?)
 }
@@ -290,7 +335,10 @@ fn bounds(input: &Range<i64>, output: &Range<i64>) -> Bounds {
 
 /// A broker has refused what it was asked of a topic. Leaders move, and rights are given.
 fn refused(topic: &str, error: ErrorCode) -> TopicError {
-    TopicError::NotNow(format!("`{topic}`: {error}"))
+    TopicError::NotNow(match error.is_forbidden() {
+        true => TopicError::refused(topic, Right::Read, error).to_string(),
+        false => format!("`{topic}`: {error}"),
+    })
 }
 
 fn unanswered(error: DialError) -> TopicError {
@@ -306,4 +354,34 @@ fn late(brokers: &str) -> String {
 
 fn no_thread(error: io::Error) -> TopicError {
     TopicError::NotNow(format!("no thread is left to ask the brokers: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata(node_id: i32, leader_epoch: i32) -> Metadata {
+        let (leader, error) = (Some(node_id), ErrorCode::NONE);
+        Metadata {
+            brokers: vec![Broker { node_id, host: format!("broker-{node_id}"), port: 9092 }],
+            cluster_id: None,
+            controller: None,
+            error,
+            topic_id: 0,
+            partitions: vec![PartitionLeader { partition: 7, leader, leader_epoch, error }],
+            replicas: 1,
+        }
+    }
+
+    /// The one that is cut off from the controllers takes itself for the leader that it was.
+    #[test]
+    fn of_two_leaders_the_one_with_the_higher_epoch_counts_in_any_order() {
+        let answers = [[metadata(1, 4), metadata(2, 9)], [metadata(3, 5), metadata(4, 8)]];
+        for order in [[0, 1], [1, 0]] {
+            let mut leaders = Leaders::new();
+            order.into_iter().for_each(|place: usize| fold_leaders(&mut leaders, &answers[place]));
+            let host = |topic| leaders[&(topic, 7)].1.as_ref().expect("it has one").host.clone();
+            assert_eq!((host(0), host(1)), ("broker-3".to_owned(), "broker-2".to_owned()));
+        }
+    }
 }

@@ -56,8 +56,7 @@ pub(crate) fn client_config(options: &ClientOptions) -> ClientConfig {
         .set("client.id", &options.client_id)
         // Without it, a request may wait up to 40 ms for the acknowledgement of the previous one.
         .set("socket.nagle.disable", "true")
-        .set("reconnect.backoff.max.ms", RECONNECT_MS_MAX.to_string())
-        .set("socket.timeout.ms", BROKER_ANSWER_MS_MAX.to_string());
+        .set("reconnect.backoff.max.ms", RECONNECT_MS_MAX.to_string());
     protect(&mut config, &options.security);
     config
 }
@@ -171,6 +170,8 @@ pub(crate) fn reader_config(options: &ClientOptions) -> ClientConfig {
     let mut config = client_config(options);
     config
         .set("topic.metadata.refresh.interval.ms", METADATA_REFRESH_MS.to_string())
+        // Answers to members of a group and to producers may take longer.
+        .set("socket.timeout.ms", BROKER_ANSWER_MS_MAX.to_string())
         .set("group.id", &options.group)
         .set("enable.auto.commit", "false")
         .set("enable.auto.offset.store", "false")

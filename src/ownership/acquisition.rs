@@ -15,6 +15,7 @@ use crate::output::fold::{Broken, Fold, Start};
 use crate::output::frame::{Chain, FrameHeader, FrameKind, POSITION_UNKNOWN};
 use crate::output::mark::Mark;
 use crate::output::reader::{Position, Reader};
+use crate::ownership::bounds::Bounds;
 use crate::ownership::start_error::StartError;
 use std::collections::BTreeSet;
 
@@ -35,19 +36,6 @@ pub struct Candidate {
     pub skips: Vec<i64>,
     /// The input was deleted and created again since, so its input offsets mean other records.
     pub is_of_deleted_input: bool,
-}
-
-/// Where the logs of a partition begin and end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    /// The first offset that the input still has.
-    pub input_start: i64,
-    /// The offset after its last record.
-    pub input_end: i64,
-    /// The first offset that the output still has.
-    pub output_start: i64,
-    /// The offset after its last record.
-    pub output_end: i64,
 }
 
 /// What to do if no state of a shard can be used.
@@ -158,6 +146,8 @@ pub struct Acquisition {
     /// Where another candidate was chosen: records after this offset are out of order until reading
     /// has begun again before it.
     turned_at: Option<i64>,
+    /// The end was reached since the candidate was chosen.
+    is_at_end: bool,
     state: AcquisitionState,
     owner_epoch: u64,
     fence_id: u128,
@@ -174,6 +164,7 @@ impl Acquisition {
             candidate: 0,
             fold: Fold::from_log_start(0),
             turned_at: None,
+            is_at_end: false,
             state: AcquisitionState::Head,
             owner_epoch: 0,
             fence_id: 0,
@@ -196,6 +187,7 @@ impl Acquisition {
         let fits = |candidate: &Candidate| candidate.mark.output_offset <= end;
         let found = (from..candidates.len()).find(|at| fits(&candidates[*at]));
         self.candidate = found.unwrap_or(candidates.len());
+        self.is_at_end = false;
         let output_start = self.bounds.output_start;
         self.fold = match candidates.get(self.candidate) {
             Some(candidate) if output_start <= candidate.mark.output_offset => {
@@ -263,12 +255,13 @@ impl Acquisition {
     }
 
     /// There were no more records than those taken, at a time after the bounds were asked for.
-    /// Missing offsets up to the end have no record.
+    /// Missing offsets up to the end have no record; or the broker that is read from is behind, and
+    /// what it lacks comes before our fence.
     pub fn reach_end(&mut self) {
         if let AcquisitionState::Head | AcquisitionState::Offered = self.state
             && self.turned_at.is_none()
         {
-            self.fold.pass_to(self.bounds.output_end);
+            self.is_at_end = true;
             self.go_on();
         }
     }
@@ -295,15 +288,11 @@ impl Acquisition {
 
     fn go_on(&mut self) {
         match self.state {
-            AcquisitionState::Head if self.fold.next() >= self.bounds.output_end => {
-                match self.is_newest_here() {
-                    true => self.ask_group(),
-                    false => self.state = AcquisitionState::Asking,
-                }
-            }
-            AcquisitionState::Offered if self.fold.next() >= self.bounds.output_end => {
-                self.ask_group()
-            }
+            AcquisitionState::Head if self.has_read_head() => match self.is_newest_here() {
+                true => self.ask_group(),
+                false => self.state = AcquisitionState::Asking,
+            },
+            AcquisitionState::Offered if self.has_read_head() => self.ask_group(),
             // Records that are read meanwhile may show that the shard's position is not known.
             AcquisitionState::Confirming => self.ask_group(),
             AcquisitionState::Tail(through) | AcquisitionState::Amended(through)
@@ -316,6 +305,10 @@ impl Acquisition {
             }
             _ => {}
         }
+    }
+
+    fn has_read_head(&self) -> bool {
+        self.is_at_end || self.fold.next() >= self.bounds.output_end
     }
 
     /// A fence may be written once the group counts us in, if it is known where the shard stands.

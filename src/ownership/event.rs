@@ -5,7 +5,8 @@
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::membership::{MembershipError, MembershipEvent};
 use crate::kafka::topic_error::TopicError;
-use crate::ownership::acquisition::{Bounds, Candidate};
+use crate::ownership::acquisition::Candidate;
+use crate::ownership::bounds::Bounds;
 use crate::ownership::foreign_span::ForeignSpan;
 use crate::ownership::panic_counts::PanicCounts;
 use crate::ownership::start_error::StartError;

@@ -17,6 +17,7 @@
 mod acquirer;
 pub mod acquisition;
 pub mod action;
+pub mod bounds;
 pub mod event;
 pub mod foreign_span;
 pub(crate) mod group_session;

@@ -2,7 +2,7 @@
 
 use huntd::control::surveyor::Surveyor;
 use huntd::kafka::topic_error::TopicError;
-use huntd::ownership::acquisition::Bounds;
+use huntd::ownership::bounds::Bounds;
 use rdkafka::mocking::MockCluster;
 use std::collections::BTreeMap;
 use std::thread;

@@ -77,6 +77,7 @@ closed_list! {
         TopicUnknown,
         // What an acquisition asks for.
         Leaderless,
+        EndEarly,
         SearchInterrupted,
         ReplicasUnanswered,
         OutputUnreachable,

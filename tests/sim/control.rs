@@ -16,7 +16,7 @@ use huntd::engine::rules::rulebook::Rulebook;
 use huntd::kafka::membership::{MembershipError, MembershipEvent};
 use huntd::kafka::topic_error::TopicError;
 use huntd::output::mark::Mark;
-use huntd::ownership::acquisition::Bounds;
+use huntd::ownership::bounds::Bounds;
 use huntd::ownership::event::{InputTrouble, OwnershipEvent, ShardFacts, ShardNotice, ToControl};
 use huntd::ownership::start_error::StartError;
 use huntd::ownership::{Ownership, OwnershipOptions, PANICS_MAX};

@@ -150,10 +150,12 @@ impl Output {
             }
         }
         let is_at_end = end == log.end();
+        // A leader that is cut off has an earlier one than the leader that was surveyed.
+        let is_told_early = !is_at_end && around.chance.strikes_of(Fault::EndEarly, 500);
         let reader = self.readers.get_mut(&partition).expect("just looked at");
         let was_at_end = reader.is_at_end && from == end;
         *reader = Reader { next: end, is_at_end };
-        if is_at_end && !was_at_end {
+        if is_told_early || (is_at_end && !was_at_end) {
             happened.push(Happened::Other(OutputEvent::End { partition }));
         }
     }

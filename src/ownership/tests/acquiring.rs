@@ -24,6 +24,29 @@ fn the_newest_snapshot_of_this_log_is_the_start() {
     assert_eq!(acquired.mark.output_offset, log.end);
 }
 
+/// It reads from a broker that is cut off, and the leader has said where the log ends.
+#[test]
+fn what_a_reader_that_is_behind_lacks_is_read_before_the_fence_counts() {
+    let (mut log, mut shard) = owned_log(9);
+    let start = snapshot(&log, &shard);
+    log.publish(&mut shard, 9);
+    let mut acquisition = Acquisition::begin(brief(vec![start]), log.bounds());
+    let Need::Read { from } = acquisition.need() else { panic!("{acquisition:?}") };
+    let (offset, bytes) = log.records.iter().find(|(at, _)| *at == from).expect("it is there");
+    acquisition.take(*offset, bytes);
+    acquisition.reach_end();
+    acquisition.confirm(1);
+    let Need::Append(fence) = acquisition.need() else { panic!("{acquisition:?}") };
+    acquisition.appended(log.append_empty(&fence));
+    assert_eq!(acquisition.need(), Need::Read { from: from + 1 });
+    for (offset, bytes) in log.records.iter().filter(|(at, _)| *at > from) {
+        acquisition.take(*offset, bytes);
+    }
+    let acquired = acquisition.into_outcome().expect("acquired");
+    assert_eq!(acquired.mark.next_update, shard.next_update);
+    assert_eq!(acquired.mark.chain, shard.chain);
+}
+
 #[test]
 fn states_elsewhere_are_asked_for_only_if_somebody_else_has_owned_the_shard() {
     let (mut log, mut shard) = owned_log(9);

@@ -7,6 +7,7 @@ use crate::output::frame::{Format, FrameHeader};
 use crate::output::mark::Mark;
 use crate::output::reader::Reader;
 use crate::ownership::acquisition::*;
+use crate::ownership::bounds::Bounds;
 use crate::ownership::start_error::StartError;
 use crate::testing::frame_maker::FrameMaker;
 

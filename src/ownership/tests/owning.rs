@@ -4,8 +4,9 @@ use crate::kafka::READ_STALL_MS_MAX;
 use crate::kafka::membership::{MembershipError, MembershipEvent};
 use crate::output::encode::encode;
 use crate::output::frame::Format;
-use crate::ownership::acquisition::{Bounds, Remedy};
+use crate::ownership::acquisition::Remedy;
 use crate::ownership::action::{Note, Opening, OwnershipAction};
+use crate::ownership::bounds::Bounds;
 use crate::ownership::event::{
     DeliveryFailure, OutputEvent, OwnershipEvent, ShardFacts, ShardNotice, Survey,
 };

@@ -1,0 +1,14 @@
+//! Where the logs of a partition begin and end.
+
+/// Where the logs of a partition begin and end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// The first offset that the input still has.
+    pub input_start: i64,
+    /// The offset after its last record.
+    pub input_end: i64,
+    /// The first offset that the output still has.
+    pub output_start: i64,
+    /// The offset after its last record.
+    pub output_end: i64,
+}
