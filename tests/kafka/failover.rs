@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka::{Cluster, Options};
+use support::scrape::get;
+use support::serving::Serving;
 
 /// Replicas of each partition, by the ids of their brokers. Those of all topics are the same: what
 /// a change of leaders costs a partition, it costs those of the same number in other topics.
@@ -219,4 +221,27 @@ fn a_broker_that_is_frozen_under_load_costs_nothing_but_time() {
     let ended = huntd.stop();
     assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
     accounts::assert_is_the_replay(&cluster, &topics, follower);
+}
+
+/// How old each zone is, in milliseconds, as a serving process has it.
+fn lags_ms(serving: &Serving) -> Vec<u64> {
+    let (_, body) = get(serving.address(), "/v1/zones");
+    let zones: serde_json::Value = serde_json::from_str(&body).expect("it is JSON");
+    let zones = zones["zones"].as_array().expect("there are zones").iter();
+    zones.map(|zone| zone["lag_ms"].as_u64().expect("it is live")).collect()
+}
+
+/// Nothing is published, so only a leader can say that a zone is of now.
+#[test]
+fn a_view_of_quiet_zones_is_of_now_again_while_a_broker_is_frozen() {
+    let mut cluster = Cluster::start(3, &Options::for_tests());
+    let topics = create(&cluster, "frozen-view");
+    let mut huntd = Huntd::start(&cluster, &topics, &[]);
+    huntd.wait_for_address();
+    let serving = Serving::start(&huntd);
+    serving.wait_for("loaded: 3 of 3");
+    cluster.broker_mut(1).freeze();
+    // Long enough to be old if nobody says more.
+    thread::sleep(Duration::from_secs(10));
+    huntd.wait_until("zones of now", |_| lags_ms(&serving).iter().all(|lag_ms| *lag_ms < 3_000));
 }
