@@ -3,6 +3,7 @@
 
 use super::certificates::Certificates;
 use super::output_log::OutputLog;
+use super::surveyor::Surveyor;
 use super::topic_client::TopicClient;
 use super::topic_rules::TopicProblem;
 use super::{ControlError, ControlOptions, Journal, journal};
@@ -16,8 +17,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The output topic's client, and a membership that has begun. The files were read before them.
-pub(super) type Clients = (Certificates, OutputLog, Membership);
+/// What asks about the output topic, and a membership that has begun. The files were read before
+/// them.
+pub(super) type Clients = (Certificates, Surveyor, OutputLog, Membership);
 
 /// Checks the topics and begins to join the group; `None` if the daemon has to end before that.
 pub(super) fn connect(
@@ -73,7 +75,7 @@ fn try_once(
         *are_brokers_checked = true;
     }
     let risks = check_topics(&mut client, options)?;
-    join(options, risks).map_err(|error| match error.may_pass().then(no_descriptor_left) {
+    join(options, &client, risks).map_err(|error| match error.may_pass().then(no_descriptor_left) {
         Some(Some(resources)) => DialError::Resources(resources).into(),
         _ => error,
     })
@@ -85,14 +87,19 @@ fn no_descriptor_left() -> Option<io::Error> {
     File::open("/dev/null").err()
 }
 
-fn join(options: &ControlOptions, risks: Vec<String>) -> Result<Clients, ControlError> {
+fn join(
+    options: &ControlOptions,
+    client: &TopicClient,
+    risks: Vec<String>,
+) -> Result<Clients, ControlError> {
     let certificates = Certificates::read(&options.dial);
+    let surveyor = client.surveyor(&options.output.output_topic);
     let output = OutputLog::connect(options.output.clone())?;
     let membership = Membership::join(&options.group)?;
     for risk in risks {
         tracing::warn!("{risk}");
     }
-    Ok((certificates, output, membership))
+    Ok((certificates, surveyor, output, membership))
 }
 
 /// Dials each broker of the cluster. The log names those that cannot be used: others may lead most

@@ -157,7 +157,7 @@ impl Control {
     fn new(
         options: ControlOptions,
         mut ends: ControlEnds,
-        (certificates, output, membership): Clients,
+        (certificates, surveyor, output, membership): Clients,
     ) -> Control {
         ends.status.enter(Phase::Joining);
         let states =
@@ -175,9 +175,9 @@ impl Control {
         };
         Control {
             ends,
-            surveyor: Surveyor::new(options.dial.clone(), &options.output.output_topic),
             options,
             membership,
+            surveyor,
             output,
             states,
             panic_file: None,

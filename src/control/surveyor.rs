@@ -34,7 +34,7 @@ const SURVEYS_MAX: usize = 4;
 
 /// Threads that may still wait for brokers when a survey begins. A silent broker keeps one for tens
 /// of seconds, a name service for longer.
-const WAITING_MAX: usize = 256;
+const THREADS_MAX: usize = 256;
 
 /// Surveys partitions.
 pub struct Surveyor {
@@ -46,8 +46,9 @@ pub struct Surveyor {
     awaited: BTreeMap<i32, u64>,
     /// Partitions that wait for a survey to begin.
     waiting: BTreeSet<i32>,
-    /// Surveys that have begun, and those that have not ended.
+    /// Surveys that have begun.
     surveys: u64,
+    /// Surveys that have not ended.
     running: usize,
     sender: mpsc::Sender<Finding>,
     findings: mpsc::Receiver<Finding>,
@@ -64,12 +65,14 @@ enum Finding {
 }
 
 impl Surveyor {
-    /// Asks nobody yet. The options name the input topic.
-    pub fn new(options: DialOptions, output_topic: &str) -> Surveyor {
+    /// Asks nobody yet. The options name the input topic; these brokers are known.
+    pub fn new(options: DialOptions, output_topic: &str, brokers: &[Broker]) -> Surveyor {
         let (sender, findings) = mpsc::channel();
+        let mut candidates = Candidates::new(options.bootstrap.clone());
+        candidates.learn(brokers);
         Surveyor {
             topics: [options.topic.clone(), output_topic.to_owned()],
-            candidates: Candidates::new(options.bootstrap.clone()),
+            candidates,
             options: Arc::new(options),
             awaited: BTreeMap::new(),
             waiting: BTreeSet::new(),
@@ -105,8 +108,8 @@ impl Surveyor {
             partitions,
             findings: self.sender.clone(),
         };
-        if Arc::strong_count(&self.options) > WAITING_MAX {
-            let why = format!("{WAITING_MAX} questions have no answer yet");
+        if Arc::strong_count(&self.options) > THREADS_MAX {
+            let why = format!("{THREADS_MAX} questions have no answer yet");
             return survey.fail(&TopicError::Unreachable(why));
         }
         let failing = survey.clone();
@@ -292,9 +295,10 @@ fn fold_leaders(leaders: &mut Leaders, metadata: &[Metadata; 2]) {
     for (topic, Metadata { partitions, brokers, .. }) in metadata.iter().enumerate() {
         for PartitionLeader { partition, leader, leader_epoch, .. } in partitions {
             let found = brokers.iter().find(|broker| Some(broker.node_id) == *leader);
-            let entry = leaders.entry((topic, *partition)).or_insert((i32::MIN, None));
-            if entry.0 < *leader_epoch {
-                *entry = (*leader_epoch, found.map(Endpoint::of));
+            let said = (*leader_epoch, found.map(Endpoint::of));
+            let known = leaders.entry((topic, *partition)).or_insert_with(|| said.clone());
+            if (known.0, known.1.is_some()) < (said.0, said.1.is_some()) {
+                *known = said;
             }
         }
     }

@@ -4,6 +4,7 @@ use crate::control::advertised::{self, DialledBrokers};
 use crate::control::control_error::ControlError;
 use crate::control::dialler::DialOptions;
 use crate::control::link::Link;
+use crate::control::surveyor::Surveyor;
 use crate::control::topic_rules::{TopicNames, TopicProblem};
 use crate::fetch::dialling::{DialError, Endpoint, open_any};
 use crate::kafka::BROKER_ANSWER_MS_MAX;
@@ -73,6 +74,11 @@ impl TopicClient {
     /// Dials each broker of the cluster where it says that it listens.
     pub(crate) fn dial_brokers(&self) -> Result<DialledBrokers, DialError> {
         advertised::dial(&self.brokers, &self.options)
+    }
+
+    /// Asks the same cluster where the logs of the input and of the output begin and end.
+    pub(crate) fn surveyor(&self, output_topic: &str) -> Surveyor {
+        Surveyor::new(self.options.clone(), output_topic, &self.brokers)
     }
 
     /// Brokers that the cluster has now.

@@ -5,10 +5,10 @@
 //! revocation is answered only when the shards are released, so that the next owner starts after
 //! that.
 
-use crate::kafka::METADATA_MS_MAX;
 use crate::kafka::client::{ClientOptions, TokenSource, client_config, give_first_token};
 use crate::kafka::membership::{MembershipError, MembershipEvent};
 use crate::kafka::right::Right;
+use crate::kafka::{BROKER_ANSWER_MS_MAX, METADATA_MS_MAX};
 use rdkafka::ClientContext;
 use rdkafka::client::OAuthToken;
 use rdkafka::config::ClientConfig;
@@ -443,10 +443,16 @@ fn log_answer(answered: KafkaResult<()>) {
     }
 }
 
+/// librdkafka's bound on the milliseconds that a broker may take to answer.
+const SOCKET_TIMEOUT_MS_MAX: u64 = 300_000;
+
 fn config(options: &GroupOptions) -> ClientConfig {
     let mut config = client_config(&options.client);
+    // A commit is answered behind a join, which may wait for another member's session to end.
+    let answer_ms_max = u64::from(options.session_timeout_ms) + BROKER_ANSWER_MS_MAX;
     config
         .set("group.id", &options.client.group)
+        .set("socket.timeout.ms", answer_ms_max.min(SOCKET_TIMEOUT_MS_MAX).to_string())
         .set("enable.auto.commit", "false")
         .set("enable.auto.offset.store", "false")
         .set("allow.auto.create.topics", "false")

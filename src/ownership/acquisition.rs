@@ -254,9 +254,8 @@ impl Acquisition {
         self.try_candidate(0);
     }
 
-    /// There were no more records than those taken, at a time after the bounds were asked for.
-    /// Missing offsets up to the end have no record; or the broker that is read from is behind, and
-    /// what it lacks comes before our fence.
+    /// The broker that is read from has no more records than those taken. Missing offsets up to the
+    /// end have no record, or it is behind the leader, and what it lacks comes before our fence.
     pub fn reach_end(&mut self) {
         if let AcquisitionState::Head | AcquisitionState::Offered = self.state
             && self.turned_at.is_none()
@@ -321,6 +320,9 @@ impl Acquisition {
 
     /// Whether nobody has owned the shard since the newest state was taken.
     fn is_newest_here(&self) -> bool {
+        if self.fold.next() < self.bounds.output_end {
+            return false;
+        }
         let owner_epoch = match self.brief.candidates.get(self.candidate) {
             Some(candidate) => candidate.mark.owner_epoch,
             None if self.bounds.input_start == 0 => 0,

@@ -51,7 +51,6 @@ use read_slots::ReadSlots;
 use release::{Release, ReleaseReason};
 use shard_state::{OpenPhase, ShardState};
 use shard_table::ShardTable;
-use start_error::StartError;
 use std::time::{Duration, Instant};
 
 /// Milliseconds that the group may take to say whether we are a member.
@@ -361,16 +360,11 @@ impl Ownership {
             OutputEvent::RequestFailed { partition, error } => {
                 acquirer.fail(table, *partition, error, now);
             }
-            OutputEvent::Truncated { partition } => match table.get(*partition) {
-                Some(ShardState::Acquiring { why_unknown, .. }) => {
-                    let (error, why) = (StartError::Truncated, why_unknown.clone());
-                    acquirer.cannot_start(table, *partition, error, why, now);
-                }
-                _ => {
-                    let error = TopicError::NotNow(StartError::Truncated.cause());
-                    acquirer.fail(table, *partition, &error, now);
-                }
-            },
+            // The survey said that the offset is there.
+            OutputEvent::Truncated { partition } => {
+                let why = "the output was truncated while it was read, or a broker is behind";
+                acquirer.fail(table, *partition, &TopicError::NotNow(why.to_owned()), now);
+            }
             OutputEvent::Record { partition, .. }
             | OutputEvent::End { partition }
             | OutputEvent::Appended { partition, .. } => {

@@ -18,7 +18,6 @@ impl StartError {
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             StartError::StartGone
-            | StartError::Truncated
             | StartError::Contended
             | StartError::InputGone { .. }
             | StartError::InputLost { .. }
@@ -66,9 +65,6 @@ pub enum StartError {
          keep the output for longer than an owner's ten-second fences, or restore a snapshot"
     )]
     StartGone,
-    /// Records vanished while they were read.
-    #[error("the output was truncated while it was read; check the topic's settings")]
-    Truncated,
     /// Another owner raises the owner epoch again and again.
     #[error(
         "another deployment takes the output over again and again, although our group gives the \

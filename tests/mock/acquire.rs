@@ -47,7 +47,7 @@ fn brief(partition: i32) -> Brief {
 }
 
 fn survey(cluster: &Cluster, partitions: &[i32]) -> BTreeMap<i32, Bounds> {
-    let mut surveyor = Surveyor::new(mock::dial_options(cluster, "events"), "updates");
+    let mut surveyor = Surveyor::new(mock::dial_options(cluster, "events"), "updates", &[]);
     let (mut found, start) = (BTreeMap::new(), Instant::now());
     surveyor.begin(partitions);
     while found.len() < partitions.len() {

@@ -36,7 +36,7 @@ fn wait_for(surveyor: &mut Surveyor, found: &mut Surveys, count: usize) {
 }
 
 fn survey(cluster: &Cluster) -> Surveys {
-    let mut surveyor = Surveyor::new(mock::dial_options(cluster, "events"), "updates");
+    let mut surveyor = Surveyor::new(mock::dial_options(cluster, "events"), "updates", &[]);
     let mut found = Surveys::new();
     surveyor.begin(&[0, 1, 2]);
     wait_for(&mut surveyor, &mut found, 3);
@@ -62,7 +62,7 @@ fn a_leader_that_is_silent_holds_up_only_what_it_leads() {
     let cluster = two_brokers();
     let silence = Duration::from_secs(60);
     cluster.broker_round_trip_time(2, silence).expect("the mock's broker");
-    let mut surveyor = Surveyor::new(mock::dial_options(&cluster, "events"), "updates");
+    let mut surveyor = Surveyor::new(mock::dial_options(&cluster, "events"), "updates", &[]);
     let mut found = Surveys::new();
     surveyor.begin(&[0, 1, 2]);
     wait_for(&mut surveyor, &mut found, 2);
@@ -87,7 +87,7 @@ fn a_partition_without_a_leader_may_have_one_later_and_the_others_have_theirs() 
 #[test]
 fn of_two_surveys_of_a_partition_only_the_later_one_has_a_result() {
     let cluster = two_brokers();
-    let mut surveyor = Surveyor::new(mock::dial_options(&cluster, "events"), "updates");
+    let mut surveyor = Surveyor::new(mock::dial_options(&cluster, "events"), "updates", &[]);
     surveyor.begin(&[0]);
     // The first one has ended, and nobody has looked.
     thread::sleep(Duration::from_millis(500));

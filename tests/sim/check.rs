@@ -79,7 +79,7 @@ impl Sim {
         let has_lost_records = input.truncated_to.is_some() || self.broker.was_input_deleted();
         match self.start_errors.get(&partition) {
             // Without them, it is not known where to start over either.
-            Some(StartError::StartGone | StartError::Truncated) => output.start > 0,
+            Some(StartError::StartGone) => output.start > 0,
             _ if self.starts_over => false,
             Some(StartError::InputGone { wanted, input_start }) => {
                 wanted < input_start && *input_start <= input.start

@@ -30,11 +30,14 @@ fn what_a_reader_that_is_behind_lacks_is_read_before_the_fence_counts() {
     let (mut log, mut shard) = owned_log(9);
     let start = snapshot(&log, &shard);
     log.publish(&mut shard, 9);
-    let mut acquisition = Acquisition::begin(brief(vec![start]), log.bounds());
+    let mut acquisition = Acquisition::begin(brief(vec![start.clone()]), log.bounds());
     let Need::Read { from } = acquisition.need() else { panic!("{acquisition:?}") };
     let (offset, bytes) = log.records.iter().find(|(at, _)| *at == from).expect("it is there");
     acquisition.take(*offset, bytes);
     acquisition.reach_end();
+    // Somebody may have owned the shard in what is lacking.
+    assert_eq!(acquisition.need(), Need::States);
+    acquisition.offer(vec![start]);
     acquisition.confirm(1);
     let Need::Append(fence) = acquisition.need() else { panic!("{acquisition:?}") };
     acquisition.appended(log.append_empty(&fence));
