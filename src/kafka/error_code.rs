@@ -90,6 +90,8 @@ const LIST: &[(i16, &str, &str)] = &[
     (9, "REPLICA_NOT_AVAILABLE", "The broker has no replica of the partition at the moment."),
     (10, "MESSAGE_TOO_LARGE", "A batch is larger than the broker allows."),
     (13, "NETWORK_EXCEPTION", "The broker lost its connection to another broker."),
+    (14, "COORDINATOR_LOAD_IN_PROGRESS", "The broker still reads what it needs to answer."),
+    (15, "COORDINATOR_NOT_AVAILABLE", "No broker coordinates this at the moment."),
     (17, "INVALID_TOPIC_EXCEPTION", "The topic's name is not valid: correct it."),
     (18, "RECORD_LIST_TOO_LARGE", "A batch is larger than the broker's segments."),
     (19, "NOT_ENOUGH_REPLICAS", "Fewer replicas are in sync than min.insync.replicas asks for."),
