@@ -197,6 +197,21 @@ fn a_stop_without_any_broker_is_over_in_time(cluster: Cluster, topics: &Topics) 
     huntd.stop();
 }
 
+/// Milliseconds that the group's client may take to find another coordinator: it asks any broker
+/// where that is, several times the frozen one perhaps, and waits 20 s for each answer.
+const COORDINATOR_MS_MAX: u64 = 180_000;
+
+/// Like [`wait_for_more`], while the group may have no coordinator.
+fn wait_long_for_more(follower: &mut Follower, huntd: &Huntd) {
+    let goals: Vec<(usize, i64)> =
+        (0..3).map(|place| (place, follower.next_offset(place) + 300)).collect();
+    let end = Instant::now() + Duration::from_millis(COORDINATOR_MS_MAX);
+    while !follower.covers(&goals) {
+        assert!(Instant::now() < end, "the output stands still:\n{}", huntd.log());
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Its connections stay open, so nobody hears that it is away. While it is frozen, others lead its
 /// partitions, and a daemon that starts acquires all of them.
 #[test]
@@ -209,12 +224,12 @@ fn a_broker_that_is_frozen_under_load_costs_nothing_but_time() {
     wait_for_more(&mut follower, &mut huntd);
     for number in 0..3 {
         cluster.broker_mut(number).freeze();
-        wait_for_more(&mut follower, &mut huntd);
+        wait_long_for_more(&mut follower, &huntd);
         huntd.kill9();
         huntd = Huntd::start(&cluster, &topics, &[]);
-        wait_for_more(&mut follower, &mut huntd);
+        wait_long_for_more(&mut follower, &huntd);
         cluster.broker_mut(number).thaw();
-        wait_for_more(&mut follower, &mut huntd);
+        wait_long_for_more(&mut follower, &huntd);
     }
     load.finish();
     accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
