@@ -201,7 +201,10 @@ impl OutputLog {
         if is_out_of_range(error) {
             // librdkafka does not name the partition, so all are read again.
             for partition in &self.reading {
-                take(OutputEvent::Truncated { partition: *partition });
+                // The survey said that the offset is there.
+                let why = "the output was truncated while it was read, or a broker is behind";
+                let error = TopicError::NotNow(why.to_owned());
+                take(OutputEvent::RequestFailed { partition: *partition, error });
             }
         }
         if let Some(

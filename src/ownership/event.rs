@@ -190,17 +190,13 @@ pub enum OutputEvent<'a> {
         /// Its offset.
         offset: i64,
     },
-    /// The frame was not appended, or it is not known whether it was.
+    /// Nothing can be read from the offset that was asked for; or the frame was not appended, or it
+    /// is not known whether it was.
     RequestFailed {
         /// Output partition.
         partition: i32,
         /// Why.
         error: TopicError,
-    },
-    /// The offset to be read is no offset of the log.
-    Truncated {
-        /// Output partition.
-        partition: i32,
     },
     /// The topic cannot be read or written at all.
     Failed(TopicError),

@@ -38,7 +38,6 @@ mod summary;
 mod tests;
 
 use crate::kafka::membership::{MembershipError, MembershipEvent};
-use crate::kafka::topic_error::TopicError;
 use acquirer::Acquirer;
 use acquisition::{Need, Remedy};
 use action::{Note, OwnershipAction};
@@ -359,11 +358,6 @@ impl Ownership {
             }
             OutputEvent::RequestFailed { partition, error } => {
                 acquirer.fail(table, *partition, error, now);
-            }
-            // The survey said that the offset is there.
-            OutputEvent::Truncated { partition } => {
-                let why = "the output was truncated while it was read, or a broker is behind";
-                acquirer.fail(table, *partition, &TopicError::NotNow(why.to_owned()), now);
             }
             OutputEvent::Record { partition, .. }
             | OutputEvent::End { partition }

@@ -120,10 +120,14 @@ fn stamp_by_broker(cluster: &Cluster, topic: &str) {
     cluster.client().set_topic(topic, "message.timestamp.type", "LogAppendTime");
 }
 
+/// Where each partition will be some events later.
+fn goals(follower: &Follower) -> Vec<(usize, i64)> {
+    (0..3).map(|place| (place, follower.next_offset(place) + 300)).collect()
+}
+
 /// Waits until all partitions have moved on by some events.
 fn wait_for_more(follower: &mut Follower, huntd: &mut Huntd) {
-    let goals: Vec<(usize, i64)> =
-        (0..3).map(|place| (place, follower.next_offset(place) + 300)).collect();
+    let goals = goals(follower);
     huntd.wait_until("the output goes on", |_| follower.covers(&goals));
 }
 
@@ -203,8 +207,7 @@ const COORDINATOR_MS_MAX: u64 = 180_000;
 
 /// Like [`wait_for_more`], while the group may have no coordinator.
 fn wait_long_for_more(follower: &mut Follower, huntd: &Huntd) {
-    let goals: Vec<(usize, i64)> =
-        (0..3).map(|place| (place, follower.next_offset(place) + 300)).collect();
+    let goals = goals(follower);
     let end = Instant::now() + Duration::from_millis(COORDINATOR_MS_MAX);
     while !follower.covers(&goals) {
         assert!(Instant::now() < end, "the output stands still:\n{}", huntd.log());

@@ -140,7 +140,9 @@ impl Output {
         let from = self.readers[&partition].next;
         if !(log.start..=log.end()).contains(&from) {
             self.readers.remove(&partition);
-            return happened.push(Happened::Other(OutputEvent::Truncated { partition }));
+            let error = TopicError::NotNow("the offset is not in the log".to_owned());
+            let failed = OutputEvent::RequestFailed { partition, error };
+            return happened.push(Happened::Other(failed));
         }
         let end = log.end().min(from + around.chance.between(1, 200) as i64);
         for offset in from..end {
