@@ -99,6 +99,16 @@ impl LeaderTable {
     /// a broker that lags and is passed over, unless it comes again and again. A leader that is not
     /// among the brokers must be asked for again: nobody knows where it listens.
     pub fn fold(&mut self, metadata: &Metadata) -> Result<(), MetadataError> {
+        self.fold_doubting(metadata, None)
+    }
+
+    /// Takes over an answer that was asked for because a broker does not do what a leader does. It
+    /// may hold what it gets for ever, so what it leads is as good as stale.
+    pub(crate) fn fold_doubting(
+        &mut self,
+        metadata: &Metadata,
+        doubted: Option<i32>,
+    ) -> Result<(), MetadataError> {
         if !metadata.error.is_none() {
             return Err(MetadataError::Topic(metadata.error));
         }
@@ -125,7 +135,7 @@ impl LeaderTable {
             self.rows = vec![LeaderRow::UNKNOWN; now];
         }
         for entry in &metadata.partitions {
-            self.fold_partition(entry);
+            self.fold_partition(entry, doubted);
         }
         let LeaderTable { brokers, rows, .. } = self;
         let is_listed = |node_id| brokers.iter().any(|broker| broker.node_id == node_id);
@@ -137,14 +147,15 @@ impl LeaderTable {
         Ok(())
     }
 
-    fn fold_partition(&mut self, entry: &PartitionLeader) {
+    fn fold_partition(&mut self, entry: &PartitionLeader, doubted: Option<i32>) {
         let Some(row) = self.row_mut(entry.partition) else {
             return;
         };
         let lags = entry.leader_epoch != -1 && entry.leader_epoch < row.leader_epoch;
+        let is_asked_for = row.stale || row.leader.is_some() && row.leader == doubted;
         // As long as the leader serves, another broker that knows of an earlier one is behind.
-        if lags && (!row.stale || row.lagging + 1 < LAGGING_MAX) {
-            row.lagging += u8::from(row.stale);
+        if lags && (!is_asked_for || row.lagging + 1 < LAGGING_MAX) {
+            row.lagging += u8::from(is_asked_for);
             return;
         }
         row.lagging = 0;

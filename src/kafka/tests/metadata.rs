@@ -146,6 +146,16 @@ fn a_leader_epoch_that_goes_back_and_stays_there_is_believed() {
         assert_eq!(table.leader(0), leads(1, 9));
     }
 
+    // A leader in doubt is not waited for: it may hold what it gets.
+    let mut table = LeaderTable::new();
+    table.fold(&metadata(&[(1, 9), (2, 9)])).unwrap();
+    for _ in 0..4 {
+        table.fold_doubting(&metadata(&[(2, 3), (1, 3)]), Some(1)).unwrap();
+        assert_eq!((table.leader(0), table.leader(1)), (leads(1, 9), leads(2, 9)));
+    }
+    table.fold_doubting(&metadata(&[(2, 3), (1, 3)]), Some(1)).unwrap();
+    assert_eq!((table.leader(0), table.leader(1)), (leads(2, 3), leads(2, 9)));
+
     // What comes in between begins the count again.
     let mut table = LeaderTable::new();
     table.fold(&metadata(&[(1, 9)])).unwrap();

@@ -163,9 +163,9 @@ impl<T> Lanes<T> {
         })
     }
 
-    /// Takes over what a broker says about the cluster and the topic.
-    pub(super) fn learn(&mut self, metadata: &Metadata, now: Instant) {
-        let mut folded = self.table.fold(metadata);
+    /// Takes over what a broker says about the cluster, the topic, and the broker that is doubted.
+    pub(super) fn learn(&mut self, metadata: &Metadata, doubted: Option<i32>, now: Instant) {
+        let mut folded = self.table.fold_doubting(metadata, doubted);
         if matches!(folded, Err(error) if error.is_final()) {
             // The stages that read the topic decide what that means for the shards.
             self.table = LeaderTable::new();

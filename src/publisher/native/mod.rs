@@ -237,7 +237,7 @@ async fn follow_metadata<T>(shared: Rc<SharedProducer<T>>) -> Infallible {
         witnesses.note_away(is_of_witness && answer.is_err());
         match answer {
             Ok(metadata) => {
-                lanes.borrow_mut().learn(&metadata, turns.now());
+                lanes.borrow_mut().learn(&metadata, doubted, turns.now());
                 wait_ms = wait_ms.min(LEADERLESS_MS_MAX);
             }
             // A broker that is only asked for its opinion may be away.

@@ -79,7 +79,7 @@ impl Bench {
             partitions: (0..).zip(leaders).map(leader).collect(),
             replicas: 1,
         };
-        self.lanes.learn(&metadata, self.now);
+        self.lanes.learn(&metadata, None, self.now);
     }
 
     pub(super) fn push(&mut self, partition: i32, receipt: u32) {
