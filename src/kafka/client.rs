@@ -4,7 +4,9 @@ use crate::kafka::error_code::ErrorCode;
 use crate::kafka::right::Right;
 use crate::kafka::security::{Mechanism, Secret, Security};
 use crate::kafka::topic_error::TopicError;
-use crate::kafka::{BROKER_ANSWER_MS_MAX, METADATA_REFRESH_MS, RECONNECT_MS_MAX};
+use crate::kafka::{
+    BROKER_ANSWER_MS_MAX, BROKER_GREETING_MS_MAX, METADATA_REFRESH_MS, RECONNECT_MS_MAX,
+};
 use rdkafka::ClientContext;
 use rdkafka::client::OAuthToken;
 use rdkafka::config::ClientConfig;
@@ -56,6 +58,7 @@ pub(crate) fn client_config(options: &ClientOptions) -> ClientConfig {
         .set("client.id", &options.client_id)
         // Without it, a request may wait up to 40 ms for the acknowledgement of the previous one.
         .set("socket.nagle.disable", "true")
+        .set("api.version.request.timeout.ms", BROKER_GREETING_MS_MAX.to_string())
         .set("reconnect.backoff.max.ms", RECONNECT_MS_MAX.to_string());
     protect(&mut config, &options.security);
     config
@@ -155,11 +158,13 @@ pub(crate) fn give_first_token<C: ConsumerContext>(
     }
 }
 
-/// The settings of a client that appends to topics.
+/// The settings of a client that appends to topics. While a broker waits for its replicas, a record
+/// may be sent to it again.
 pub(crate) fn writer_config(options: &ClientOptions) -> ClientConfig {
     let mut config = client_config(options);
     config
         .set("topic.metadata.refresh.interval.ms", METADATA_REFRESH_MS.to_string())
+        .set("socket.timeout.ms", BROKER_ANSWER_MS_MAX.to_string())
         .set("request.required.acks", "-1")
         .set("queue.buffering.max.ms", "0");
     config
@@ -170,7 +175,6 @@ pub(crate) fn reader_config(options: &ClientOptions) -> ClientConfig {
     let mut config = client_config(options);
     config
         .set("topic.metadata.refresh.interval.ms", METADATA_REFRESH_MS.to_string())
-        // Answers to members of a group and to producers may take longer.
         .set("socket.timeout.ms", BROKER_ANSWER_MS_MAX.to_string())
         .set("group.id", &options.group)
         .set("enable.auto.commit", "false")

@@ -487,6 +487,7 @@ fn producer_config(options: &ReplicaOptions) -> ClientConfig {
     // A record that is appended twice changes nothing, so idempotence is not needed.
     config
         .set("message.timeout.ms", REPLICA_MS_MAX.to_string())
+        .set("socket.timeout.ms", REPLICA_MS_MAX.to_string())
         .set("compression.type", "lz4")
         .set("queue.buffering.max.kbytes", REPLICA_QUEUE_KBYTES.to_string());
     config

@@ -120,6 +120,22 @@ impl Client {
         }
     }
 
+    /// Waits until all replicas of all topics, also of Kafka's own, have what their leaders have.
+    /// While a replica has not, it cannot become a leader.
+    pub fn wait_until_in_sync(&self) {
+        let client: BaseConsumer = self.config().create().expect("the configuration is valid");
+        let deadline = Instant::now() + PATIENCE;
+        let is_in_sync = || {
+            let metadata = client.fetch_metadata(None, PATIENCE).expect("brokers answer");
+            let mut partitions = metadata.topics().iter().flat_map(|topic| topic.partitions());
+            partitions.all(|it| it.isr().len() == it.replicas().len())
+        };
+        while !is_in_sync() {
+            assert!(Instant::now() < deadline, "replicas stay behind their leaders");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Adds partitions to a topic until it has this many.
     pub fn add_partitions(&self, name: &str, partitions: usize) {
         let admin: AdminClient<DefaultClientContext> =
