@@ -37,22 +37,26 @@ pub(super) struct Channel {
     pub(super) stream: TcpStream,
     pub(super) endpoint: Endpoint,
     pub(super) tls: Option<Box<TlsChannel>>,
+    /// Milliseconds that one answer may take.
+    pub(super) answer_ms_max: u64,
 }
 
 impl Channel {
     /// Connects, without TLS.
-    pub(super) fn connect(endpoint: &Endpoint, address: SocketAddr) -> io::Result<Channel> {
+    pub(super) fn connect(endpoint: &Endpoint, address: SocketAddr) -> Result<Channel, DialError> {
         let wait = Duration::from_millis(CONNECT_MS_MAX);
-        let stream = TcpStream::connect_timeout(&address, wait)?;
-        set_up(&stream)?;
-        Ok(Channel { stream, endpoint: endpoint.clone(), tls: None })
+        let stream = TcpStream::connect_timeout(&address, wait)
+            .and_then(|stream| set_up(&stream).map(|()| stream))
+            .map_err(|error| DialError::of_io(endpoint, error))?;
+        let (endpoint, answer_ms_max) = (endpoint.clone(), BROKER_ANSWER_MS_MAX);
+        Ok(Channel { stream, endpoint, tls: None, answer_ms_max })
     }
 
     pub(super) fn shake_hands(&mut self, config: &TlsConfig) -> Result<Box<TlsChannel>, DialError> {
         let begun = Handshake::begin(config, &self.endpoint.host);
         let mut handshake = begun.map_err(|error| self.tls_error(error))?;
         let (mut received, mut outgoing) = (Vec::new(), Vec::new());
-        let deadline = Instant::now() + Duration::from_millis(BROKER_ANSWER_MS_MAX);
+        let deadline = Instant::now() + Duration::from_millis(self.answer_ms_max);
         loop {
             let step = handshake.step(&mut received, &mut outgoing);
             // An error may come with an alert for the broker, which is not waited for.
@@ -89,7 +93,7 @@ impl Channel {
             request = sealed;
         }
         self.write(&request, asked)?;
-        let deadline = Instant::now() + Duration::from_millis(BROKER_ANSWER_MS_MAX);
+        let deadline = Instant::now() + Duration::from_millis(self.answer_ms_max);
         let mut answer = Vec::new();
         loop {
             if let Some(end) = self.frame_end(&answer)?
@@ -237,7 +241,8 @@ mod tests {
         let (mut broker, _) = listener.accept().expect("it was connected to");
         broker.write_all(b"a few bytes").expect("it is connected");
         let endpoint = Endpoint { host: "127.0.0.1".to_owned(), port: address.port() };
-        let channel = Channel { stream, endpoint, tls: None };
+        let answer_ms_max = BROKER_ANSWER_MS_MAX;
+        let channel = Channel { stream, endpoint, tls: None, answer_ms_max };
         let mut received = Vec::new();
         let later = Instant::now() + Duration::from_secs(60);
         assert!(channel.read(&mut received, later).is_ok_and(|count| count > 0));

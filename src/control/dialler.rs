@@ -12,6 +12,7 @@ use crate::fetch::dialling::{
 use crate::kafka::message::Metadata;
 use crate::kafka::security::{Secret, Security, SecurityFileError};
 use crate::kafka::tls::{self, TlsError};
+use crate::kafka::{BROKER_ANSWER_MS_MAX, NEXT_BROKER_MS};
 use crate::queue::bell::Bell;
 use crate::queue::{Received, Receiver, Sender, bounded, bounded_with_bell};
 use std::io;
@@ -106,42 +107,58 @@ fn answer(answers: &Sender<FromDialler>, answer: FromDialler) {
     drop(answers.try_send(answer));
 }
 
-/// Asks a broker about the cluster whenever the hot thread wants to know. The connection is kept.
+/// Asks a broker about the cluster whenever the hot thread wants to know.
 fn ask_for_ever(
     options: &DialOptions,
     asked: &mpsc::Receiver<MetadataLink>,
     answers: &Sender<FromDialler>,
 ) {
-    let mut candidates = Candidates::new(options.bootstrap.clone());
-    let mut kept = None;
+    let candidates = Candidates::new(options.bootstrap.clone());
+    let mut asker =
+        MetadataAsker { options, candidates, kept: None, answer_ms_max: NEXT_BROKER_MS };
     while let Ok(link) = asked.recv() {
-        let metadata = ask(options, &mut candidates, &mut kept, &link);
-        if let Ok(metadata) = &metadata {
-            candidates.learn(&metadata.brokers);
-        }
-        answer(answers, FromDialler::Metadata(metadata));
+        answer(answers, FromDialler::Metadata(asker.ask(&link)));
     }
 }
 
-fn ask(
-    options: &DialOptions,
-    candidates: &mut Candidates,
-    kept: &mut Option<Link>,
-    link: &MetadataLink,
-) -> Result<Metadata, DialError> {
-    // A kept connection may have been closed meanwhile, which says nothing about the broker.
-    if let Some(mut before) = kept.take()
-        && *link == MetadataLink::Kept
-        && let Ok(metadata) = before.ask_metadata(options, &options.topic)
-    {
-        *kept = Some(before);
-        return Ok(metadata);
+/// Asks one broker after the other.
+struct MetadataAsker<'a> {
+    options: &'a DialOptions,
+    candidates: Candidates,
+    /// The connection that has brought the last answer.
+    kept: Option<Link>,
+    /// Milliseconds for each answer of the next connection: one that may be frozen is left soon,
+    /// and the one after it may be slow.
+    answer_ms_max: u64,
+}
+
+impl MetadataAsker<'_> {
+    fn ask(&mut self, link: &MetadataLink) -> Result<Metadata, DialError> {
+        // A kept connection may have been closed meanwhile, which says nothing about the broker.
+        if let Some(kept) = self.kept.take()
+            && *link == MetadataLink::Kept
+            && let Ok(metadata) = self.ask_over(Ok(kept))
+        {
+            return Ok(metadata);
+        }
+        let endpoint = self.candidates.next(link);
+        let opened = Link::open_within(self.answer_ms_max, &endpoint, self.options);
+        self.ask_over(opened)
     }
-    let endpoint = candidates.next(link);
-    let mut link = Link::open(&endpoint, options)?;
-    let metadata = link.ask_metadata(options, &options.topic)?;
-    *kept = Some(link);
-    Ok(metadata)
+
+    fn ask_over(&mut self, opened: Result<Link, DialError>) -> Result<Metadata, DialError> {
+        let asked = opened.and_then(|mut link| {
+            let metadata = link.ask_metadata(self.options, &self.options.topic)?;
+            link.wait_at_most(NEXT_BROKER_MS);
+            Ok((link, metadata))
+        });
+        let is_late = asked.as_ref().is_err_and(DialError::is_timeout);
+        self.answer_ms_max = if is_late { BROKER_ANSWER_MS_MAX } else { NEXT_BROKER_MS };
+        let (link, metadata) = asked?;
+        self.candidates.learn(&metadata.brokers);
+        self.kept = Some(link);
+        Ok(metadata)
+    }
 }
 
 /// A file of `[kafka.tls]` or `[kafka.sasl]` cannot be used.

@@ -45,27 +45,49 @@ impl Link {
         Link::open_with(endpoint, options, &tls::client_config)
     }
 
-    /// Tries all addresses of the name, one after the other.
+    /// Like [`Link::open`], with other settings of TLS.
     pub(super) fn open_with(
         endpoint: &Endpoint,
         options: &DialOptions,
         tls_config: TlsSource<'_>,
     ) -> Result<Link, DialError> {
+        Link::open_any_address(endpoint, |channel, address| {
+            Link::open_over(channel, address, options, tls_config)
+        })
+    }
+
+    /// Like [`Link::open`], for the first answers as for those to further questions, each of which
+    /// may take this long.
+    pub(super) fn open_within(
+        answer_ms_max: u64,
+        endpoint: &Endpoint,
+        options: &DialOptions,
+    ) -> Result<Link, DialError> {
+        Link::open_any_address(endpoint, |mut channel, address| {
+            channel.answer_ms_max = answer_ms_max;
+            Link::open_over(channel, address, options, &tls::client_config)
+        })
+    }
+
+    /// Tries all addresses of the name, one after the other.
+    fn open_any_address(
+        endpoint: &Endpoint,
+        mut open: impl FnMut(Channel, SocketAddr) -> Result<Link, DialError>,
+    ) -> Result<Link, DialError> {
         let unknown = |error| DialError::of_name(&endpoint.host, error);
         let addresses = (endpoint.host.as_str(), endpoint.port).to_socket_addrs();
         let addresses = addresses.map_err(unknown)?.take(ADDRESSES_MAX);
-        open_any(addresses, |address| Link::open_at(endpoint, address, options, tls_config))
+        open_any(addresses, |address| open(Channel::connect(endpoint, address)?, address))
             .unwrap_or_else(|| Err(unknown(io::Error::other("it has no address"))))
     }
 
-    fn open_at(
-        endpoint: &Endpoint,
+    fn open_over(
+        mut channel: Channel,
         address: SocketAddr,
         options: &DialOptions,
         tls_config: TlsSource<'_>,
     ) -> Result<Link, DialError> {
-        let mut channel = Channel::connect(endpoint, address)
-            .map_err(|error| DialError::of_io(endpoint, error))?;
+        let endpoint = &channel.endpoint.clone();
         if let Some(tls) = &options.security.tls {
             let config = tls_config(tls).map_err(|error| channel.tls_error(error))?;
             channel.tls = Some(channel.shake_hands(&config).map_err(|error| match error {
@@ -88,6 +110,11 @@ impl Link {
             None => None,
         };
         Ok(Link { channel, address, versions, replace_at, is_admitted: false })
+    }
+
+    /// Each further answer may take this long.
+    pub(super) fn wait_at_most(&mut self, answer_ms_max: u64) {
+        self.channel.answer_ms_max = answer_ms_max;
     }
 
     /// The connection for the thread that asked for it.
@@ -235,7 +262,8 @@ fn closes_again(
     options: &DialOptions,
     topic: &str,
 ) -> bool {
-    let asked = Link::open_at(endpoint, address, options, &tls::client_config)
+    let asked = Channel::connect(endpoint, address)
+        .and_then(|channel| Link::open_over(channel, address, options, &tls::client_config))
         .and_then(|mut link| link.ask_metadata_once(options, topic));
     matches!(asked, Err(DialError::Silent { .. }))
 }

@@ -7,12 +7,12 @@ use crate::control::link::Link;
 use crate::control::surveyor::Surveyor;
 use crate::control::topic_rules::{TopicNames, TopicProblem};
 use crate::fetch::dialling::{DialError, Endpoint, open_any};
-use crate::kafka::BROKER_ANSWER_MS_MAX;
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::message::{Broker, MessageError, Metadata};
 use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
 use crate::kafka::topic_requests::{NewTopic, TopicSettings};
+use crate::kafka::{BROKER_ANSWER_MS_MAX, NEXT_BROKER_MS};
 use crate::telemetry::progress::SHARDS_MAX;
 
 /// Milliseconds that the controller may take to create a topic: less than its answer may take.
@@ -46,12 +46,33 @@ impl TopicClient {
     /// Each try begins with another broker than the one before it, whose answer may be in doubt.
     pub(crate) fn connect(options: &DialOptions, tried: usize) -> Result<TopicClient, DialError> {
         let (skipped, first) = options.bootstrap.split_at(tried % options.bootstrap.len());
-        let opened = open_any(first.iter().chain(skipped), |endpoint| {
-            let mut link = Link::open(endpoint, options)?;
-            let Metadata { brokers, .. } = link.ask_metadata(options, &options.topic)?;
-            Ok(TopicClient { options: options.clone(), link, brokers })
+        let mut late = Vec::new();
+        let in_haste = open_any(first.iter().chain(skipped), |endpoint| {
+            let opened = TopicClient::open(endpoint, options, NEXT_BROKER_MS);
+            if opened.as_ref().is_err_and(DialError::is_timeout) {
+                late.push(endpoint);
+            }
+            opened
         });
-        opened.expect("the configuration names a broker")
+        match in_haste.expect("the configuration names a broker") {
+            // They get the time that they may take once no other has answered.
+            Err(error) if !error.is_final() && !late.is_empty() => open_any(late, |endpoint| {
+                TopicClient::open(endpoint, options, BROKER_ANSWER_MS_MAX)
+            })
+            .expect("one was late"),
+            opened => opened,
+        }
+    }
+
+    fn open(
+        endpoint: &Endpoint,
+        options: &DialOptions,
+        answer_ms_max: u64,
+    ) -> Result<TopicClient, DialError> {
+        let mut link = Link::open_within(answer_ms_max, endpoint, options)?;
+        let Metadata { brokers, .. } = link.ask_metadata(options, &options.topic)?;
+        link.wait_at_most(BROKER_ANSWER_MS_MAX);
+        Ok(TopicClient { options: options.clone(), link, brokers })
     }
 
     /// What there is of a topic, where the caller needs this right. Asking never creates it.
@@ -201,11 +222,34 @@ mod tests {
         ((0..count).map(broker).collect(), dialled)
     }
 
+    fn options(bootstrap: Vec<Endpoint>) -> DialOptions {
+        let (client_id, topic) = ("huntd".to_owned(), "input".to_owned());
+        DialOptions { bootstrap, client_id, topic, security: Security::default() }
+    }
+
+    #[test]
+    fn a_silent_broker_is_waited_for_once_no_other_has_answered() {
+        let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = silent.local_addr().expect("it is bound").port();
+        let (mut bootstrap, dialled) = brokers_that_close(1);
+        bootstrap.insert(0, Endpoint { host: "127.0.0.1".to_owned(), port });
+        let dialled = thread::spawn(move || {
+            let first = silent.accept();
+            let dialled = dialled.recv().map(|_| dialled);
+            // It is dialled again, and closes that connection.
+            drop(silent.accept().expect("it listens"));
+            drop(first);
+            dialled
+        });
+        let error = TopicClient::connect(&options(bootstrap), 0).err().expect("nobody answers");
+        assert!(matches!(error, DialError::Silent { endpoint, .. } if endpoint.port == port));
+        assert!(dialled.join().expect("no thread panics").is_ok(), "the other one was asked first");
+    }
+
     #[test]
     fn each_try_begins_with_another_broker_and_asks_all() {
         let (bootstrap, dialled) = brokers_that_close(3);
-        let (client_id, topic) = ("huntd".to_owned(), "input".to_owned());
-        let options = DialOptions { bootstrap, client_id, topic, security: Security::default() };
+        let options = options(bootstrap);
         for (tried, order) in [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2]].into_iter().enumerate() {
             assert!(TopicClient::connect(&options, tried).is_err());
             // What kind of listener closes a connection is asked on another one.

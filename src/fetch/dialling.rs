@@ -294,6 +294,11 @@ impl DialError {
         }
     }
 
+    /// Whether the broker has not answered in time.
+    pub(crate) fn is_timeout(&self) -> bool {
+        matches!(self, DialError::Io { error, .. } if error.kind() == io::ErrorKind::TimedOut)
+    }
+
     /// Whether only the operator can help: certificates, secrets, or the kind of the listener.
     pub fn is_final(&self) -> bool {
         match self {

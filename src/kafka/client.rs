@@ -4,9 +4,7 @@ use crate::kafka::error_code::ErrorCode;
 use crate::kafka::right::Right;
 use crate::kafka::security::{Mechanism, Secret, Security};
 use crate::kafka::topic_error::TopicError;
-use crate::kafka::{
-    BROKER_ANSWER_MS_MAX, BROKER_GREETING_MS_MAX, METADATA_REFRESH_MS, RECONNECT_MS_MAX,
-};
+use crate::kafka::{BROKER_ANSWER_MS_MAX, METADATA_REFRESH_MS, NEXT_BROKER_MS, RECONNECT_MS_MAX};
 use rdkafka::ClientContext;
 use rdkafka::client::OAuthToken;
 use rdkafka::config::ClientConfig;
@@ -58,7 +56,8 @@ pub(crate) fn client_config(options: &ClientOptions) -> ClientConfig {
         .set("client.id", &options.client_id)
         // Without it, a request may wait up to 40 ms for the acknowledgement of the previous one.
         .set("socket.nagle.disable", "true")
-        .set("api.version.request.timeout.ms", BROKER_GREETING_MS_MAX.to_string())
+        // A broker that is frozen takes connections, and answers nothing.
+        .set("api.version.request.timeout.ms", NEXT_BROKER_MS.to_string())
         .set("reconnect.backoff.max.ms", RECONNECT_MS_MAX.to_string());
     protect(&mut config, &options.security);
     config

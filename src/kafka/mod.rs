@@ -82,9 +82,9 @@ pub(crate) const READ_STALL_MS_MAX: u64 = 30_000;
 /// open, and is given up by this alone.
 pub(crate) const BROKER_ANSWER_MS_MAX: u64 = 10_000;
 
-/// Milliseconds that a broker may take to answer the first request of a connection, which is about
-/// versions and takes it no work. One that is frozen does not, and another is asked sooner.
-pub(crate) const BROKER_GREETING_MS_MAX: u64 = 3_000;
+/// Milliseconds after which another broker is asked, where any will do, when one has not answered
+/// what takes it no work.
+pub(crate) const NEXT_BROKER_MS: u64 = 3_000;
 
 /// Milliseconds that a question about topics and partitions may take.
 pub(crate) const METADATA_MS_MAX: u64 = 2_000;
