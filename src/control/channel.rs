@@ -37,7 +37,7 @@ pub(super) struct Channel {
     pub(super) stream: TcpStream,
     pub(super) endpoint: Endpoint,
     pub(super) tls: Option<Box<TlsChannel>>,
-    /// Milliseconds that one answer may take.
+    /// Milliseconds that the next answer may take; those after it, [`BROKER_ANSWER_MS_MAX`].
     pub(super) answer_ms_max: u64,
 }
 
@@ -56,7 +56,7 @@ impl Channel {
         let begun = Handshake::begin(config, &self.endpoint.host);
         let mut handshake = begun.map_err(|error| self.tls_error(error))?;
         let (mut received, mut outgoing) = (Vec::new(), Vec::new());
-        let deadline = Instant::now() + Duration::from_millis(self.answer_ms_max);
+        let deadline = self.next_deadline();
         loop {
             let step = handshake.step(&mut received, &mut outgoing);
             // An error may come with an alert for the broker, which is not waited for.
@@ -93,7 +93,7 @@ impl Channel {
             request = sealed;
         }
         self.write(&request, asked)?;
-        let deadline = Instant::now() + Duration::from_millis(self.answer_ms_max);
+        let deadline = self.next_deadline();
         let mut answer = Vec::new();
         loop {
             if let Some(end) = self.frame_end(&answer)?
@@ -105,6 +105,11 @@ impl Channel {
                 return Err(DialError::Silent { endpoint: self.endpoint.clone(), asked });
             }
         }
+    }
+
+    fn next_deadline(&mut self) -> Instant {
+        let wait_ms = std::mem::replace(&mut self.answer_ms_max, BROKER_ANSWER_MS_MAX);
+        Instant::now() + Duration::from_millis(wait_ms)
     }
 
     /// Where the answer ends, once that is known.

@@ -115,7 +115,7 @@ fn ask_for_ever(
 ) {
     let candidates = Candidates::new(options.bootstrap.clone());
     let mut asker =
-        MetadataAsker { options, candidates, kept: None, answer_ms_max: NEXT_BROKER_MS };
+        MetadataAsker { options, candidates, kept: None, greeting_ms_max: NEXT_BROKER_MS };
     while let Ok(link) = asked.recv() {
         answer(answers, FromDialler::Metadata(asker.ask(&link)));
     }
@@ -127,9 +127,9 @@ struct MetadataAsker<'a> {
     candidates: Candidates,
     /// The connection that has brought the last answer.
     kept: Option<Link>,
-    /// Milliseconds for each answer of the next connection: one that may be frozen is left soon,
-    /// and the one after it may be slow.
-    answer_ms_max: u64,
+    /// Milliseconds for the first answer on the next connection. A broker that may be frozen is
+    /// left soon. The next one may be slow, until one answers.
+    greeting_ms_max: u64,
 }
 
 impl MetadataAsker<'_> {
@@ -142,7 +142,7 @@ impl MetadataAsker<'_> {
             return Ok(metadata);
         }
         let endpoint = self.candidates.next(link);
-        let opened = Link::open_within(self.answer_ms_max, &endpoint, self.options);
+        let opened = Link::open_within(self.greeting_ms_max, &endpoint, self.options);
         self.ask_over(opened)
     }
 
@@ -152,8 +152,11 @@ impl MetadataAsker<'_> {
             link.wait_at_most(NEXT_BROKER_MS);
             Ok((link, metadata))
         });
-        let is_late = asked.as_ref().is_err_and(DialError::is_timeout);
-        self.answer_ms_max = if is_late { BROKER_ANSWER_MS_MAX } else { NEXT_BROKER_MS };
+        match &asked {
+            Ok(_) => self.greeting_ms_max = NEXT_BROKER_MS,
+            Err(error) if error.is_timeout() => self.greeting_ms_max = BROKER_ANSWER_MS_MAX,
+            Err(_) => {}
+        }
         let (link, metadata) = asked?;
         self.candidates.learn(&metadata.brokers);
         self.kept = Some(link);
@@ -192,4 +195,35 @@ pub(crate) fn check_files(security: &Security) -> Result<(), WrongFile> {
         Secret::read(&sasl.secret_file)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_slow_broker_gets_its_time_although_others_are_away() {
+        let [slow, away] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+        let bootstrap: Vec<Endpoint> = [&slow, &away]
+            .map(|broker| broker.local_addr().expect("it is bound").port())
+            .map(|port| Endpoint { host: "127.0.0.1".to_owned(), port })
+            .into();
+        drop(away);
+        let (client_id, topic) = ("huntd".to_owned(), "input".to_owned());
+        let candidates = Candidates::new(bootstrap.clone());
+        let options = DialOptions { bootstrap, client_id, topic, security: Security::default() };
+        let mut asker = MetadataAsker {
+            options: &options,
+            candidates,
+            kept: None,
+            greeting_ms_max: NEXT_BROKER_MS,
+        };
+        let late = asker.ask(&MetadataLink::New).expect_err("it says nothing");
+        assert!(late.is_timeout(), "{late}");
+        assert_eq!(asker.greeting_ms_max, BROKER_ANSWER_MS_MAX);
+        let refused = asker.ask(&MetadataLink::New).expect_err("nobody listens");
+        assert!(!refused.is_timeout(), "{refused}");
+        assert_eq!(asker.greeting_ms_max, BROKER_ANSWER_MS_MAX);
+    }
 }

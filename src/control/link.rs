@@ -56,15 +56,15 @@ impl Link {
         })
     }
 
-    /// Like [`Link::open`], for the first answers as for those to further questions, each of which
-    /// may take this long.
+    /// Like [`Link::open`], with another bound on the first answer: to the TLS handshake, or about
+    /// the versions. It takes a broker no work.
     pub(super) fn open_within(
-        answer_ms_max: u64,
+        greeting_ms_max: u64,
         endpoint: &Endpoint,
         options: &DialOptions,
     ) -> Result<Link, DialError> {
         Link::open_any_address(endpoint, |mut channel, address| {
-            channel.answer_ms_max = answer_ms_max;
+            channel.answer_ms_max = greeting_ms_max;
             Link::open_over(channel, address, options, &tls::client_config)
         })
     }
@@ -112,7 +112,7 @@ impl Link {
         Ok(Link { channel, address, versions, replace_at, is_admitted: false })
     }
 
-    /// Each further answer may take this long.
+    /// The next answer may take this long, and those after it as long as usual.
     pub(super) fn wait_at_most(&mut self, answer_ms_max: u64) {
         self.channel.answer_ms_max = answer_ms_max;
     }

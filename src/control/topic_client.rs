@@ -54,24 +54,26 @@ impl TopicClient {
             }
             opened
         });
-        match in_haste.expect("the configuration names a broker") {
-            // They get the time that they may take once no other has answered.
-            Err(error) if !error.is_final() && !late.is_empty() => open_any(late, |endpoint| {
-                TopicClient::open(endpoint, options, BROKER_ANSWER_MS_MAX)
-            })
-            .expect("one was late"),
-            opened => opened,
+        let error = match in_haste.expect("the configuration names a broker") {
+            Err(error) if !error.is_refused_login() => error,
+            asked => return asked,
+        };
+        // They get the time that they may take once no other has answered.
+        let in_time =
+            open_any(late, |endpoint| TopicClient::open(endpoint, options, BROKER_ANSWER_MS_MAX));
+        match in_time {
+            Some(asked) if asked.is_ok() || !error.is_final() => asked,
+            Some(_) | None => Err(error),
         }
     }
 
     fn open(
         endpoint: &Endpoint,
         options: &DialOptions,
-        answer_ms_max: u64,
+        greeting_ms_max: u64,
     ) -> Result<TopicClient, DialError> {
-        let mut link = Link::open_within(answer_ms_max, endpoint, options)?;
+        let mut link = Link::open_within(greeting_ms_max, endpoint, options)?;
         let Metadata { brokers, .. } = link.ask_metadata(options, &options.topic)?;
-        link.wait_at_most(BROKER_ANSWER_MS_MAX);
         Ok(TopicClient { options: options.clone(), link, brokers })
     }
 
@@ -199,6 +201,7 @@ fn refused_with(error: &DialError) -> Option<ErrorCode> {
 mod tests {
     use super::*;
     use crate::kafka::security::Security;
+    use std::io::Write;
     use std::net::TcpListener;
     use std::sync::mpsc::{self, Receiver};
     use std::thread;
@@ -206,9 +209,8 @@ mod tests {
     /// Brokers that close each connection, and who was dialled, in order.
     fn brokers_that_close(count: usize) -> (Vec<Endpoint>, Receiver<usize>) {
         let (sender, dialled) = mpsc::channel();
-        let broker = |number| {
-            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-            let port = listener.local_addr().expect("it is bound").port();
+        let closing = |number| {
+            let (listener, endpoint) = broker();
             let sender = sender.clone();
             thread::spawn(move || {
                 while let Ok(connection) = listener.accept()
@@ -217,9 +219,9 @@ mod tests {
                     drop(connection);
                 }
             });
-            Endpoint { host: "127.0.0.1".to_owned(), port }
+            endpoint
         };
-        ((0..count).map(broker).collect(), dialled)
+        ((0..count).map(closing).collect(), dialled)
     }
 
     fn options(bootstrap: Vec<Endpoint>) -> DialOptions {
@@ -227,23 +229,28 @@ mod tests {
         DialOptions { bootstrap, client_id, topic, security: Security::default() }
     }
 
+    /// A listener on a port of its own.
+    fn broker() -> (TcpListener, Endpoint) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        (listener, Endpoint { host: "127.0.0.1".to_owned(), port })
+    }
+
     #[test]
     fn a_silent_broker_is_waited_for_once_no_other_has_answered() {
-        let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = silent.local_addr().expect("it is bound").port();
-        let (mut bootstrap, dialled) = brokers_that_close(1);
-        bootstrap.insert(0, Endpoint { host: "127.0.0.1".to_owned(), port });
-        let dialled = thread::spawn(move || {
-            let first = silent.accept();
-            let dialled = dialled.recv().map(|_| dialled);
-            // It is dialled again, and closes that connection.
-            drop(silent.accept().expect("it listens"));
-            drop(first);
-            dialled
+        let ((silent, first), (other, second)) = (broker(), broker());
+        let bootstrap = vec![first, second.clone()];
+        let brokers = thread::spawn(move || {
+            let waits = silent.accept();
+            // An alert of TLS: nothing helps but another configuration.
+            let (mut connection, _) = other.accept().expect("it is asked next");
+            connection.write_all(&[0x15, 3, 3, 0, 2, 2, 10]).expect("it is connected");
+            drop(silent.accept().expect("it is asked again"));
+            drop(waits);
         });
         let error = TopicClient::connect(&options(bootstrap), 0).err().expect("nobody answers");
-        assert!(matches!(error, DialError::Silent { endpoint, .. } if endpoint.port == port));
-        assert!(dialled.join().expect("no thread panics").is_ok(), "the other one was asked first");
+        assert!(matches!(error, DialError::TlsListener(endpoint) if endpoint == second));
+        brokers.join().expect("both were asked, the silent one twice");
     }
 
     #[test]

@@ -299,6 +299,11 @@ impl DialError {
         matches!(self, DialError::Io { error, .. } if error.kind() == io::ErrorKind::TimedOut)
     }
 
+    /// Whether the broker has refused the user or the password.
+    pub(crate) fn is_refused_login(&self) -> bool {
+        matches!(self, DialError::Sasl { error: SaslError::Refused { .. }, .. })
+    }
+
     /// Whether only the operator can help: certificates, secrets, or the kind of the listener.
     pub fn is_final(&self) -> bool {
         match self {
@@ -318,9 +323,9 @@ impl DialError {
 
 /// Opens the first of these brokers or addresses that works: what is wrong with one says nothing
 /// about the others. If none works, an error that only the operator can help stands for all, even
-/// if the others are only away: for an operator it is what there is to do. A password that is
-/// refused is tried once: the others would refuse it, too, and may lock the user out. `None`: there
-/// is nothing to open.
+/// if the others are only away: for an operator it is what there is to do. After it comes one that
+/// says that the time is over: more of it may help. A password that is refused is tried once: the
+/// others would refuse it, too, and may lock the user out. `None`: there is nothing to open.
 pub(crate) fn open_any<P, T>(
     places: impl IntoIterator<Item = P>,
     mut open: impl FnMut(P) -> Result<T, DialError>,
@@ -329,10 +334,10 @@ pub(crate) fn open_any<P, T>(
     for place in places {
         match open(place) {
             Ok(opened) => return Some(Ok(opened)),
-            Err(error @ DialError::Sasl { error: SaslError::Refused { .. }, .. }) => {
-                return Some(Err(error));
-            }
+            Err(error) if error.is_refused_login() => return Some(Err(error)),
             Err(_) if worst.as_ref().is_some_and(DialError::is_final) => {}
+            Err(error)
+                if !error.is_final() && worst.as_ref().is_some_and(DialError::is_timeout) => {}
             Err(error) => worst = Some(error),
         }
     }
@@ -365,6 +370,15 @@ mod tests {
             assert!(matches!(opened(answers), Some(Err(DialError::TlsListener(_)))));
         }
         assert!(matches!(opened(vec![away()]), Some(Err(DialError::Io { .. }))));
+        let late = || {
+            let error = io::ErrorKind::TimedOut.into();
+            Err(DialError::Io { endpoint: endpoint("late"), error })
+        };
+        for answers in [vec![late(), away()], vec![away(), late()]] {
+            assert!(opened(answers).expect("there are two").is_err_and(|error| error.is_timeout()));
+        }
+        let answers = vec![refused(), late()];
+        assert!(opened(answers).expect("there are two").is_err_and(|error| error.is_final()));
         assert!(opened(vec![]).is_none());
         let (who, mechanism, sentence) = ("hunter".to_owned(), "PLAIN", "no".to_owned());
         let error = SaslError::Refused { who, mechanism, sentence };

@@ -4,7 +4,7 @@ use crate::kafka::error_code::ErrorCode;
 use crate::kafka::right::Right;
 use crate::kafka::security::{Mechanism, Secret, Security};
 use crate::kafka::topic_error::TopicError;
-use crate::kafka::{BROKER_ANSWER_MS_MAX, METADATA_REFRESH_MS, NEXT_BROKER_MS, RECONNECT_MS_MAX};
+use crate::kafka::{BROKER_ANSWER_MS_MAX, METADATA_REFRESH_MS, RECONNECT_MS_MAX};
 use rdkafka::ClientContext;
 use rdkafka::client::OAuthToken;
 use rdkafka::config::ClientConfig;
@@ -17,6 +17,10 @@ use std::time::{Duration, SystemTime};
 
 /// Brokers in the list to ask first.
 pub(crate) const BOOTSTRAP_BROKERS_MAX: usize = 64;
+
+/// Milliseconds that librdkafka waits for the first answer of a connection, about versions. A
+/// broker that is frozen takes connections, and answers nothing. A slow one never gets more time.
+const VERSIONS_MS_MAX: u64 = 5_000;
 
 /// The lifetime of a token that librdkafka is given, in milliseconds. Before it ends, librdkafka
 /// asks for a token again and gets the one that is then in the file. The program that writes the
@@ -56,8 +60,7 @@ pub(crate) fn client_config(options: &ClientOptions) -> ClientConfig {
         .set("client.id", &options.client_id)
         // Without it, a request may wait up to 40 ms for the acknowledgement of the previous one.
         .set("socket.nagle.disable", "true")
-        // A broker that is frozen takes connections, and answers nothing.
-        .set("api.version.request.timeout.ms", NEXT_BROKER_MS.to_string())
+        .set("api.version.request.timeout.ms", VERSIONS_MS_MAX.to_string())
         .set("reconnect.backoff.max.ms", RECONNECT_MS_MAX.to_string());
     protect(&mut config, &options.security);
     config

@@ -121,19 +121,26 @@ impl Client {
     }
 
     /// Waits until all replicas of all topics, also of Kafka's own, have what their leaders have.
-    /// While a replica has not, it cannot become a leader.
+    /// While a replica has not, it cannot become a leader. Any broker is asked, and one that was
+    /// away may believe for a moment what was true before: so all must say it for a while.
     pub fn wait_until_in_sync(&self) {
-        let client: BaseConsumer = self.config().create().expect("the configuration is valid");
         let deadline = Instant::now() + PATIENCE;
-        let is_in_sync = || {
-            let metadata = client.fetch_metadata(None, PATIENCE).expect("brokers answer");
-            let mut partitions = metadata.topics().iter().flat_map(|topic| topic.partitions());
-            partitions.all(|it| it.isr().len() == it.replicas().len())
-        };
-        while !is_in_sync() {
+        let mut in_a_row = 0;
+        while in_a_row < 20 {
             assert!(Instant::now() < deadline, "replicas stay behind their leaders");
-            std::thread::sleep(Duration::from_millis(20));
+            in_a_row = if self.is_in_sync() { in_a_row + 1 } else { 0 };
+            std::thread::sleep(Duration::from_millis(100));
         }
+    }
+
+    fn is_in_sync(&self) -> bool {
+        // Each client begins with a broker of its own choice.
+        let client: BaseConsumer = self.config().create().expect("the configuration is valid");
+        let metadata = client.fetch_metadata(None, PATIENCE).expect("brokers answer");
+        metadata.topics().iter().all(|topic| {
+            let mut partitions = topic.partitions().iter();
+            topic.error().is_none() && partitions.all(|it| it.isr().len() == it.replicas().len())
+        })
     }
 
     /// Adds partitions to a topic until it has this many.
