@@ -120,39 +120,72 @@ impl Load {
 const PROCESSES: usize = 5;
 
 /// Prints how many nanoseconds each event takes of a game that begins with nobody, for
-/// [`shortest`]: with every page that is touched for the first time.
+/// [`shortest`]: with every page that is touched for the first time. Before them comes the longest
+/// time between two readings of the clock, of a loop that does nothing else for as long.
 fn print_times(load: &mut Load, shard: &mut Shard, joins: &[Event], count: usize) {
     let mixed: Vec<Event> = (0..count).map(|_| load.mixed()).collect();
     let mut updates = Updates::new();
-    let mut times = Vec::with_capacity((joins.len() + count) * size_of::<u32>());
+    let mut times = vec![0; size_of::<u32>()];
+    times.reserve((joins.len() + count) * size_of::<u32>());
+    let begun = Instant::now();
     for event in joins.iter().chain(&mixed) {
         updates.clear();
         let start = Instant::now();
         shard.apply(event, &mut updates);
-        let time_ns = u32::try_from(start.elapsed().as_nanos()).unwrap_or(u32::MAX);
-        times.extend(time_ns.to_le_bytes());
+        times.extend(nanoseconds(start.elapsed()).to_le_bytes());
     }
+    let idle = nanoseconds(longest_idle(begun.elapsed()));
+    times[..size_of::<u32>()].copy_from_slice(&idle.to_le_bytes());
     std::io::stdout().write_all(&times).expect("the bench reads it");
 }
 
+fn nanoseconds(time: Duration) -> u32 {
+    u32::try_from(time.as_nanos()).unwrap_or(u32::MAX)
+}
+
+/// What the machine takes at a time for other things: the host's, the kernel's and other programs'.
+fn longest_idle(wait: Duration) -> Duration {
+    let begun = Instant::now();
+    let (mut before, mut longest) = (begun, Duration::ZERO);
+    while before - begun < wait {
+        let now = Instant::now();
+        longest = longest.max(now - before);
+        before = now;
+    }
+    longest
+}
+
 /// How long each event takes at least in several processes that all play the same game, each from
-/// its start, and how long the longest one of all took.
-fn shortest(players: u64, smoke: bool) -> (Vec<Duration>, Duration) {
-    let (mut shortest, mut longest): (Vec<u32>, u32) = (Vec::new(), 0);
+/// its start.
+struct Shortest {
+    times: Vec<Duration>,
+    /// The longest one of all processes.
+    longest: Duration,
+    /// The longest of a loop that does nothing, in any process.
+    longest_idle: Duration,
+}
+
+fn shortest(players: u64, smoke: bool) -> Shortest {
+    let (mut shortest, mut longest, mut longest_idle): (Vec<u32>, u32, u32) = (Vec::new(), 0, 0);
     for _ in 0..PROCESSES {
         let mut bench = Command::new(std::env::current_exe().expect("a bench has a name"));
         bench.args(["--times", if smoke { "--smoke" } else { "--bench" }]);
         let played = bench.arg(players.to_string()).output().expect("it starts");
         assert!(played.status.success(), "{}", String::from_utf8_lossy(&played.stderr));
         let (times, []) = played.stdout.as_chunks() else { panic!("half a time") };
+        let mut times = times.iter().map(|bytes| u32::from_le_bytes(*bytes));
+        longest_idle = longest_idle.max(times.next().expect("the idle loop's comes first"));
         assert!(shortest.is_empty() || shortest.len() == times.len(), "another game");
-        let times = times.iter().map(|bytes| u32::from_le_bytes(*bytes));
         longest = times.clone().fold(longest, u32::max);
         shortest.resize(times.len(), u32::MAX);
         shortest.iter_mut().zip(times).for_each(|(least, time)| *least = time.min(*least));
     }
     let duration = |time_ns: u32| Duration::from_nanos(time_ns.into());
-    (shortest.into_iter().map(duration).collect(), duration(longest))
+    Shortest {
+        times: shortest.into_iter().map(duration).collect(),
+        longest: duration(longest),
+        longest_idle: duration(longest_idle),
+    }
 }
 
 /// Applies a block of events as the daemon does, and tells how long one takes.
@@ -219,11 +252,14 @@ fn main() {
         return;
     }
     for players in [3_000, 100_000] {
-        let (mut times, longest) = shortest(players, smoke);
+        let Shortest { mut times, longest, longest_idle } = shortest(players, smoke);
         let mixed = times.split_off(players as usize);
         report(players, "joins", times);
         report(players, "mixed", mixed);
-        println!("{players} players, the longest in any process, with what else ran: {longest:?}");
+        println!(
+            "{players} players, the longest in any process, with what else ran: {longest:?}; of a \
+             loop that only reads the clock for as long: {longest_idle:?}"
+        );
         let (mut load, mut shard, joins) = joined(players);
         join(&mut shard, &joins);
         // The first hunts touch what later ones use again.
