@@ -155,9 +155,9 @@ fn longest_idle(wait: Duration) -> Duration {
     longest
 }
 
-/// How long each event takes at least in several processes that all play the same game, each from
-/// its start.
+/// What several processes took that all play the same game, each from its start.
 struct Shortest {
+    /// How long each event took at least.
     times: Vec<Duration>,
     /// The longest one of all processes.
     longest: Duration,

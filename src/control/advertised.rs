@@ -6,7 +6,6 @@ use super::roll_call::{ROLL_CALL_MS_MAX, roll_call};
 use crate::fetch::dialling::{DialError, Endpoint};
 use crate::fetch::stage::CONNECTIONS_MAX;
 use crate::kafka::message::Broker;
-use std::io;
 
 /// A broker that cannot be used at its advertised address.
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +52,8 @@ pub(super) fn dial(brokers: &[Broker], options: &DialOptions) -> Result<DialledB
     for (broker, error) in brokers.iter().zip(found) {
         let endpoint = Endpoint::of(broker);
         let address = endpoint.to_string();
-        match error.unwrap_or_else(|| Some(late(endpoint))) {
+        let late = DialError::Late { endpoint, wait_ms: ROLL_CALL_MS_MAX };
+        match error.unwrap_or(Some(late)) {
             None => {}
             Some(error @ DialError::Resources(_)) => return Err(error),
             Some(error) => {
@@ -66,11 +66,6 @@ pub(super) fn dial(brokers: &[Broker], options: &DialOptions) -> Result<DialledB
     Ok(DialledBrokers { faults, usable })
 }
 
-fn late(endpoint: Endpoint) -> DialError {
-    let sentence = format!("it does not answer within {} s", ROLL_CALL_MS_MAX / 1000);
-    DialError::Io { endpoint, error: io::Error::new(io::ErrorKind::TimedOut, sentence) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,7 +76,7 @@ mod tests {
         let address = endpoint.to_string();
         let error = match is_final {
             true => DialError::TlsListener(endpoint),
-            false => late(endpoint),
+            false => DialError::Late { endpoint, wait_ms: ROLL_CALL_MS_MAX },
         };
         AdvertisedFault { node_id, address, error: Box::new(error) }
     }

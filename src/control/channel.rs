@@ -37,8 +37,8 @@ pub(super) struct Channel {
     pub(super) stream: TcpStream,
     pub(super) endpoint: Endpoint,
     pub(super) tls: Option<Box<TlsChannel>>,
-    /// Milliseconds that the next answer may take; those after it, [`BROKER_ANSWER_MS_MAX`].
-    pub(super) answer_ms_max: u64,
+    /// Milliseconds that the next answer may take, if those are fewer than usual.
+    pub(super) haste_ms: Option<u64>,
 }
 
 impl Channel {
@@ -48,15 +48,14 @@ impl Channel {
         let stream = TcpStream::connect_timeout(&address, wait)
             .and_then(|stream| set_up(&stream).map(|()| stream))
             .map_err(|error| DialError::of_io(endpoint, error))?;
-        let (endpoint, answer_ms_max) = (endpoint.clone(), BROKER_ANSWER_MS_MAX);
-        Ok(Channel { stream, endpoint, tls: None, answer_ms_max })
+        Ok(Channel { stream, endpoint: endpoint.clone(), tls: None, haste_ms: None })
     }
 
     pub(super) fn shake_hands(&mut self, config: &TlsConfig) -> Result<Box<TlsChannel>, DialError> {
         let begun = Handshake::begin(config, &self.endpoint.host);
         let mut handshake = begun.map_err(|error| self.tls_error(error))?;
         let (mut received, mut outgoing) = (Vec::new(), Vec::new());
-        let deadline = self.next_deadline();
+        let wait = self.next_wait();
         loop {
             let step = handshake.step(&mut received, &mut outgoing);
             // An error may come with an alert for the broker, which is not waited for.
@@ -66,7 +65,7 @@ impl Channel {
                     outgoing.clear();
                 }
                 HandshakeStep::Receive => {
-                    if self.read(&mut received, deadline)? == 0 {
+                    if self.read(&mut received, wait)? == 0 {
                         let endpoint = self.endpoint.clone();
                         return Err(DialError::Silent { endpoint, asked: HANDSHAKE });
                     }
@@ -93,7 +92,7 @@ impl Channel {
             request = sealed;
         }
         self.write(&request, asked)?;
-        let deadline = self.next_deadline();
+        let wait = self.next_wait();
         let mut answer = Vec::new();
         loop {
             if let Some(end) = self.frame_end(&answer)?
@@ -101,15 +100,16 @@ impl Channel {
             {
                 return Ok(answer.split_off(FRAME_PREFIX_BYTES));
             }
-            if self.receive(&mut answer, deadline)? == 0 {
+            if self.receive(&mut answer, wait)? == 0 {
                 return Err(DialError::Silent { endpoint: self.endpoint.clone(), asked });
             }
         }
     }
 
-    fn next_deadline(&mut self) -> Instant {
-        let wait_ms = std::mem::replace(&mut self.answer_ms_max, BROKER_ANSWER_MS_MAX);
-        Instant::now() + Duration::from_millis(wait_ms)
+    fn next_wait(&mut self) -> Wait {
+        let haste_ms = self.haste_ms.take();
+        let wait_ms = haste_ms.unwrap_or(BROKER_ANSWER_MS_MAX);
+        Wait { until: Instant::now() + Duration::from_millis(wait_ms), haste_ms }
     }
 
     /// Where the answer ends, once that is known.
@@ -123,11 +123,11 @@ impl Channel {
     }
 
     /// Appends plaintext as it comes: how many bytes of the stream there were, 0 at its end.
-    fn receive(&mut self, plaintext: &mut Vec<u8>, deadline: Instant) -> Result<usize, DialError> {
+    fn receive(&mut self, plaintext: &mut Vec<u8>, wait: Wait) -> Result<usize, DialError> {
         let Some(mut tls) = self.tls.take() else {
-            return self.read(plaintext, deadline);
+            return self.read(plaintext, wait);
         };
-        let result = self.receive_record(&mut tls, plaintext, deadline);
+        let result = self.receive_record(&mut tls, plaintext, wait);
         self.tls = Some(tls);
         result
     }
@@ -136,7 +136,7 @@ impl Channel {
         &mut self,
         tls: &mut TlsChannel,
         plaintext: &mut Vec<u8>,
-        deadline: Instant,
+        wait: Wait,
     ) -> Result<usize, DialError> {
         loop {
             let opened = match tls.session.open(&mut tls.received) {
@@ -151,7 +151,7 @@ impl Channel {
                     return Ok(bytes);
                 }
                 Opened::Incomplete => {
-                    if self.read(&mut tls.received, deadline)? == 0 {
+                    if self.read(&mut tls.received, wait)? == 0 {
                         return Ok(0);
                     }
                 }
@@ -159,12 +159,12 @@ impl Channel {
         }
     }
 
-    fn read(&self, into: &mut Vec<u8>, deadline: Instant) -> Result<usize, DialError> {
+    fn read(&self, into: &mut Vec<u8>, wait: Wait) -> Result<usize, DialError> {
         let mut piece = [0; RECEIVE_BYTES];
         let read = loop {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = wait.until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(self.io_error(io::ErrorKind::TimedOut.into()));
+                return Err(self.timeout(wait));
             }
             let timed = self.stream.set_read_timeout(Some(left));
             match timed.and_then(|()| (&self.stream).read(&mut piece)) {
@@ -180,9 +180,7 @@ impl Channel {
                 Ok(count)
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(0),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                Err(self.io_error(io::ErrorKind::TimedOut.into()))
-            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(self.timeout(wait)),
             Err(error) => Err(self.io_error(error)),
         }
     }
@@ -195,6 +193,13 @@ impl Channel {
             }
             _ => self.io_error(error),
         })
+    }
+
+    fn timeout(&self, wait: Wait) -> DialError {
+        match wait.haste_ms {
+            Some(wait_ms) => DialError::Late { endpoint: self.endpoint.clone(), wait_ms },
+            None => self.io_error(io::ErrorKind::TimedOut.into()),
+        }
     }
 
     fn io_error(&self, error: io::Error) -> DialError {
@@ -212,6 +217,14 @@ impl Channel {
     pub(super) fn answer_error(&self, error: MessageError) -> DialError {
         DialError::Answer { endpoint: self.endpoint.clone(), error }
     }
+}
+
+/// How long an answer is waited for.
+#[derive(Clone, Copy)]
+struct Wait {
+    until: Instant,
+    /// The bound, if it is not the usual one.
+    haste_ms: Option<u64>,
 }
 
 /// Whether an answer begins like a TLS alert or handshake record, versions 3.x.
@@ -237,22 +250,42 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
+    /// A channel, and the broker's end of its connection.
+    fn connected() -> (Channel, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let endpoint = Endpoint { host: "127.0.0.1".to_owned(), port: address.port() };
+        let channel = Channel::connect(&endpoint, address).expect("it listens");
+        let (broker, _) = listener.accept().expect("it was connected to");
+        (channel, broker)
+    }
+
     /// It may send a byte now and then, for ever.
     #[test]
     fn a_broker_that_goes_on_sending_has_no_longer_than_one_that_is_silent() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("it is bound");
-        let stream = TcpStream::connect(address).expect("it listens");
-        let (mut broker, _) = listener.accept().expect("it was connected to");
+        let (channel, mut broker) = connected();
         broker.write_all(b"a few bytes").expect("it is connected");
-        let endpoint = Endpoint { host: "127.0.0.1".to_owned(), port: address.port() };
-        let answer_ms_max = BROKER_ANSWER_MS_MAX;
-        let channel = Channel { stream, endpoint, tls: None, answer_ms_max };
         let mut received = Vec::new();
-        let later = Instant::now() + Duration::from_secs(60);
+        let later = Wait { until: Instant::now() + Duration::from_secs(60), haste_ms: None };
         assert!(channel.read(&mut received, later).is_ok_and(|count| count > 0));
         broker.write_all(b"and a few more").expect("it is connected");
-        let error = channel.read(&mut received, Instant::now()).expect_err("its time is over");
+        let now = Wait { until: Instant::now(), haste_ms: None };
+        let error = channel.read(&mut received, now).expect_err("its time is over");
         assert!(error.to_string().contains("timed out"), "{error}");
+    }
+
+    /// The one after it may be to a login, which takes its time.
+    #[test]
+    fn one_answer_is_waited_for_in_haste_and_the_next_as_long_as_usual() {
+        let (mut channel, mut broker) = connected();
+        channel.haste_ms = Some(50);
+        let error = channel.ask("ApiVersions", |_| {}).expect_err("the broker says nothing");
+        assert!(matches!(error, DialError::Late { wait_ms: 50, .. }), "{error}");
+        let slow = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(200));
+            broker.write_all(&[0, 0, 0, 4, 7, 7, 7, 7]).expect("it is connected");
+        });
+        assert_eq!(channel.ask("SaslAuthenticate", |_| {}).expect("an answer"), [7; 4]);
+        slow.join().expect("it has answered");
     }
 }

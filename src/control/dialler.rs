@@ -9,10 +9,10 @@ use crate::fetch::candidates::Candidates;
 use crate::fetch::dialling::{
     DialEnds, DialError, Dialled, Endpoint, FromDialler, MetadataLink, QUESTIONS_MAX, ToDialler,
 };
+use crate::kafka::NEXT_BROKER_MS;
 use crate::kafka::message::Metadata;
 use crate::kafka::security::{Secret, Security, SecurityFileError};
 use crate::kafka::tls::{self, TlsError};
-use crate::kafka::{BROKER_ANSWER_MS_MAX, NEXT_BROKER_MS};
 use crate::queue::bell::Bell;
 use crate::queue::{Received, Receiver, Sender, bounded, bounded_with_bell};
 use std::io;
@@ -22,6 +22,9 @@ use std::time::Duration;
 
 /// Milliseconds that the dialler sleeps at most before it checks whether the daemon ends.
 const SLEEP_MS_MAX: u64 = 1_000;
+
+/// Brokers that are known to be slow at a time.
+const LATE_BROKERS_MAX: usize = 64;
 
 /// How brokers are reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,9 +116,7 @@ fn ask_for_ever(
     asked: &mpsc::Receiver<MetadataLink>,
     answers: &Sender<FromDialler>,
 ) {
-    let candidates = Candidates::new(options.bootstrap.clone());
-    let mut asker =
-        MetadataAsker { options, candidates, kept: None, greeting_ms_max: NEXT_BROKER_MS };
+    let mut asker = MetadataAsker::new(options, NEXT_BROKER_MS);
     while let Ok(link) = asked.recv() {
         answer(answers, FromDialler::Metadata(asker.ask(&link)));
     }
@@ -127,37 +128,48 @@ struct MetadataAsker<'a> {
     candidates: Candidates,
     /// The connection that has brought the last answer.
     kept: Option<Link>,
-    /// Milliseconds for the first answer on the next connection. A broker that may be frozen is
-    /// left soon. The next one may be slow, until one answers.
-    greeting_ms_max: u64,
+    /// Milliseconds for the first answer on a connection, and for the next one of the kept one: a
+    /// broker that may be frozen is left soon.
+    haste_ms: u64,
+    /// Brokers that were late, and may be slow. They get the usual time until they answer.
+    late: Vec<Endpoint>,
 }
 
 impl MetadataAsker<'_> {
-    fn ask(&mut self, link: &MetadataLink) -> Result<Metadata, DialError> {
-        // A kept connection may have been closed meanwhile, which says nothing about the broker.
-        if let Some(kept) = self.kept.take()
-            && *link == MetadataLink::Kept
-            && let Ok(metadata) = self.ask_over(Ok(kept))
-        {
-            return Ok(metadata);
-        }
-        let endpoint = self.candidates.next(link);
-        let opened = Link::open_within(self.greeting_ms_max, &endpoint, self.options);
-        self.ask_over(opened)
+    fn new(options: &DialOptions, haste_ms: u64) -> MetadataAsker<'_> {
+        let candidates = Candidates::new(options.bootstrap.clone());
+        MetadataAsker { options, candidates, kept: None, haste_ms, late: Vec::new() }
     }
 
-    fn ask_over(&mut self, opened: Result<Link, DialError>) -> Result<Metadata, DialError> {
-        let asked = opened.and_then(|mut link| {
-            let metadata = link.ask_metadata(self.options, &self.options.topic)?;
-            link.wait_at_most(NEXT_BROKER_MS);
-            Ok((link, metadata))
-        });
-        match &asked {
-            Ok(_) => self.greeting_ms_max = NEXT_BROKER_MS,
-            Err(error) if error.is_timeout() => self.greeting_ms_max = BROKER_ANSWER_MS_MAX,
+    fn ask(&mut self, link: &MetadataLink) -> Result<Metadata, DialError> {
+        // A kept connection may have been closed meanwhile, which says nothing about the broker.
+        if let Some(mut kept) = self.kept.take()
+            && *link == MetadataLink::Kept
+        {
+            kept.hasten(self.haste_ms);
+            if let Ok(metadata) = self.ask_over(kept) {
+                return Ok(metadata);
+            }
+        }
+        let endpoint = self.candidates.next(link);
+        let was_late = self.late.contains(&endpoint);
+        let opened = match was_late {
+            true => Link::open(&endpoint, self.options),
+            false => Link::open_in_haste(self.haste_ms, &endpoint, self.options),
+        };
+        match &opened {
+            Ok(_) => self.late.retain(|late| *late != endpoint),
+            Err(DialError::Late { .. }) => {
+                self.late.truncate(LATE_BROKERS_MAX - 1);
+                self.late.insert(0, endpoint);
+            }
             Err(_) => {}
         }
-        let (link, metadata) = asked?;
+        self.ask_over(opened?)
+    }
+
+    fn ask_over(&mut self, mut link: Link) -> Result<Metadata, DialError> {
+        let metadata = link.ask_metadata(self.options, &self.options.topic)?;
         self.candidates.learn(&metadata.brokers);
         self.kept = Some(link);
         Ok(metadata)
@@ -200,30 +212,36 @@ pub(crate) fn check_files(security: &Security) -> Result<(), WrongFile> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
     use std::net::TcpListener;
 
     #[test]
-    fn a_slow_broker_gets_its_time_although_others_are_away() {
-        let [slow, away] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
-        let bootstrap: Vec<Endpoint> = [&slow, &away]
+    fn a_broker_that_was_late_has_its_time_whatever_others_have_said_since() {
+        let [slow, other] =
+            [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+        let bootstrap = [&slow, &other]
             .map(|broker| broker.local_addr().expect("it is bound").port())
-            .map(|port| Endpoint { host: "127.0.0.1".to_owned(), port })
-            .into();
-        drop(away);
+            .map(|port| Endpoint { host: "127.0.0.1".to_owned(), port });
+        thread::spawn(move || {
+            let waits = slow.accept();
+            drop(other);
+            let (mut connection, _) = slow.accept().expect("it is asked again");
+            // Later than in haste: an alert of TLS.
+            thread::sleep(Duration::from_millis(200));
+            connection.write_all(&[0x15, 3, 3, 0, 2, 2, 10]).expect("it is waited for");
+            drop(waits);
+        });
         let (client_id, topic) = ("huntd".to_owned(), "input".to_owned());
-        let candidates = Candidates::new(bootstrap.clone());
-        let options = DialOptions { bootstrap, client_id, topic, security: Security::default() };
-        let mut asker = MetadataAsker {
-            options: &options,
-            candidates,
-            kept: None,
-            greeting_ms_max: NEXT_BROKER_MS,
+        let options = DialOptions {
+            bootstrap: bootstrap.to_vec(),
+            client_id,
+            topic,
+            security: Security::default(),
         };
-        let late = asker.ask(&MetadataLink::New).expect_err("it says nothing");
-        assert!(late.is_timeout(), "{late}");
-        assert_eq!(asker.greeting_ms_max, BROKER_ANSWER_MS_MAX);
-        let refused = asker.ask(&MetadataLink::New).expect_err("nobody listens");
-        assert!(!refused.is_timeout(), "{refused}");
-        assert_eq!(asker.greeting_ms_max, BROKER_ANSWER_MS_MAX);
+        let mut asker = MetadataAsker::new(&options, 50);
+        let mut ask = || asker.ask(&MetadataLink::New).expect_err("nobody answers");
+        assert!(matches!(ask(), DialError::Late { wait_ms: 50, .. }));
+        assert!(!matches!(ask(), DialError::Late { .. }), "the other one is not there");
+        assert!(matches!(ask(), DialError::TlsListener(said) if said == bootstrap[0]));
     }
 }

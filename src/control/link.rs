@@ -56,15 +56,15 @@ impl Link {
         })
     }
 
-    /// Like [`Link::open`], with another bound on the first answer: to the TLS handshake, or about
-    /// the versions. It takes a broker no work.
-    pub(super) fn open_within(
-        greeting_ms_max: u64,
+    /// Like [`Link::open`], but its first answer may take only this long: to the TLS handshake, or
+    /// about the versions. It takes a broker little work.
+    pub(super) fn open_in_haste(
+        haste_ms: u64,
         endpoint: &Endpoint,
         options: &DialOptions,
     ) -> Result<Link, DialError> {
         Link::open_any_address(endpoint, |mut channel, address| {
-            channel.answer_ms_max = greeting_ms_max;
+            channel.haste_ms = Some(haste_ms);
             Link::open_over(channel, address, options, &tls::client_config)
         })
     }
@@ -112,9 +112,9 @@ impl Link {
         Ok(Link { channel, address, versions, replace_at, is_admitted: false })
     }
 
-    /// The next answer may take this long, and those after it as long as usual.
-    pub(super) fn wait_at_most(&mut self, answer_ms_max: u64) {
-        self.channel.answer_ms_max = answer_ms_max;
+    /// The next answer may take only this long.
+    pub(super) fn hasten(&mut self, haste_ms: u64) {
+        self.channel.haste_ms = Some(haste_ms);
     }
 
     /// The connection for the thread that asked for it.

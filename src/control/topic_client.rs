@@ -45,34 +45,39 @@ impl TopicClient {
     /// Connects to the first broker of the configuration that answers a question about the input.
     /// Each try begins with another broker than the one before it, whose answer may be in doubt.
     pub(crate) fn connect(options: &DialOptions, tried: usize) -> Result<TopicClient, DialError> {
+        TopicClient::connect_in_haste(NEXT_BROKER_MS, options, tried)
+    }
+
+    fn connect_in_haste(
+        haste_ms: u64,
+        options: &DialOptions,
+        tried: usize,
+    ) -> Result<TopicClient, DialError> {
         let (skipped, first) = options.bootstrap.split_at(tried % options.bootstrap.len());
         let mut late = Vec::new();
         let in_haste = open_any(first.iter().chain(skipped), |endpoint| {
-            let opened = TopicClient::open(endpoint, options, NEXT_BROKER_MS);
-            if opened.as_ref().is_err_and(DialError::is_timeout) {
+            let opened = Link::open_in_haste(haste_ms, endpoint, options);
+            if matches!(opened, Err(DialError::Late { .. })) {
                 late.push(endpoint);
             }
-            opened
+            TopicClient::ask_first(opened?, options)
         });
         let error = match in_haste.expect("the configuration names a broker") {
             Err(error) if !error.is_refused_login() => error,
             asked => return asked,
         };
-        // They get the time that they may take once no other has answered.
-        let in_time =
-            open_any(late, |endpoint| TopicClient::open(endpoint, options, BROKER_ANSWER_MS_MAX));
+        // No other has answered, so those that were late get their time.
+        let in_time = open_any(late, |endpoint| {
+            TopicClient::ask_first(Link::open(endpoint, options)?, options)
+        });
         match in_time {
-            Some(asked) if asked.is_ok() || !error.is_final() => asked,
-            Some(_) | None => Err(error),
+            None => Err(error),
+            Some(Err(later)) if error.is_final() && !later.is_refused_login() => Err(error),
+            Some(asked) => asked,
         }
     }
 
-    fn open(
-        endpoint: &Endpoint,
-        options: &DialOptions,
-        greeting_ms_max: u64,
-    ) -> Result<TopicClient, DialError> {
-        let mut link = Link::open_within(greeting_ms_max, endpoint, options)?;
+    fn ask_first(mut link: Link, options: &DialOptions) -> Result<TopicClient, DialError> {
         let Metadata { brokers, .. } = link.ask_metadata(options, &options.topic)?;
         Ok(TopicClient { options: options.clone(), link, brokers })
     }
@@ -205,6 +210,7 @@ mod tests {
     use std::net::TcpListener;
     use std::sync::mpsc::{self, Receiver};
     use std::thread;
+    use std::time::Duration;
 
     /// Brokers that close each connection, and who was dialled, in order.
     fn brokers_that_close(count: usize) -> (Vec<Endpoint>, Receiver<usize>) {
@@ -237,20 +243,26 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_broker_is_waited_for_once_no_other_has_answered() {
-        let ((silent, first), (other, second)) = (broker(), broker());
-        let bootstrap = vec![first, second.clone()];
-        let brokers = thread::spawn(move || {
-            let waits = silent.accept();
-            // An alert of TLS: nothing helps but another configuration.
-            let (mut connection, _) = other.accept().expect("it is asked next");
-            connection.write_all(&[0x15, 3, 3, 0, 2, 2, 10]).expect("it is connected");
-            drop(silent.accept().expect("it is asked again"));
+    fn a_broker_that_is_late_has_its_time_once_no_other_has_answered() {
+        let ((late, first), (other, second)) = (broker(), broker());
+        let (sender, asked) = mpsc::channel();
+        let brokers = move || {
+            let waits = late.accept();
+            sender.send("late").expect("the test waits");
+            drop(other.accept().expect("it is asked next"));
+            sender.send("other").expect("the test waits");
+            let (mut connection, _) = late.accept().expect("it is asked again");
+            sender.send("late").expect("the test waits");
+            // Later than in haste: an alert of TLS.
+            thread::sleep(Duration::from_millis(200));
+            connection.write_all(&[0x15, 3, 3, 0, 2, 2, 10]).expect("it is waited for");
             drop(waits);
-        });
-        let error = TopicClient::connect(&options(bootstrap), 0).err().expect("nobody answers");
-        assert!(matches!(error, DialError::TlsListener(endpoint) if endpoint == second));
-        brokers.join().expect("both were asked, the silent one twice");
+        };
+        thread::spawn(brokers);
+        let options = options(vec![first.clone(), second]);
+        let error = TopicClient::connect_in_haste(50, &options, 0).err().expect("nobody answers");
+        assert!(matches!(&error, DialError::TlsListener(said) if *said == first), "{error}");
+        assert_eq!(asked.try_iter().collect::<Vec<_>>(), ["late", "other", "late"]);
     }
 
     #[test]

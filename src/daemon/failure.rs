@@ -105,6 +105,7 @@ fn dial_code(error: &DialError) -> ExitCode {
         DialError::Unknown { .. }
         | DialError::Io { .. }
         | DialError::Silent { .. }
+        | DialError::Late { .. }
         | DialError::Answer { .. } => ExitCode::KafkaUnreachable,
     }
 }

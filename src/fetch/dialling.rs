@@ -245,6 +245,14 @@ pub enum DialError {
         /// Kafka's name of the request.
         asked: &'static str,
     },
+    /// The broker has said nothing for as long as it may; with more time it might.
+    #[error("broker {endpoint}: it does not answer within {} s", .wait_ms / 1000)]
+    Late {
+        /// The broker.
+        endpoint: Endpoint,
+        /// Milliseconds that it had.
+        wait_ms: u64,
+    },
     /// TLS.
     #[error("broker {endpoint}: {error}")]
     Tls {
@@ -294,11 +302,6 @@ impl DialError {
         }
     }
 
-    /// Whether the broker has not answered in time.
-    pub(crate) fn is_timeout(&self) -> bool {
-        matches!(self, DialError::Io { error, .. } if error.kind() == io::ErrorKind::TimedOut)
-    }
-
     /// Whether the broker has refused the user or the password.
     pub(crate) fn is_refused_login(&self) -> bool {
         matches!(self, DialError::Sasl { error: SaslError::Refused { .. }, .. })
@@ -315,6 +318,7 @@ impl DialError {
             DialError::Unknown { .. }
             | DialError::Io { .. }
             | DialError::Silent { .. }
+            | DialError::Late { .. }
             | DialError::Answer { .. }
             | DialError::Resources(_) => false,
         }
@@ -323,8 +327,8 @@ impl DialError {
 
 /// Opens the first of these brokers or addresses that works: what is wrong with one says nothing
 /// about the others. If none works, an error that only the operator can help stands for all, even
-/// if the others are only away: for an operator it is what there is to do. After it comes one that
-/// says that the time is over: more of it may help. A password that is refused is tried once: the
+/// if the others are only away: for an operator it is what there is to do. Next in rank is a broker
+/// that is late: with more time it may answer. A password that is refused is tried once: the
 /// others would refuse it, too, and may lock the user out. `None`: there is nothing to open.
 pub(crate) fn open_any<P, T>(
     places: impl IntoIterator<Item = P>,
@@ -336,8 +340,8 @@ pub(crate) fn open_any<P, T>(
             Ok(opened) => return Some(Ok(opened)),
             Err(error) if error.is_refused_login() => return Some(Err(error)),
             Err(_) if worst.as_ref().is_some_and(DialError::is_final) => {}
-            Err(error)
-                if !error.is_final() && worst.as_ref().is_some_and(DialError::is_timeout) => {}
+            Err(DialError::Unknown { .. } | DialError::Io { .. } | DialError::Silent { .. })
+                if matches!(worst, Some(DialError::Late { .. })) => {}
             Err(error) => worst = Some(error),
         }
     }
@@ -370,15 +374,13 @@ mod tests {
             assert!(matches!(opened(answers), Some(Err(DialError::TlsListener(_)))));
         }
         assert!(matches!(opened(vec![away()]), Some(Err(DialError::Io { .. }))));
-        let late = || {
-            let error = io::ErrorKind::TimedOut.into();
-            Err(DialError::Io { endpoint: endpoint("late"), error })
-        };
+        let late = || Err(DialError::Late { endpoint: endpoint("late"), wait_ms: 3_000 });
         for answers in [vec![late(), away()], vec![away(), late()]] {
-            assert!(opened(answers).expect("there are two").is_err_and(|error| error.is_timeout()));
+            assert!(matches!(opened(answers), Some(Err(DialError::Late { .. }))));
         }
-        let answers = vec![refused(), late()];
-        assert!(opened(answers).expect("there are two").is_err_and(|error| error.is_final()));
+        for answers in [vec![late(), refused()], vec![refused(), late()]] {
+            assert!(matches!(opened(answers), Some(Err(DialError::TlsListener(_)))));
+        }
         assert!(opened(vec![]).is_none());
         let (who, mechanism, sentence) = ("hunter".to_owned(), "PLAIN", "no".to_owned());
         let error = SaslError::Refused { who, mechanism, sentence };

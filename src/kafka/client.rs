@@ -18,8 +18,8 @@ use std::time::{Duration, SystemTime};
 /// Brokers in the list to ask first.
 pub(crate) const BOOTSTRAP_BROKERS_MAX: usize = 64;
 
-/// Milliseconds that librdkafka waits for the first answer of a connection, about versions. A
-/// broker that is frozen takes connections, and answers nothing. A slow one never gets more time.
+/// Milliseconds that librdkafka waits for the first answer after TLS, about versions. A broker that
+/// is frozen takes connections, and answers nothing. A slow one always has only this long.
 const VERSIONS_MS_MAX: u64 = 5_000;
 
 /// The lifetime of a token that librdkafka is given, in milliseconds. Before it ends, librdkafka
@@ -61,6 +61,8 @@ pub(crate) fn client_config(options: &ClientOptions) -> ClientConfig {
         // Without it, a request may wait up to 40 ms for the acknowledgement of the previous one.
         .set("socket.nagle.disable", "true")
         .set("api.version.request.timeout.ms", VERSIONS_MS_MAX.to_string())
+        // Connecting, TLS and an authentication together.
+        .set("socket.connection.setup.timeout.ms", BROKER_ANSWER_MS_MAX.to_string())
         .set("reconnect.backoff.max.ms", RECONNECT_MS_MAX.to_string());
     protect(&mut config, &options.security);
     config

@@ -82,8 +82,8 @@ pub(crate) const READ_STALL_MS_MAX: u64 = 30_000;
 /// open, and is given up by this alone.
 pub(crate) const BROKER_ANSWER_MS_MAX: u64 = 10_000;
 
-/// Milliseconds after which another broker is asked, where any will do, when one has not answered
-/// what takes it no work.
+/// Milliseconds after which another broker is asked, where any will do: one has not answered what
+/// takes it little work.
 pub(crate) const NEXT_BROKER_MS: u64 = 3_000;
 
 /// Milliseconds that a question about topics and partitions may take.

@@ -38,9 +38,9 @@ pub(crate) const PUBLISHER_FLUSH_MS_MAX: u64 = 1_000;
 /// The most that librdkafka takes for `message.max.bytes`.
 const RECORD_BYTES_MAX: usize = 1_000_000_000;
 
-/// Milliseconds that one request to librdkafka's brokers may take: a dead letter may be as large as
-/// the buffer.
-const REQUEST_MS_MAX: u64 = 30_000;
+/// Milliseconds that one request of librdkafka may take: a dead letter may be as large as the
+/// buffer.
+const DEAD_LETTER_MS_MAX: u64 = 30_000;
 
 /// Offset of a record that has none, or whose offset is not known.
 pub(super) const OFFSET_UNKNOWN: i64 = -1;
@@ -345,7 +345,7 @@ impl ProducerContext for ProducerCallbacks {
 fn config(options: &PublisherOptions) -> ClientConfig {
     let mut config = writer_config(&options.client);
     config
-        .set("socket.timeout.ms", REQUEST_MS_MAX.to_string())
+        .set("socket.timeout.ms", DEAD_LETTER_MS_MAX.to_string())
         .set("compression.type", options.compression.name())
         .set("queue.buffering.max.messages", "0")
         .set("queue.buffering.max.kbytes", options.queue_kbytes_max.to_string())

@@ -121,20 +121,22 @@ impl Client {
     }
 
     /// Waits until all replicas of all topics, also of Kafka's own, have what their leaders have.
-    /// While a replica has not, it cannot become a leader. Any broker is asked, and one that was
-    /// away may believe for a moment what was true before: so all must say it for a while.
+    /// While a replica has not, it cannot become a leader. A broker that was away believes for a
+    /// moment what was true before, so each must say it thrice.
     pub fn wait_until_in_sync(&self) {
         let deadline = Instant::now() + PATIENCE;
         let mut in_a_row = 0;
-        while in_a_row < 20 {
+        while in_a_row < 3 {
             assert!(Instant::now() < deadline, "replicas stay behind their leaders");
-            in_a_row = if self.is_in_sync() { in_a_row + 1 } else { 0 };
-            std::thread::sleep(Duration::from_millis(100));
+            std::thread::sleep(Duration::from_millis(200));
+            let are_in_sync =
+                self.bootstrap.split(',').all(|broker| Client::new(broker).says_in_sync());
+            in_a_row = if are_in_sync { in_a_row + 1 } else { 0 };
         }
     }
 
-    fn is_in_sync(&self) -> bool {
-        // Each client begins with a broker of its own choice.
+    /// Whether the one broker that this client knows says that all replicas are in sync.
+    fn says_in_sync(&self) -> bool {
         let client: BaseConsumer = self.config().create().expect("the configuration is valid");
         let metadata = client.fetch_metadata(None, PATIENCE).expect("brokers answer");
         metadata.topics().iter().all(|topic| {
