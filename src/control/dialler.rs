@@ -210,38 +210,44 @@ pub(crate) fn check_files(security: &Security) -> Result<(), WrongFile> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::io::Write;
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
+
+    /// A broker's listener, on a port of its own.
+    pub(in crate::control) fn listener() -> (TcpListener, Endpoint) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        (listener, Endpoint { host: "127.0.0.1".to_owned(), port })
+    }
+
+    /// How these brokers are reached.
+    pub(in crate::control) fn options(bootstrap: Vec<Endpoint>) -> DialOptions {
+        let (client_id, topic) = ("huntd".to_owned(), "input".to_owned());
+        DialOptions { bootstrap, client_id, topic, security: Security::default() }
+    }
+
+    /// Answers later than in haste: with an alert of TLS.
+    pub(in crate::control) fn answer_late(mut connection: TcpStream) {
+        thread::sleep(Duration::from_millis(200));
+        connection.write_all(&[0x15, 3, 3, 0, 2, 2, 10]).expect("it is waited for");
+    }
 
     #[test]
     fn a_broker_that_was_late_has_its_time_whatever_others_have_said_since() {
-        let [slow, other] =
-            [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
-        let bootstrap = [&slow, &other]
-            .map(|broker| broker.local_addr().expect("it is bound").port())
-            .map(|port| Endpoint { host: "127.0.0.1".to_owned(), port });
+        let ((slow, first), (other, second)) = (listener(), listener());
         thread::spawn(move || {
             let waits = slow.accept();
             drop(other);
-            let (mut connection, _) = slow.accept().expect("it is asked again");
-            // Later than in haste: an alert of TLS.
-            thread::sleep(Duration::from_millis(200));
-            connection.write_all(&[0x15, 3, 3, 0, 2, 2, 10]).expect("it is waited for");
+            answer_late(slow.accept().expect("it is asked again").0);
             drop(waits);
         });
-        let (client_id, topic) = ("huntd".to_owned(), "input".to_owned());
-        let options = DialOptions {
-            bootstrap: bootstrap.to_vec(),
-            client_id,
-            topic,
-            security: Security::default(),
-        };
+        let options = options(vec![first.clone(), second]);
         let mut asker = MetadataAsker::new(&options, 50);
         let mut ask = || asker.ask(&MetadataLink::New).expect_err("nobody answers");
         assert!(matches!(ask(), DialError::Late { wait_ms: 50, .. }));
         assert!(!matches!(ask(), DialError::Late { .. }), "the other one is not there");
-        assert!(matches!(ask(), DialError::TlsListener(said) if said == bootstrap[0]));
+        assert!(matches!(ask(), DialError::TlsListener(said) if said == first));
     }
 }

@@ -205,18 +205,15 @@ fn refused_with(error: &DialError) -> Option<ErrorCode> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kafka::security::Security;
-    use std::io::Write;
-    use std::net::TcpListener;
+    use crate::control::dialler::tests::{answer_late, listener, options};
     use std::sync::mpsc::{self, Receiver};
     use std::thread;
-    use std::time::Duration;
 
     /// Brokers that close each connection, and who was dialled, in order.
     fn brokers_that_close(count: usize) -> (Vec<Endpoint>, Receiver<usize>) {
         let (sender, dialled) = mpsc::channel();
         let closing = |number| {
-            let (listener, endpoint) = broker();
+            let (listener, endpoint) = listener();
             let sender = sender.clone();
             thread::spawn(move || {
                 while let Ok(connection) = listener.accept()
@@ -230,21 +227,9 @@ mod tests {
         ((0..count).map(closing).collect(), dialled)
     }
 
-    fn options(bootstrap: Vec<Endpoint>) -> DialOptions {
-        let (client_id, topic) = ("huntd".to_owned(), "input".to_owned());
-        DialOptions { bootstrap, client_id, topic, security: Security::default() }
-    }
-
-    /// A listener on a port of its own.
-    fn broker() -> (TcpListener, Endpoint) {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("it is bound").port();
-        (listener, Endpoint { host: "127.0.0.1".to_owned(), port })
-    }
-
     #[test]
     fn a_broker_that_is_late_has_its_time_once_no_other_has_answered() {
-        let ((late, first), (other, second)) = (broker(), broker());
+        let ((late, first), (other, second)) = (listener(), listener());
         let (sender, asked) = mpsc::channel();
         let brokers = move || {
             let waits = late.accept();
@@ -254,11 +239,9 @@ mod tests {
             drop(other);
             sender.send("other").expect("the test waits");
             drop(closed);
-            let (mut connection, _) = late.accept().expect("it is asked again");
+            let (connection, _) = late.accept().expect("it is asked again");
             sender.send("late").expect("the test waits");
-            // Later than in haste: an alert of TLS.
-            thread::sleep(Duration::from_millis(200));
-            connection.write_all(&[0x15, 3, 3, 0, 2, 2, 10]).expect("it is waited for");
+            answer_late(connection);
             drop(waits);
         };
         thread::spawn(brokers);
