@@ -117,7 +117,11 @@ impl Follower {
         rulebook: &Rulebook,
         log_start: i64,
     ) -> (Follower, Box<ZoneView>, i64) {
-        let Header { next_update, next_offset, chain, mark, .. } = *header;
+        let Header { next_update, mut next_offset, chain, mark, .. } = *header;
+        if next_update == mark.next_update {
+            // The frames up to there are empty.
+            next_offset = next_offset.max(mark.next_offset);
+        }
         let owner_epoch = mark.owner_epoch;
         let at = Position { owner_epoch, next_update, next_offset, chain };
         let approach = (next_update < mark.next_update).then_some(Approach { at, mark });
@@ -292,7 +296,9 @@ fn unreadable(offset: i64, error: FrameError) -> String {
 mod tests {
     use super::*;
     use crate::output::encode::encode;
-    use crate::output::frame::{Format, Frame};
+    use crate::output::frame::{Chain, Format, Frame};
+    use crate::snapshot::checkpoint::{CheckpointHeader, CheckpointId};
+    use crate::snapshot::format::Origin;
     use crate::testing::frame_maker::FrameMaker;
     use crate::testing::hostile_zone::rulebook;
 
@@ -356,6 +362,32 @@ mod tests {
         };
         take(&mut follower, 3, &record(&first, &[]));
         assert!(take(&mut follower, 4, &record(&take_over(3, rulesets[0]), &[])).is_empty());
+    }
+
+    #[test]
+    fn a_zone_begins_behind_the_empty_frames_that_its_snapshot_has_not_seen() {
+        let shard = Shard::new(0, &rulebook(false));
+        let checkpoint = CheckpointHeader {
+            id: CheckpointId { partition: 0, ownership_id: 1, number: 1 },
+            ruleset: shard.ruleset(),
+            next_offset: 2,
+            leader_epoch: None,
+            next_update: 0,
+            chain: Chain::default(),
+            digest: 0,
+            skips: Vec::new(),
+            state_bytes: 0,
+        };
+        let mut header = Header::new(Origin::default(), &checkpoint, 1);
+        let begun_at = |header: &Header| {
+            let (follower, zone, _) = Follower::from_snapshot(&shard, header, &rulebook(false), 0);
+            assert!(follower.approach.is_none());
+            zone.position().next_offset
+        };
+        header.mark = Mark { output_offset: 5, owner_epoch: 2, next_offset: 7, ..Mark::default() };
+        assert_eq!(begun_at(&header), 7);
+        header.mark.next_offset = 1;
+        assert_eq!(begun_at(&header), 2);
     }
 
     #[test]
