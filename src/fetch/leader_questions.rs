@@ -43,6 +43,7 @@ enum Reason {
 
 /// A broker that is asked about another one.
 struct Witness {
+    about: i32,
     node_id: i32,
     endpoint: Endpoint,
     /// The claims until now. One that comes after the question needs another question.
@@ -55,7 +56,7 @@ impl LeaderQuestions {
         LeaderQuestions {
             quiet_check_at: shared.context.turns.now(),
             quiet_leader: NODE_UNKNOWN,
-            witnesses: Witnesses::new(),
+            witnesses: Witnesses::default(),
             wait_ms: RECONNECT_MS_MIN,
             shared,
         }
@@ -134,7 +135,7 @@ impl LeaderQuestions {
         let suspect = doubted.first().map(|doubted| doubted.node_id).or(quiet)?;
         let witness = self.witnesses.next(&table, suspect)?;
         let (node_id, endpoint) = (witness.node_id, Endpoint::of(witness));
-        Some(Witness { node_id, endpoint, doubted })
+        Some(Witness { about: suspect, node_id, endpoint, doubted })
     }
 
     /// Takes an answer. Whether another connection has to be asked at once.
@@ -151,7 +152,9 @@ impl LeaderQuestions {
             Err(error) => Err(error.to_string()),
         };
         let is_opinion = reason != Reason::Needed && !shared.doubts_topic();
-        self.witnesses.note_away(witness.is_some() && taken.is_err());
+        if let (Some(witness), Err(_)) = (&witness, &taken) {
+            self.witnesses.note_away(witness.about);
+        }
         match taken {
             Ok(metadata) => {
                 if let Some(Witness { node_id, doubted, .. }) = witness {

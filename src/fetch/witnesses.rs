@@ -2,38 +2,46 @@
 
 use crate::kafka::message::Broker;
 use crate::kafka::metadata::{LeaderTable, NODE_UNKNOWN};
+use std::collections::BTreeMap;
 
 /// Brokers that say whether another one still leads.
+#[derive(Default)]
 pub(crate) struct Witnesses {
-    /// The one that was asked last.
-    last: i32,
+    /// By the broker that they were asked about: with one turn for all, two brokers that are asked
+    /// about in turn could each miss the same witness for ever.
+    asked: BTreeMap<i32, AskedWitness>,
+}
+
+/// The one that was asked last.
+struct AskedWitness {
+    node_id: i32,
     /// It did not answer. Next, any broker is asked: if all have other addresses now, only those in
     /// the configuration can name them.
     is_away: bool,
 }
 
 impl Witnesses {
-    /// None was asked yet.
-    pub(crate) fn new() -> Witnesses {
-        Witnesses { last: NODE_UNKNOWN, is_away: false }
-    }
-
     /// The next one to be asked about a broker; `None`: any broker.
     pub(crate) fn next<'a>(&mut self, table: &'a LeaderTable, about: i32) -> Option<&'a Broker> {
-        if self.is_away {
+        self.asked.retain(|known, _| *known == about || table.broker(*known).is_some());
+        let nobody = AskedWitness { node_id: NODE_UNKNOWN, is_away: false };
+        let asked = self.asked.entry(about).or_insert(nobody);
+        if std::mem::take(&mut asked.is_away) {
             return None;
         }
         let others = || table.brokers().iter().filter(|broker| broker.node_id != about);
-        let behind = others().filter(|broker| broker.node_id > self.last);
+        let behind = others().filter(|broker| broker.node_id > asked.node_id);
         let next = behind.min_by_key(|broker| broker.node_id);
         let next = next.or_else(|| others().min_by_key(|broker| broker.node_id))?;
-        self.last = next.node_id;
+        asked.node_id = next.node_id;
         Some(next)
     }
 
-    /// Whether the last one that was asked did not answer.
-    pub(crate) fn note_away(&mut self, is_away: bool) {
-        self.is_away = is_away;
+    /// The last one that was asked about this broker has not answered.
+    pub(crate) fn note_away(&mut self, about: i32) {
+        if let Some(asked) = self.asked.get_mut(&about) {
+            asked.is_away = true;
+        }
     }
 }
 
@@ -59,21 +67,46 @@ mod tests {
         table
     }
 
-    #[test]
-    fn each_other_broker_has_its_turn() {
-        let (table, mut witnesses) = (table(&[3, 1, 2]), Witnesses::new());
-        let asked = [2, 2, 2, 1, 3].map(|about| witnesses.next(&table, about).map(|it| it.node_id));
-        assert_eq!(asked, [1, 3, 1, 2, 1].map(Some));
+    fn asked_about(abouts: &[i32], node_ids: &[i32]) -> Vec<Option<i32>> {
+        let (table, mut witnesses) = (table(node_ids), Witnesses::default());
+        let asked = |about: &i32| witnesses.next(&table, *about).map(|it| it.node_id);
+        abouts.iter().map(asked).collect()
     }
 
     #[test]
-    fn any_broker_is_asked_after_one_that_is_away_and_in_a_cluster_of_one() {
-        let mut witnesses = Witnesses::new();
-        assert!(witnesses.next(&table(&[1]), 1).is_none());
-        assert!(witnesses.next(&table(&[1, 2]), 1).is_some());
-        witnesses.note_away(true);
-        assert!(witnesses.next(&table(&[1, 2]), 1).is_none());
-        witnesses.note_away(false);
-        assert!(witnesses.next(&table(&[1, 2]), 1).is_some());
+    fn each_other_broker_has_its_turn() {
+        assert_eq!(asked_about(&[2, 2, 2], &[3, 1, 2]), [1, 3, 1].map(Some));
+    }
+
+    #[test]
+    fn brokers_that_are_asked_about_in_turn_miss_no_witness() {
+        let asked = asked_about(&[3, 1, 3, 1, 3, 1], &[1, 2, 3]);
+        assert_eq!(asked, [1, 2, 2, 3, 1, 2].map(Some));
+    }
+
+    #[test]
+    fn any_broker_is_asked_once_after_one_that_is_away_and_in_a_cluster_of_one() {
+        assert_eq!(asked_about(&[1, 1], &[1]), [None, None]);
+        let (table, mut witnesses) = (table(&[1, 2, 3]), Witnesses::default());
+        let mut next = |about, is_away: bool| {
+            let next = witnesses.next(&table, about).map(|it| it.node_id);
+            if is_away {
+                witnesses.note_away(about);
+            }
+            next
+        };
+        assert_eq!(next(1, true), Some(2));
+        assert_eq!(next(2, false), Some(1));
+        assert_eq!(next(1, false), None);
+        assert_eq!(next(1, false), Some(3));
+    }
+
+    #[test]
+    fn brokers_that_the_cluster_has_no_more_are_forgotten() {
+        let mut witnesses = Witnesses::default();
+        for about in 0..10 {
+            witnesses.next(&table(&[1, 2]), about);
+        }
+        assert_eq!(witnesses.asked.keys().collect::<Vec<_>>(), [&1, &2, &9]);
     }
 }

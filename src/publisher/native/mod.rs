@@ -206,7 +206,7 @@ impl<T: 'static, O: Produce<T>> Produce<T> for NativeProducer<T, O> {
 /// Asks who leads whenever something waits for that, or a leader may be none any more.
 async fn follow_metadata<T>(shared: Rc<SharedProducer<T>>) -> Infallible {
     let SharedProducer { turns, lanes, dialling, .. } = &*shared;
-    let (mut wait_ms, mut witnesses) = (RECONNECT_MS_MIN, Witnesses::new());
+    let (mut wait_ms, mut witnesses) = (RECONNECT_MS_MIN, Witnesses::default());
     // Each doubt takes a connection, and one answer is about all leaders.
     let mut doubts_from = turns.now();
     loop {
@@ -234,7 +234,9 @@ async fn follow_metadata<T>(shared: Rc<SharedProducer<T>>) -> Infallible {
         dialling.ask_metadata(turns.now(), link);
         dialling.ring();
         let answer = turns.until(|| dialling.take_metadata()).await;
-        witnesses.note_away(is_of_witness && answer.is_err());
+        if let (Some(doubted), true, Err(_)) = (doubted, is_of_witness, &answer) {
+            witnesses.note_away(doubted);
+        }
         match answer {
             Ok(metadata) => {
                 lanes.borrow_mut().learn(&metadata, doubted, turns.now());
