@@ -1,6 +1,7 @@
 //! Three brokers, of which one at a time stops or is killed.
 
 use crate::players::Load;
+use crate::security;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::{Message, Offset, TopicPartitionList};
 use std::ops::Range;
@@ -10,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
-use support::kafka::{Cluster, Options};
+use support::kafka::{Cluster, Options, secure};
 use support::scrape::get;
 use support::serving::Serving;
 
@@ -217,20 +218,35 @@ fn wait_long_for_more(follower: &mut Follower, huntd: &Huntd) {
 }
 
 /// Its connections stay open, so nobody hears that it is away. While it is frozen, others lead its
-/// partitions, and a daemon that starts acquires all of them.
+/// partitions, and a daemon that starts acquires all of them. Daemons in plaintext and over TLS
+/// take turns, so each kind meets a frozen broker while it runs and when it starts.
 #[test]
-fn a_broker_that_is_frozen_under_load_costs_nothing_but_time() {
-    let mut cluster = Cluster::start(3, &Options::for_tests());
+fn a_broker_that_is_frozen_under_load_costs_nothing_but_time_with_and_without_tls() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (options, logins): (Vec<_>, Vec<_>) =
+        secure::brokers_with_login(folder.path(), 3).into_iter().unzip();
+    let mut cluster = Cluster::start_each(&options.iter().collect::<Vec<_>>());
+    let plain: Vec<String> = (0..3).map(|number| cluster[number].address()).collect();
+    let tls = security::tls(&folder.path().join("ca.pem"));
+    let sasl = security::sasl("PLAIN", &folder.path().join("password"));
     let topics = create(&cluster, "frozen");
+    let start = |number: usize| {
+        let (brokers, settings) = match number % 2 == 0 {
+            true => (&plain, &[][..]),
+            false => (&logins, &[("kafka.tls", tls.as_str()), ("kafka.sasl", &sasl)][..]),
+        };
+        let brokers: Vec<&str> = brokers.iter().map(String::as_str).collect();
+        Huntd::start_with(&brokers, &topics, settings)
+    };
     let load = Load::start(&cluster, &topics);
-    let mut huntd = Huntd::start(&cluster, &topics, &[]);
+    let mut huntd = start(0);
     let mut follower = Follower::new(&cluster, &topics);
     wait_for_more(&mut follower, &mut huntd);
     for number in 0..3 {
         cluster.broker_mut(number).freeze();
         wait_long_for_more(&mut follower, &huntd);
         huntd.kill9();
-        huntd = Huntd::start(&cluster, &topics, &[]);
+        huntd = start(number + 1);
         wait_long_for_more(&mut follower, &huntd);
         cluster.broker_mut(number).thaw();
         wait_long_for_more(&mut follower, &huntd);

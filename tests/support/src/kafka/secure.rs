@@ -127,6 +127,20 @@ impl SecureCluster {
     }
 }
 
+/// Brokers of one cluster, each of which also has a listener of [`Kind::Sasl`] that knows the user
+/// by PLAIN: their options, and where those listeners are. Their files stand in this folder, as
+/// [`write_files`] writes them.
+pub fn brokers_with_login(folder: &Path, broker_count: usize) -> Vec<(Options, String)> {
+    write_files(folder);
+    let with_listener = |port| {
+        let (mut options, address) = (Options::for_tests(), format!("{HOST}:{port}"));
+        options.listeners.push(Listener::local("LOGIN", "SASL_SSL", port));
+        options.properties = broker_properties(folder);
+        (options, address)
+    };
+    free_ports(broker_count).into_iter().map(with_listener).collect()
+}
+
 /// A token for [`USER`] that is valid from a minute ago on, for this many seconds from now. It is
 /// not signed (RFC 7515, appendix A.5): the broker has no keys.
 pub fn token(valid_s: i64) -> String {
