@@ -6,20 +6,43 @@ use crate::kafka::message::Broker;
 /// Which broker is asked about the cluster: the known ones, in turn with those of the
 /// configuration, whose names may have other addresses now (KIP-899).
 pub struct Candidates {
-    bootstrap: Vec<Endpoint>,
-    known: Vec<Endpoint>,
-    turn: usize,
+    bootstrap: InTurn,
+    known: InTurn,
+    questions: usize,
     /// The one that was asked last.
     last: Option<Endpoint>,
     /// Whether it has answered.
     has_answered: bool,
 }
 
+/// Brokers of which each has its turn.
+struct InTurn {
+    brokers: Vec<Endpoint>,
+    turn: usize,
+}
+
+impl InTurn {
+    fn new(brokers: Vec<Endpoint>) -> InTurn {
+        InTurn { brokers, turn: 0 }
+    }
+
+    /// The next one that is not the last one asked. Nobody else loses a turn, or one of them could
+    /// lose it each time.
+    fn next_but(&mut self, last: Option<&Endpoint>) -> Option<Endpoint> {
+        (0..self.brokers.len()).find_map(|_| {
+            let next = &self.brokers[self.turn % self.brokers.len()];
+            self.turn = self.turn.wrapping_add(1);
+            Some(next).filter(|next| last != Some(*next)).cloned()
+        })
+    }
+}
+
 impl Candidates {
     /// At first only the brokers from the configuration, at least one.
     pub fn new(bootstrap: Vec<Endpoint>) -> Candidates {
         assert!(!bootstrap.is_empty(), "the configuration names a broker");
-        Candidates { bootstrap, known: Vec::new(), turn: 0, last: None, has_answered: false }
+        let (bootstrap, known) = (InTurn::new(bootstrap), InTurn::new(Vec::new()));
+        Candidates { bootstrap, known, questions: 0, last: None, has_answered: false }
     }
 
     /// The broker to ask over another connection.
@@ -34,41 +57,30 @@ impl Candidates {
         endpoint
     }
 
-    /// Another one than the last, which has failed or is doubted, if there is one. A known broker
-    /// may stand in the configuration, too, and be one of those that a name there has. So a broker
-    /// that has answered is followed by a known one.
+    /// Another one than the last, which has failed or is doubted, if there is one. A name in the
+    /// configuration may lead to a broker that has answered, so a known one follows mostly; but
+    /// all that are known may be behind.
     fn find_other(&mut self, last: Option<&Endpoint>) -> Endpoint {
-        let prefers_known = self.has_answered;
-        let is_other = |endpoint: &Endpoint| last != Some(endpoint);
-        self.find(|endpoint, is_known| is_other(endpoint) && (is_known || !prefers_known))
-            .or_else(|| self.find(|endpoint, _| is_other(endpoint)))
-            .unwrap_or_else(|| self.next_in_turn().0)
-    }
-
-    fn find(&mut self, fits: impl Fn(&Endpoint, bool) -> bool) -> Option<Endpoint> {
-        // After so many turns, each broker was offered.
-        let turns = 2 * self.bootstrap.len().max(self.known.len());
-        (0..turns).find_map(|_| {
-            let (endpoint, is_known) = self.next_in_turn();
-            fits(&endpoint, is_known).then_some(endpoint)
-        })
-    }
-
-    /// The next one, and whether it is a known one.
-    fn next_in_turn(&mut self) -> (Endpoint, bool) {
+        let question = self.questions;
+        self.questions = question.wrapping_add(1);
+        let is_by_name = match self.has_answered {
+            true => question % 4 == 3,
+            false => question % 2 == 1,
+        };
         let Candidates { bootstrap, known, .. } = self;
-        let round = self.turn / 2;
-        let is_known = self.turn.is_multiple_of(2) && !known.is_empty();
-        self.turn = self.turn.wrapping_add(1);
-        let list = if is_known { known } else { bootstrap };
-        (list[round % list.len()].clone(), is_known)
+        let (first, second) = if is_by_name { (bootstrap, known) } else { (known, bootstrap) };
+        let other = first.next_but(last).or_else(|| second.next_but(last));
+        other.unwrap_or_else(|| self.bootstrap.brokers[0].clone())
     }
 
-    /// Learns the brokers that a Metadata answer names. An answer without brokers changes nothing.
+    /// Learns the brokers that a Metadata answer names, in the order of their numbers, as each
+    /// broker has an order of its own. An answer without brokers changes nothing.
     pub fn learn(&mut self, brokers: &[Broker]) {
         if !brokers.is_empty() {
             self.has_answered = true;
-            self.known = brokers.iter().map(Endpoint::of).collect();
+            let mut brokers: Vec<&Broker> = brokers.iter().collect();
+            brokers.sort_by_key(|broker| broker.node_id);
+            self.known.brokers = brokers.into_iter().map(Endpoint::of).collect();
         }
     }
 }
@@ -76,6 +88,7 @@ impl Candidates {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     fn endpoint(host: &str) -> Endpoint {
         Endpoint { host: host.to_owned(), port: 9092 }
@@ -88,8 +101,7 @@ mod tests {
             (0..count).map(|_| candidates.next(&MetadataLink::New).host).collect()
         };
         assert_eq!(hosts(&mut candidates, 4), ["one", "two", "one", "two"]);
-        let broker = |host: &str| Broker { node_id: 1, host: host.to_owned(), port: 9092 };
-        candidates.learn(&[broker("a"), broker("b"), broker("c")]);
+        candidates.learn(&brokers(&["a", "b", "c"]));
         candidates.learn(&[]);
         let asked = hosts(&mut candidates, 12);
         for host in ["a", "b", "c", "one", "two"] {
@@ -99,27 +111,72 @@ mod tests {
         assert!(asked.chunks(2).all(|pair| is_configured(&pair[0]) != is_configured(&pair[1])));
     }
 
+    /// Known brokers, the first of number 1.
+    fn brokers(hosts: &[&str]) -> Vec<Broker> {
+        let broker = |(node_id, host): (i32, &&str)| Broker {
+            node_id,
+            host: (*host).to_owned(),
+            port: 9092,
+        };
+        (1..).zip(hosts).map(broker).collect()
+    }
+
     /// A name of the configuration may lead to the broker that was asked last.
     #[test]
-    fn after_an_answer_another_known_broker_is_asked() {
-        let known = ["a", "b"].map(|host| Broker { node_id: 1, host: host.to_owned(), port: 9092 });
+    fn after_an_answer_another_known_broker_is_asked_mostly() {
         let mut candidates = Candidates::new(vec![endpoint("one")]);
-        candidates.next(&MetadataLink::New);
-        let asked: Vec<String> = (0..6)
+        let asked: Vec<String> = (0..100)
             .map(|_| {
-                candidates.learn(&known);
+                candidates.learn(&brokers(&["a", "b"]));
                 candidates.next(&MetadataLink::New).host
             })
             .collect();
         assert!(asked.windows(2).all(|pair| pair[0] != pair[1]), "{asked:?}");
-        assert!(asked.iter().all(|host| host != "one"), "{asked:?}");
+        assert_eq!(asked.iter().filter(|host| *host == "one").count(), 25);
+    }
+
+    /// The one that is right is asked soon, whichever of the others answer and are behind.
+    #[test]
+    fn each_broker_is_asked_whichever_others_answer() {
+        let known = ["k1", "k2", "k3"];
+        for names in [&["k1", "good"][..], &["alias", "good"], &["k1", "k2", "good"], &["good"]] {
+            for count in 1..=known.len() {
+                for (answering, reversed) in
+                    (0..1 << count).flat_map(|it| [(it, false), (it, true)])
+                {
+                    let names = names.iter().map(|host| endpoint(host)).collect();
+                    let mut candidates = Candidates::new(names);
+                    candidates.learn(&brokers(&known[..count]));
+                    let mut asked: BTreeSet<String> = BTreeSet::new();
+                    for number in 0..60 {
+                        let link = match number % 3 {
+                            2 if reversed => MetadataLink::NewTo(endpoint("k1")),
+                            _ => MetadataLink::New,
+                        };
+                        let host = candidates.next(&link).host;
+                        let place = known.iter().position(|known| *known == host);
+                        if place.map_or(host == "alias", |place| answering >> place & 1 != 0) {
+                            let mut listed = brokers(&known[..count]);
+                            if reversed && number % 2 == 0 {
+                                listed.reverse();
+                            }
+                            candidates.learn(&listed);
+                        }
+                        asked.insert(host);
+                    }
+                    let all = known[..count].iter().chain(&["good"]);
+                    for host in all {
+                        assert!(asked.contains(*host), "{answering:b} of {count}: {asked:?}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]
     fn a_broker_that_is_asked_for_by_its_address_is_not_the_next_one_again() {
-        let known = ["a", "b"].map(|host| Broker { node_id: 1, host: host.to_owned(), port: 9092 });
         let mut candidates = Candidates::new(vec![endpoint("a")]);
-        candidates.learn(&known);
+        candidates.learn(&brokers(&["a", "b"]));
         for host in ["a", "b", "unknown", "b", "a"] {
             let asked = candidates.next(&MetadataLink::NewTo(endpoint(host)));
             assert_eq!(asked, endpoint(host));
@@ -129,7 +186,6 @@ mod tests {
 
     #[test]
     fn no_broker_is_asked_twice_in_a_row_if_there_is_another_one() {
-        let broker = |host: &str| Broker { node_id: 1, host: host.to_owned(), port: 9092 };
         for (configured, known) in [
             ("a", "ab"),
             ("a", "abc"),
@@ -144,8 +200,8 @@ mod tests {
             let endpoints = configured.iter().map(|host| endpoint(host)).collect();
             let mut candidates = Candidates::new(endpoints);
             let first = candidates.next(&MetadataLink::New);
-            let known: Vec<Broker> = hosts(known).iter().map(|host| broker(host)).collect();
-            candidates.learn(&known);
+            let known = hosts(known);
+            candidates.learn(&brokers(&known.iter().map(String::as_str).collect::<Vec<_>>()));
             let asked: Vec<Endpoint> = [first]
                 .into_iter()
                 .chain((0..20).map(|_| candidates.next(&MetadataLink::New)))

@@ -24,6 +24,14 @@ pub const QUESTIONS_MAX: usize = CONNECTIONS_MAX + 1;
 /// help. A broker that is cut off from the controllers gives the same answer for ever.
 const HELPFUL_MS: u64 = 30_000;
 
+/// Milliseconds from a question that goes to another broker, because the last answer did not help,
+/// to the next such one, at first. Each of them doubles the time.
+const OTHER_MS_MIN: u64 = 1_000;
+
+/// The same at most. While a partition has no leader, no broker can help, and each of these
+/// questions takes a connection with its login.
+const OTHER_MS_MAX: u64 = 4_000;
+
 /// Where a broker listens.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Endpoint {
@@ -115,6 +123,9 @@ pub(crate) struct Dialling {
     metadata: RefCell<Option<Result<Metadata, DialError>>>,
     /// When it was last asked about the cluster.
     metadata_asked_at: Cell<Option<Instant>>,
+    /// From when on a question may go to another broker again, and milliseconds from then to the
+    /// next one.
+    other_from: Cell<(Option<Instant>, u64)>,
 }
 
 impl Dialling {
@@ -127,6 +138,7 @@ impl Dialling {
             dialled: RefCell::new((0..CONNECTIONS_MAX).map(|_| None).collect()),
             metadata: RefCell::new(None),
             metadata_asked_at: Cell::new(None),
+            other_from: Cell::new((None, OTHER_MS_MIN)),
         }
     }
 
@@ -159,14 +171,22 @@ impl Dialling {
     }
 
     /// Asks about the cluster, which [`Dialling::take_metadata`] gives some time later. If the last
-    /// answer did not help, another broker is asked in any case.
+    /// answer did not help, another broker is asked, now and then.
     pub(crate) fn ask_metadata(&self, now: Instant, link: MetadataLink) {
         let helpful = Duration::from_millis(HELPFUL_MS);
         let before = self.metadata_asked_at.replace(Some(now));
         let has_helped =
             before.is_none_or(|before| now.saturating_duration_since(before) >= helpful);
+        if has_helped {
+            self.other_from.set((None, OTHER_MS_MIN));
+        }
+        let (from, ms) = self.other_from.get();
         let link = match link {
-            MetadataLink::Kept if !has_helped => MetadataLink::New,
+            MetadataLink::Kept if !has_helped && from.is_none_or(|from| from <= now) => {
+                let from = now + Duration::from_millis(ms);
+                self.other_from.set((Some(from), (2 * ms).min(OTHER_MS_MAX)));
+                MetadataLink::New
+            }
             link => link,
         };
         let asked = self.questions.try_send(ToDialler::AskMetadata(link));

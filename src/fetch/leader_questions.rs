@@ -153,17 +153,22 @@ impl LeaderQuestions {
         };
         let is_opinion = reason != Reason::Needed && !shared.doubts_topic();
         if let (Some(witness), Err(_)) = (&witness, &taken) {
-            self.witnesses.note_away(witness.about);
+            self.witnesses.note_useless(witness.about);
         }
         match taken {
             Ok(metadata) => {
-                if let Some(Witness { node_id, doubted, .. }) = witness {
+                if let Some(Witness { about, node_id, doubted, .. }) = witness {
                     // If it is behind, the broker in doubt is not: it leads by a later epoch.
                     let is_led = |partition| {
                         let mut leaders = metadata.partitions.iter();
                         leaders.any(|it| it.partition == partition && it.leader.is_some())
                     };
                     shared.doubted_brokers.settle(&doubted, node_id, is_led);
+                    // All others may know of no leader, and this one would never be asked.
+                    let is_left = |it: &DoubtedBroker| shared.doubted_brokers.contain(*it);
+                    if doubted.iter().any(|it| it.node_id == about && is_left(it)) {
+                        self.witnesses.note_useless(about);
+                    }
                 }
                 self.wait_ms = match self.is_needed() {
                     true => (self.wait_ms * 2).min(LEADERLESS_MS_MAX),

@@ -15,18 +15,18 @@ pub(crate) struct Witnesses {
 /// The one that was asked last.
 struct AskedWitness {
     node_id: i32,
-    /// It did not answer. Next, any broker is asked: if all have other addresses now, only those in
-    /// the configuration can name them.
-    is_away: bool,
+    /// It did not answer, or its answer did not help. Next, any broker is asked: if all have other
+    /// addresses now, only those in the configuration can name them.
+    is_of_no_use: bool,
 }
 
 impl Witnesses {
     /// The next one to be asked about a broker; `None`: any broker.
     pub(crate) fn next<'a>(&mut self, table: &'a LeaderTable, about: i32) -> Option<&'a Broker> {
         self.asked.retain(|known, _| *known == about || table.broker(*known).is_some());
-        let nobody = AskedWitness { node_id: NODE_UNKNOWN, is_away: false };
+        let nobody = AskedWitness { node_id: NODE_UNKNOWN, is_of_no_use: false };
         let asked = self.asked.entry(about).or_insert(nobody);
-        if std::mem::take(&mut asked.is_away) {
+        if std::mem::take(&mut asked.is_of_no_use) {
             return None;
         }
         let others = || table.brokers().iter().filter(|broker| broker.node_id != about);
@@ -37,10 +37,10 @@ impl Witnesses {
         Some(next)
     }
 
-    /// The last one that was asked about this broker has not answered.
-    pub(crate) fn note_away(&mut self, about: i32) {
+    /// The last one that was asked about this broker has not answered, or could not help.
+    pub(crate) fn note_useless(&mut self, about: i32) {
         if let Some(asked) = self.asked.get_mut(&about) {
-            asked.is_away = true;
+            asked.is_of_no_use = true;
         }
     }
 }
@@ -85,13 +85,13 @@ mod tests {
     }
 
     #[test]
-    fn any_broker_is_asked_once_after_one_that_is_away_and_in_a_cluster_of_one() {
+    fn any_broker_is_asked_once_after_one_that_was_of_no_use_and_in_a_cluster_of_one() {
         assert_eq!(asked_about(&[1, 1], &[1]), [None, None]);
         let (table, mut witnesses) = (table(&[1, 2, 3]), Witnesses::default());
-        let mut next = |about, is_away: bool| {
+        let mut next = |about, is_useless: bool| {
             let next = witnesses.next(&table, about).map(|it| it.node_id);
-            if is_away {
-                witnesses.note_away(about);
+            if is_useless {
+                witnesses.note_useless(about);
             }
             next
         };

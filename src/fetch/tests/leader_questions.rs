@@ -199,8 +199,24 @@ fn a_broker_that_does_not_know_who_leads_confirms_no_claim() {
         metadata.partitions[0].leader = None;
         Ok(metadata)
     };
-    turn_for(&mut daemon, 60);
+    turn_for(&mut daemon, 5);
+    daemon.links.clear();
+    turn_for(&mut daemon, 55);
     assert!(!daemon.cursor.has_failed());
+    let is_any = daemon.links.iter().filter(|link| **link == MetadataLink::New).count();
+    assert!(is_any > 10, "the broker in doubt may be the only one that knows");
+}
+
+#[test]
+fn a_partition_without_a_leader_is_mostly_asked_for_over_the_kept_connection() {
+    let mut metadata = metadata(&[1, 2], 1);
+    metadata.partitions[0].leader = None;
+    let mut daemon = Daemon::start(metadata);
+    turn_for(&mut daemon, 60);
+    let (kept, others): (Vec<_>, Vec<_>) =
+        daemon.links.iter().partition(|link| **link == MetadataLink::Kept);
+    assert!(kept.len() > 100, "{} times: it goes on at once when there is one", kept.len());
+    assert!((10..20).contains(&others.len()), "{} connections in a minute", others.len());
 }
 
 #[test]

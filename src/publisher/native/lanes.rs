@@ -6,6 +6,7 @@
 //! Frames of a partition reach its log once and in their order. If one cannot be delivered, the
 //! delivery of all that follow in the partition fails, too.
 
+use super::doubts::Doubts;
 use super::lane::{Done, Lane, Sealing, UNDER_WAY_MAX, held_bytes};
 use super::pending::{PendingRequest, PendingRequests, RequestKind};
 use super::producer_id_request::ProducerIdRequest;
@@ -74,8 +75,8 @@ pub(super) struct Lanes<T> {
     number: u64,
     /// Since when brokers say that there is no such topic or partition.
     missing_since: Option<Instant>,
-    /// A broker that may lead no more, and not know: another one has to be asked about it.
-    pub(super) doubted: Option<i32>,
+    /// Brokers that may lead no more, and not know: others have to be asked about them.
+    pub(super) doubts: Doubts,
 }
 
 impl<T> Lanes<T> {
@@ -99,7 +100,7 @@ impl<T> Lanes<T> {
             correlation_id: 0,
             number: 0,
             missing_since: None,
-            doubted: None,
+            doubts: Doubts::default(),
         }
     }
 
@@ -404,7 +405,7 @@ impl<T> Lanes<T> {
         let mut wait_ms_max = RECONNECT_MS_MAX;
         match remedy {
             ProduceRemedy::Resend => {}
-            ProduceRemedy::ResendDoubting => self.doubted = Some(node_id),
+            ProduceRemedy::ResendDoubting => self.doubts.add(node_id),
             ProduceRemedy::AskLeader => {
                 self.table.mark_stale(partition);
                 wait_ms_max = LEADERLESS_MS_MAX;

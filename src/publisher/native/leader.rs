@@ -142,7 +142,7 @@ impl<T> Leader<T> {
         let mut is_doubted = false;
         let is_superseded = || {
             if doubt_at <= turns.now() {
-                lanes.borrow_mut().doubted = Some(self.node_id);
+                lanes.borrow_mut().doubts.add(self.node_id);
                 (is_doubted, doubt_at) = (true, turns.now() + patience);
                 turns.turn_again();
             }

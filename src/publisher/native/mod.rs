@@ -3,6 +3,7 @@
 //!
 //! Records other than frames are rare, and go through another producer.
 
+mod doubts;
 mod lane;
 mod lanes;
 mod leader;
@@ -215,7 +216,7 @@ async fn follow_metadata<T>(shared: Rc<SharedProducer<T>>) -> Infallible {
                 let mut lanes = lanes.borrow_mut();
                 if turns.now() < doubts_from {
                     turns.turn_at(doubts_from);
-                } else if let Some(doubted) = lanes.doubted.take() {
+                } else if let Some(doubted) = lanes.doubts.take() {
                     return Some(Some(doubted));
                 }
                 lanes.needs_metadata().then_some(None)
@@ -235,7 +236,7 @@ async fn follow_metadata<T>(shared: Rc<SharedProducer<T>>) -> Infallible {
         dialling.ring();
         let answer = turns.until(|| dialling.take_metadata()).await;
         if let (Some(doubted), true, Err(_)) = (doubted, is_of_witness, &answer) {
-            witnesses.note_away(doubted);
+            witnesses.note_useless(doubted);
         }
         match answer {
             Ok(metadata) => {
