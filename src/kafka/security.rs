@@ -4,6 +4,7 @@
 //! used without a restart, and no type that holds one can be printed.
 
 use crate::runtime::regular_file::{RegularFileError, read_bytes};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Bytes of a file with a password or a token.
@@ -11,6 +12,9 @@ const SECRET_BYTES_MAX: u64 = 64 * 1024;
 
 /// Bytes of a file with certificates or a key. All authorities of a system take a quarter.
 pub(crate) const PEM_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Permission of users that are neither the file's owner nor of its group.
+const READ_BY_OTHERS: u32 = 0o004;
 
 /// How every connection to a broker is protected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,6 +103,31 @@ impl SecurityFileError {
     pub fn new(path: &Path, sentence: impl ToString) -> SecurityFileError {
         SecurityFileError { path: path.to_owned(), sentence: sentence.to_string() }
     }
+
+    /// What is written in the place of a file's path, and is none, may be the secret itself.
+    fn hiding_secret(self) -> SecurityFileError {
+        match self.path.components().count() {
+            1 => SecurityFileError::new(
+                Path::new("a value without `/`"),
+                "is no file that can be read: give the path of the file with the password or the \
+                 token, never the secret itself",
+            ),
+            _ => self,
+        }
+    }
+}
+
+/// The files with secrets of ours that every user of this host can read.
+pub(crate) fn readable_by_all(security: &Security) -> Vec<&Path> {
+    let key = security.tls.as_ref().and_then(|tls| tls.client.as_ref());
+    let files = [
+        key.map(|client| client.key_file.as_path()),
+        security.sasl.as_ref().map(|sasl| sasl.secret_file.as_path()),
+    ];
+    let is_open = |file: &&Path| {
+        std::fs::metadata(file).is_ok_and(|found| found.permissions().mode() & READ_BY_OTHERS != 0)
+    };
+    files.into_iter().flatten().filter(is_open).collect()
 }
 
 /// A password or a token. It has no `Debug` and no `Display`.
@@ -108,7 +137,7 @@ impl Secret {
     /// Reads a secret. The line break that editors leave at the end does not belong to it.
     pub fn read(path: &Path) -> Result<Secret, SecurityFileError> {
         let wrong = |sentence: String| SecurityFileError::new(path, sentence);
-        let text = read_file(path, SECRET_BYTES_MAX)?;
+        let text = read_file(path, SECRET_BYTES_MAX).map_err(SecurityFileError::hiding_secret)?;
         let text = String::from_utf8(text).map_err(|_| wrong("is not UTF-8 text".to_owned()))?;
         let secret = text.trim_end_matches(['\r', '\n']);
         if secret.is_empty() {
@@ -132,6 +161,9 @@ impl Secret {
 /// The bytes of a file that the configuration names.
 pub(crate) fn read_file(path: &Path, bytes_max: u64) -> Result<Vec<u8>, SecurityFileError> {
     let sentence = |error| match error {
+        RegularFileError::Io(error) if path.to_string_lossy().contains('%') => {
+            format!("cannot be read: {error}; `%d` and the like mean something only in units")
+        }
         RegularFileError::Io(error) => {
             format!("cannot be read: {error}; check path and permissions")
         }
@@ -162,6 +194,14 @@ mod tests {
         assert!(read(b"pass\0word").unwrap_err().contains("a NUL character"));
         let long = vec![b'a'; SECRET_BYTES_MAX as usize + 1];
         assert!(read(&long).unwrap_err().contains("longer"));
+        let missing = |path: &str| {
+            let error = Secret::read(Path::new(path)).err().expect("there is no such file");
+            error.to_string()
+        };
+        assert!(missing("/hunt/password").starts_with("/hunt/password: cannot be read"));
+        assert!(missing("%d/password").contains("only in units"));
+        let hidden = missing("hunter2");
+        assert!(!hidden.contains("hunter2") && hidden.contains("give the path"), "{hidden}");
         let folder = Secret::read(Path::new("/tmp"));
         assert!(folder.is_err_and(|error| error.sentence.contains("no regular file")));
     }

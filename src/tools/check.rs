@@ -9,7 +9,7 @@ use crate::control::dialler;
 use crate::daemon::failure::Failure;
 use crate::engine::rules::ENGINE_VERSION;
 use crate::kafka::right::Right;
-use crate::kafka::security::{Mechanism, Security};
+use crate::kafka::security::{self, Mechanism, Security};
 use crate::runtime::operations::Operations;
 use crate::runtime::ring::Ring;
 use crate::serve;
@@ -45,7 +45,12 @@ pub fn run(args: &CheckArgs) -> Result<(), ToolError> {
     if let Err(error) = Ring::new(Operations::new(), config.runtime.ring_entries) {
         errors.push(Failure::Ring(error).into());
     }
-    let mut warnings = Vec::from_iter(readable_secret(&config.group.client.security));
+    let security = &config.group.client.security;
+    let mut warnings = Vec::from_iter(readable_secret(security));
+    warnings.extend(security::readable_by_all(security).into_iter().map(|file| {
+        let file = file.display();
+        format!("every user of this host can read {file}: `chmod o= {file}`, and its group may")
+    }));
     if is_online {
         let (found, uncertain) = online(args, &config, &rulesets);
         errors.extend(found);

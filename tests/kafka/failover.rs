@@ -231,7 +231,7 @@ fn a_broker_that_is_frozen_under_load_costs_nothing_but_time_with_and_without_tl
     let sasl = security::sasl("PLAIN", &folder.path().join("password"));
     let topics = create(&cluster, "frozen");
     let start = |number: usize| {
-        let (brokers, settings) = match number % 2 == 0 {
+        let (brokers, settings) = match number.is_multiple_of(2) {
             true => (&plain, &[][..]),
             false => (&logins, &[("kafka.tls", tls.as_str()), ("kafka.sasl", &sasl)][..]),
         };

@@ -54,7 +54,14 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, SecurityFil
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let found = found.map_err(|error| pem_error(path, &error))?;
     match found.is_empty() {
-        true => Err(SecurityFileError::new(path, "holds no certificate in PEM form")),
+        true if has_block(&text, "PRIVATE KEY") => Err(SecurityFileError::new(
+            path,
+            "holds a private key and no certificate: kafka.tls.key_file is for the key",
+        )),
+        true => Err(SecurityFileError::new(
+            path,
+            "holds no certificate in PEM form, which begins with `-----BEGIN CERTIFICATE-----`",
+        )),
         false => Ok(found),
     }
 }
@@ -67,11 +74,23 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, SecurityFileError>
         return Err(SecurityFileError::new(path, sentence));
     }
     PrivateKeyDer::from_pem_slice(&text).map_err(|error| match error {
-        pem::Error::NoItemsFound => {
-            SecurityFileError::new(path, "holds no private key in PEM form")
-        }
+        pem::Error::NoItemsFound if has_block(&text, "CERTIFICATE") => SecurityFileError::new(
+            path,
+            "holds a certificate and no private key: kafka.tls.key_file is for the key",
+        ),
+        pem::Error::NoItemsFound => SecurityFileError::new(
+            path,
+            "holds no private key in PEM form, which begins with `-----BEGIN PRIVATE KEY-----`",
+        ),
         error => pem_error(path, &error),
     })
+}
+
+/// Whether a file has a block of PEM whose label ends in this.
+fn has_block(text: &[u8], label: &str) -> bool {
+    let end = format!("{label}-----");
+    let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    lines.any(|line| line.starts_with(b"-----BEGIN ") && line.ends_with(end.as_bytes()))
 }
 
 /// Whether the first private key in a file has a passphrase. What stands around it may be anything.
@@ -162,8 +181,8 @@ mod tests {
             (&pem, &damaged, &key, "certificate", "it is damaged: copy it again"),
             (&no_base64, &pem, &key, "ca", "is no sound PEM file"),
             (&pem, &pem, &other_key, "key", "is not the key of the certificate in "),
-            (&pem, &pem, &pem, "key", "holds no private key"),
-            (&key, &pem, &key, "ca", "holds no certificate"),
+            (&pem, &pem, &pem, "key", "holds a certificate and no private key"),
+            (&key, &pem, &key, "ca", "holds a private key and no certificate"),
         ] {
             let (named, sentence) = refused(ca, certificate, key);
             assert!(sentence.contains(words), "{words}: {named}: {sentence}");

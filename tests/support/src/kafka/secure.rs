@@ -9,6 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SigningKey, date_time_ymd,
 };
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use tempfile::TempDir;
@@ -155,6 +156,9 @@ pub fn token(valid_s: i64) -> String {
 pub fn write_files(folder: &Path) {
     let write = |name: &str, text: &str| {
         std::fs::write(folder.join(name), text).expect("the folder is writable");
+        // Nobody else may read secrets.
+        let only_ours = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(folder.join(name), only_ours).expect("the file is ours");
     };
     let (ca, ca_pem) = authority("huntd's tests");
     write("ca.pem", &ca_pem);
