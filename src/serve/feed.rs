@@ -23,7 +23,7 @@ use crate::snapshot::format::{Header, Origin};
 use crate::snapshot::replicas::{ReplicaOptions, Replicas};
 use crate::snapshot::slots::Store;
 use crate::telemetry::repeated::Repeated;
-use crate::view::zone::ZoneView;
+use crate::view::zone::{ZonePosition, ZoneView};
 use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
@@ -215,9 +215,9 @@ impl Feed {
             .map_err(|error| format!("`{topic}` cannot be read: {error}; restart huntd serve"))?;
         let is_there = |mark: &Mark| (log_start..=log_end).contains(&mark.output_offset);
         if let Some((shard, header)) = self.newest(zone, &is_there, stop) {
-            let Header { next_update, next_offset, .. } = header;
             let (follower, begun, from) =
                 Follower::from_snapshot(&shard, &header, &self.rulebook, log_start);
+            let ZonePosition { update: next_update, next_offset } = begun.position();
             tracing::info!(zone, next_update, next_offset, "began with a snapshot");
             return Ok((Reading::new(follower, from, log_end), Some(begun)));
         }

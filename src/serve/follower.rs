@@ -118,7 +118,7 @@ impl Follower {
         log_start: i64,
     ) -> (Follower, Box<ZoneView>, i64) {
         let Header { next_update, mut next_offset, chain, mark, .. } = *header;
-        if next_update == mark.next_update {
+        if (next_update, chain) == (mark.next_update, mark.chain) {
             // The frames up to there are empty.
             next_offset = next_offset.max(mark.next_offset);
         }
