@@ -4,9 +4,10 @@
 
 use crate::control::{COMMIT_MS_MAX, LEAVE_MS_MAX};
 use crate::engine::actors::ACTORS_MAX;
-use crate::engine::handoff::TOMBSTONES_MAX;
-use crate::engine::hunt::{HUNTS_MAX, TREASURES_MAX};
+use crate::engine::handoff::{STORED_TOMBSTONE_WORDS, TOMBSTONES_MAX};
+use crate::engine::hunt::{FINISHER_WORDS, HUNTS_MAX, TREASURE_WORDS, TREASURES_MAX};
 use crate::engine::rules::rulebook::RULES_FILES_MAX;
+use crate::engine::state::ACTOR_WORDS;
 use crate::fetch::block::BLOCK_REJECTS_MAX;
 use crate::fetch::cursor::{ALL_BLOCKS_MAX, SHARD_BLOCKS_MIN};
 use crate::fetch::{RECEIVE_BUFFER_BYTES_MIN, RECEIVE_BUFFER_STEP_BYTES};
@@ -30,9 +31,9 @@ const _: () = assert!(SAMPLE_MS_MAX >= 2 * PARK_MS_MAX);
 const _: () = assert!(RULESETS_SHOWN >= RULES_FILES_MAX);
 const _: () = assert!(STUCK_MS > 10 * PARK_MS_MAX);
 const _: () = assert!(
-    ACTORS_MAX * 24 * 8
-        + TOMBSTONES_MAX * 5 * 8
-        + HUNTS_MAX * TREASURES_MAX * 3 * 8
+    ACTORS_MAX * ACTOR_WORDS * 8
+        + TOMBSTONES_MAX * STORED_TOMBSTONE_WORDS * 8
+        + HUNTS_MAX * TREASURES_MAX * (TREASURE_WORDS + FINISHER_WORDS) * 8
         + HUNTS_MAX * 2 * TREASURES_MAX / 8
         + 64 * 1024
         <= SNAPSHOT_STATE_BYTES_MAX

@@ -6,7 +6,7 @@ use crate::engine::event::{ActionKind, EventField};
 use crate::engine::field::FieldSet;
 use std::ops::Range;
 
-/// Runs of a record: the longest type of event has six numbers, and a record may hold one more.
+/// Runs of a record: the longest type of event has five numbers, and a record may hold two more.
 pub(super) const RUNS_MAX: usize = 7;
 
 /// A run of digits.

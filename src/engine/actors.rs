@@ -59,16 +59,16 @@ impl Actors {
     /// The second step: prefetches the row that a player's actor most likely has, and returns its
     /// number, or the number of no row.
     #[inline]
-    pub(crate) fn likely_row(&self, begin_lookup: Lookup) -> u32 {
-        let row = self.index.likely(begin_lookup);
-        self.ask_for(row);
+    pub(crate) fn likely_row(&self, lookup: Lookup) -> u32 {
+        let row = self.index.likely(lookup);
+        self.prefetch(row);
         row
     }
 
-    /// Asks for the moving part of an actor.
+    /// Prefetches the moving part of an actor.
     #[inline]
-    pub(crate) fn ask_for(&self, row: u32) {
-        self.bodies.ask_for(row);
+    pub(crate) fn prefetch(&self, row: u32) {
+        self.bodies.prefetch(row);
     }
 
     /// The row and the moving part of a player's actor, which may be in this row. The player is not

@@ -63,10 +63,20 @@ pub(crate) enum Form {
     Items,
 }
 
+/// Whether something begins or lasts from a change on: a row of the table says one or the other.
+macro_rules! is_timed {
+    (timed) => {
+        true
+    };
+    (untimed) => {
+        false
+    };
+}
+
 macro_rules! changes {
     ($(
         $(#[$doc:meta])*
-        $variant:ident = $number:literal $name:literal {
+        $variant:ident = $number:literal $name:literal $time:ident {
             $($(#[$of:meta])* $field:ident: $type:ty = $place:ident $form:ident $key:literal,)*
         },
     )*) => {
@@ -90,6 +100,14 @@ macro_rules! changes {
         const NUMBERS: &[usize] = &[$($number,)*];
 
         impl Change {
+            /// Whether it needs the zone's clock: something begins or lasts from now on.
+            #[inline(always)]
+            pub(crate) fn is_timed(&self) -> bool {
+                match self {
+                    $(Change::$variant { .. } => is_timed!($time),)*
+                }
+            }
+
             /// The fields by width.
             #[inline(always)]
             pub(crate) fn pack(self) -> Payload {
@@ -142,7 +160,7 @@ const _: () = {
 
 changes! {
     /// The rules turned an event down.
-    Refused = 1 "refused" {
+    Refused = 1 "refused" untimed {
         /// Why.
         refusal: Refusal = Code Name "reason",
         /// What was asked for.
@@ -151,7 +169,7 @@ changes! {
         seq: u64 = Long Number "seq",
     },
     /// A player entered the zone.
-    Joined = 2 "joined" {
+    Joined = 2 "joined" timed {
         /// Full health.
         health: u16 = Short Number "health",
         /// Where, in cm.
@@ -160,7 +178,7 @@ changes! {
         y: i32 = High Signed "y",
     },
     /// A player entered from another zone.
-    Arrived = 3 "arrived" {
+    Arrived = 3 "arrived" timed {
         /// The zone that it left.
         from_zone: u16 = Short Number "from_zone",
         /// Number of the handoff.
@@ -171,14 +189,14 @@ changes! {
         y: i32 = High Signed "y",
     },
     /// A player left the zone, for good or for `to_zone`.
-    Left = 4 "left" {
+    Left = 4 "left" untimed {
         /// The zone it goes to.
         to_zone: Option<u16> = Word Zone "to_zone",
         /// The last `seq` that was applied.
         seq: u64 = Long Number "seq",
     },
     /// An actor stands elsewhere.
-    Moved = 5 "moved" {
+    Moved = 5 "moved" untimed {
         /// Number of the tile, row by row.
         tile: u32 = Word Number "tile",
         /// Where, in cm.
@@ -187,12 +205,12 @@ changes! {
         y: i32 = High Signed "y",
     },
     /// An actor looks elsewhere.
-    Rotated = 6 "rotated" {
+    Rotated = 6 "rotated" untimed {
         /// Centidegrees.
         heading: u16 = Short Number "heading",
     },
     /// An actor fired.
-    Shot = 7 "shot" {
+    Shot = 7 "shot" untimed {
         /// The weapon.
         weapon: u8 = Code Number "weapon",
         /// Centidegrees.
@@ -204,7 +222,7 @@ changes! {
         target: Option<u64> = Long Player "target",
     },
     /// An actor lost health.
-    Damaged = 8 "damaged" {
+    Damaged = 8 "damaged" untimed {
         /// By which weapon.
         weapon: u8 = Code Number "weapon",
         /// How much, after shields.
@@ -215,7 +233,7 @@ changes! {
         by: u64 = Long Player "by",
     },
     /// An actor has no health left.
-    Downed = 9 "downed" {
+    Downed = 9 "downed" timed {
         /// By which weapon.
         weapon: u8 = Code Number "weapon",
         /// Time until it stands up again.
@@ -224,7 +242,7 @@ changes! {
         by: u64 = Long Player "by",
     },
     /// A downed actor stands up again.
-    Respawned = 10 "respawned" {
+    Respawned = 10 "respawned" untimed {
         /// Full health.
         health: u16 = Short Number "health",
         /// Number of the tile.
@@ -235,14 +253,14 @@ changes! {
         y: i32 = High Signed "y",
     },
     /// An item gave health back.
-    Healed = 11 "healed" {
+    Healed = 11 "healed" untimed {
         /// How much.
         gained: u16 = Short Number "gained",
         /// What it is now.
         health: u32 = Word Number "health",
     },
     /// A score changed.
-    Scored = 12 "scored" {
+    Scored = 12 "scored" timed {
         /// What for.
         cause: ScoreCause = Code Name "cause",
         /// How many more.
@@ -251,7 +269,7 @@ changes! {
         score: u64 = Long Number "score",
     },
     /// A hunt began.
-    HuntStarted = 13 "hunt_started" {
+    HuntStarted = 13 "hunt_started" timed {
         /// How many will be laid.
         treasures: u16 = Short Number "treasures",
         /// The hunt.
@@ -260,7 +278,7 @@ changes! {
         duration_ms: u32 = Low Number "duration_ms",
     },
     /// A treasure lies in the middle of a tile.
-    TreasureLaid = 14 "treasure_laid" {
+    TreasureLaid = 14 "treasure_laid" untimed {
         /// Number within the hunt, from 0.
         treasure: u16 = Short Number "treasure",
         /// The hunt.
@@ -271,7 +289,7 @@ changes! {
         y: i32 = High Signed "y",
     },
     /// A treasure was opened, which ends it.
-    Looted = 15 "looted" {
+    Looted = 15 "looted" untimed {
         /// Whether an effect raised the points.
         doubled: bool = Code Flag "doubled",
         /// Number within the hunt.
@@ -284,7 +302,7 @@ changes! {
         elapsed_ms: u32 = High Number "elapsed_ms",
     },
     /// A finisher of a hunt, published when the hunt is over, in the order of the ranks.
-    Finished = 16 "finished" {
+    Finished = 16 "finished" untimed {
         /// Treasures that the player opened.
         found: u16 = Short Number "found",
         /// The hunt.
@@ -295,7 +313,7 @@ changes! {
         elapsed_ms: u32 = High Number "elapsed_ms",
     },
     /// A hunt is over; its finishers follow.
-    HuntEnded = 17 "hunt_ended" {
+    HuntEnded = 17 "hunt_ended" untimed {
         /// Why.
         cause: HuntEndCause = Code Name "cause",
         /// Treasures that were opened.
@@ -308,7 +326,7 @@ changes! {
         elapsed_ms: u32 = High Number "elapsed_ms",
     },
     /// An actor has more of an item.
-    ItemGained = 18 "item_gained" {
+    ItemGained = 18 "item_gained" untimed {
         /// The item.
         item: u8 = Code Number "item",
         /// How many more.
@@ -317,33 +335,33 @@ changes! {
         held: u32 = Word Number "held",
     },
     /// An item found no room in the inventory.
-    ItemLost = 19 "item_lost" {
+    ItemLost = 19 "item_lost" untimed {
         /// The item.
         item: u8 = Code Number "item",
         /// How many.
         lost: u16 = Short Number "lost",
     },
     /// An actor used an item.
-    ItemUsed = 20 "item_used" {
+    ItemUsed = 20 "item_used" untimed {
         /// The item.
         item: u8 = Code Number "item",
         /// How many are left.
         held: u32 = Word Number "held",
     },
     /// An effect began, or lasts longer now.
-    EffectStarted = 21 "effect_started" {
+    EffectStarted = 21 "effect_started" timed {
         /// Which.
         effect: Effect = Code Name "effect",
         /// How long from now.
         lasts_ms: u32 = Word Number "lasts_ms",
     },
     /// An effect is over.
-    EffectEnded = 22 "effect_ended" {
+    EffectEnded = 22 "effect_ended" untimed {
         /// Which.
         effect: Effect = Code Name "effect",
     },
     /// The way to the nearest unopened treasure of a hunt.
-    PathHint = 23 "path_hint" {
+    PathHint = 23 "path_hint" untimed {
         /// The next step, or stale.
         hint: Hint = Code Name "hint",
         /// The hunt.
@@ -352,7 +370,7 @@ changes! {
         distance_tiles: u32 = Low Number "distance_tiles",
     },
     /// First of nine parts of what a player carries to another zone.
-    Handoff = 24 "handoff" {
+    Handoff = 24 "handoff" untimed {
         /// The zone that it goes to.
         to_zone: u16 = Short Number "to_zone",
         /// Number of the handoff, which a zone accepts once.
@@ -361,26 +379,26 @@ changes! {
         last_seq: u64 = Long Number "last_seq",
     },
     /// Where the player enters the other zone.
-    HandoffPlace = 25 "handoff_place" {
+    HandoffPlace = 25 "handoff_place" untimed {
         /// In cm, on the other zone's map.
         x: i32 = Low Signed "x",
         /// In cm, on the other zone's map.
         y: i32 = High Signed "y",
     },
     /// The score that the player carries.
-    HandoffScore = 26 "handoff_score" {
+    HandoffScore = 26 "handoff_score" untimed {
         /// All of it.
         score: u64 = Long Number "score",
     },
     /// Half of the inventory that the player carries.
-    HandoffItems = 27 "handoff_items" {
+    HandoffItems = 27 "handoff_items" untimed {
         /// 0 or 4.
         first_slot: u8 = Code Number "first_slot",
         /// Item and count of four slots.
         items: [ItemStack; 4] = Long Items "items",
     },
     /// One effect slot that the player carries.
-    HandoffEffect = 28 "handoff_effect" {
+    HandoffEffect = 28 "handoff_effect" untimed {
         /// 0..=3.
         slot: u8 = Code Number "slot",
         /// 1 + the effect's number; 0 is none.
@@ -389,30 +407,15 @@ changes! {
         left_ms: u32 = Word Number "left_ms",
     },
     /// From this update on, the zone plays by other rules.
-    RulesChanged = 29 "rules_changed" {
+    RulesChanged = 29 "rules_changed" untimed {
         /// Their hash.
         ruleset: u32 = Word Number "ruleset",
     },
     /// The zone's clock. Later times count from it. It is published before an event's first update
     /// that a time belongs to, by each tick, and when it starts, but only once while it stands
     /// still.
-    Clock = 30 "clock" {
+    Clock = 30 "clock" untimed {
         /// Milliseconds since the Unix epoch; 0 before it starts.
         unix_ms: u64 = Long Number "unix_ms",
     },
-}
-
-impl Change {
-    /// Whether it needs the zone's clock: something begins or lasts from now on.
-    pub(crate) fn is_timed(&self) -> bool {
-        matches!(
-            self,
-            Change::Joined { .. }
-                | Change::Arrived { .. }
-                | Change::Downed { .. }
-                | Change::Scored { .. }
-                | Change::HuntStarted { .. }
-                | Change::EffectStarted { .. }
-        )
-    }
 }

@@ -6,7 +6,8 @@
 //! as it was when the checkpoint began, whatever has changed since.
 
 use crate::engine::Shard;
-use crate::engine::hunt::{HUNTS_MAX, TREASURES_MAX};
+use crate::engine::handoff::STORED_TOMBSTONE_WORDS;
+use crate::engine::hunt::{FINISHER_WORDS, HUNTS_MAX, TREASURE_WORDS, TREASURES_MAX};
 use crate::engine::state::{ACTOR_WORDS, FORMAT};
 use crate::engine::table::Row;
 
@@ -236,11 +237,14 @@ impl Shard {
         let words = checkpoint.steps.iter().map(|PartRange { part, next, end }| {
             let rows = u64::from(end - next);
             match part {
-                Part::Words | Part::Treasures(_) => rows,
-                Part::Finishers(_) => 2 * rows,
+                Part::Words => rows,
+                Part::Treasures(_) => TREASURE_WORDS as u64 * rows,
+                Part::Finishers(_) => FINISHER_WORDS as u64 * rows,
                 // Empty rows are left out.
                 Part::Actors => ACTOR_WORDS as u64 * u64::from(self.actors.count()),
-                Part::Tombstones => 5 * u64::from(self.tombstones.noted()[1]),
+                Part::Tombstones => {
+                    STORED_TOMBSTONE_WORDS as u64 * u64::from(self.tombstones.noted()[1])
+                }
             }
         });
         8 * words.sum::<u64>()

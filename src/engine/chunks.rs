@@ -63,10 +63,9 @@ impl<T: Copy + Default, const ROWS: usize> Chunks<T, ROWS> {
         self.chunks.as_flattened().get(at as usize)
     }
 
-    /// Asks for a value, so that it is in the cache when it is read. It should exist: to ask in
-    /// vain takes time.
+    /// Prefetches a value. It should exist: to prefetch in vain takes time.
     #[inline]
-    pub(crate) fn ask_for(&self, at: u32) {
+    pub(crate) fn prefetch(&self, at: u32) {
         prefetch_at(self.chunks.as_flattened(), at as usize);
     }
 

@@ -21,8 +21,9 @@ pub(crate) const INVENTORY_SLOTS: usize = 8;
 /// Timed effects that an actor can be under at once; a handoff carries all of them.
 pub(crate) const EFFECT_SLOTS: usize = 4;
 
-/// One player event, with the place in the input log that it came from. What an arrival carries is
-/// part of it, or stands elsewhere: see [`ListedEvent`](crate::engine::events::ListedEvent).
+/// One event, of a player or of the world, with the place in the input log that it came from. What
+/// an arrival carries is part of it, or stands elsewhere: see
+/// [`ListedEvent`](crate::engine::events::ListedEvent).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event<H = Handoff> {
     /// Offset of the record in its input partition.
@@ -30,7 +31,8 @@ pub struct Event<H = Handoff> {
     /// Timestamp of the record as Kafka stored it, in milliseconds since the Unix epoch. The
     /// shard's clock follows these.
     pub time_ms: i64,
-    /// The player. 0 for events of the world: `tick`, `rules_change`, `hunt_start`, `hunt_end`.
+    /// The player. 0 for events of the world, whose subject is [`Subject::World`] or
+    /// [`Subject::WorldCounted`].
     pub player_id: u64,
     /// The player's own counter, from 1; the id of a `tick`.
     pub seq: u64,

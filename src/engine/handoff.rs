@@ -18,6 +18,12 @@ pub(crate) const SETTLE_UPDATES_MAX: usize = EFFECT_SLOTS + 2;
 /// Players that left a zone and are still known there: as many as it holds, because all may leave.
 pub(crate) const TOMBSTONES_MAX: usize = ACTORS_MAX;
 
+/// Words of a player that left.
+const TOMBSTONE_WORDS: usize = 4;
+
+/// The same in a stored state, behind its row's number.
+pub(crate) const STORED_TOMBSTONE_WORDS: usize = 1 + TOMBSTONE_WORDS;
+
 /// Identifies one of a player's handoffs, and orders them. A later handoff has a higher `seq`; one
 /// that was sent back, or on, has the same `seq` and a higher number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,17 +48,19 @@ pub(crate) struct Tombstone {
     pub accepted: HandoffId,
 }
 
-impl Row<4> for Tombstone {
+impl Row<TOMBSTONE_WORDS> for Tombstone {
     const IDENTITY: Identity = Identity::Number;
 
-    fn to_words(&self) -> [u64; 4] {
+    fn to_words(&self) -> [u64; TOMBSTONE_WORDS] {
         let Tombstone { player_id, seq, crossing_sent, accepted } = *self;
         let HandoffId { seq: accepted_seq, crossing: accepted_crossing } = accepted;
         let crossings = u64::from(crossing_sent) | u64::from(accepted_crossing) << 32;
         [player_id, seq, crossings, accepted_seq]
     }
 
-    fn from_words([player_id, seq, crossings, accepted_seq]: [u64; 4]) -> Option<Tombstone> {
+    fn from_words(
+        [player_id, seq, crossings, accepted_seq]: [u64; TOMBSTONE_WORDS],
+    ) -> Option<Tombstone> {
         let accepted = HandoffId { seq: accepted_seq, crossing: (crossings >> 32) as u32 };
         Some(Tombstone { player_id, seq, crossing_sent: crossings as u32, accepted })
     }
@@ -63,7 +71,7 @@ const ROWS_MAX: u32 = TOMBSTONES_MAX as u32;
 /// The players that left last, in a ring: a new one takes the oldest one's place.
 #[derive(Clone, Debug)]
 pub(crate) struct Tombstones {
-    pub(crate) rows: Table<Tombstone, 4>,
+    pub(crate) rows: Table<Tombstone, TOMBSTONE_WORDS>,
     index: Index,
     next: u32,
 }

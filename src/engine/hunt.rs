@@ -13,6 +13,12 @@ pub(crate) const HUNTS_MAX: usize = 4;
 /// Treasures of one hunt.
 pub(crate) const TREASURES_MAX: usize = 4096;
 
+/// Words of a treasure.
+pub(crate) const TREASURE_WORDS: usize = 1;
+
+/// Words of a finisher.
+pub(crate) const FINISHER_WORDS: usize = 2;
+
 /// Where a hunt is in its life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
@@ -156,10 +162,10 @@ impl Treasure {
     }
 }
 
-impl Row<1> for Treasure {
+impl Row<TREASURE_WORDS> for Treasure {
     const IDENTITY: Identity = Identity::Number;
 
-    fn to_words(&self) -> [u64; 1] {
+    fn to_words(&self) -> [u64; TREASURE_WORDS] {
         match self {
             Treasure::Nowhere => [0],
             Treasure::Lies(tile) => [u64::from(*tile) + 1],
@@ -167,7 +173,7 @@ impl Row<1> for Treasure {
         }
     }
 
-    fn from_words([word]: [u64; 1]) -> Option<Treasure> {
+    fn from_words([word]: [u64; TREASURE_WORDS]) -> Option<Treasure> {
         let tile = ((word & !OPENED) as u32).wrapping_sub(1);
         let treasure = match word {
             0 => Treasure::Nowhere,
@@ -189,15 +195,15 @@ pub(crate) struct Finisher {
     pub found: u16,
 }
 
-impl Row<2> for Finisher {
+impl Row<FINISHER_WORDS> for Finisher {
     const IDENTITY: Identity = Identity::Number;
 
-    fn to_words(&self) -> [u64; 2] {
+    fn to_words(&self) -> [u64; FINISHER_WORDS] {
         let Finisher { player_id, elapsed_ms, found } = *self;
         [player_id, u64::from(elapsed_ms) | u64::from(found) << 32]
     }
 
-    fn from_words([player_id, word]: [u64; 2]) -> Option<Finisher> {
+    fn from_words([player_id, word]: [u64; FINISHER_WORDS]) -> Option<Finisher> {
         let found = u16::try_from(word >> 32).ok()?;
         Some(Finisher { player_id, elapsed_ms: word as u32, found })
     }

@@ -110,7 +110,7 @@ impl Index {
     pub(crate) fn begin_lookup(&self, player_id: u64) -> Lookup {
         let hash = hash_of(player_id);
         let bucket = self.bucket(hash);
-        self.buckets.ask_for(bucket);
+        self.buckets.prefetch(bucket);
         Lookup { bucket, tag: tag(hash) }
     }
 

@@ -341,7 +341,7 @@ impl Shard {
         let outcome = match event.action.kind().subject() {
             Subject::Player => self.on_player_event(hint, event, &mut out),
             Subject::Arrival | Subject::World | Subject::WorldCounted => {
-                let decided = self.on_world_event(event, handoffs, &mut out);
+                let decided = self.on_arrival_or_world_event(event, handoffs, &mut out);
                 decided.unwrap_or_else(Outcome::Refused)
             }
         };
@@ -357,7 +357,7 @@ impl Shard {
     }
 
     #[inline(never)]
-    fn on_world_event(
+    fn on_arrival_or_world_event(
         &mut self,
         event: &ListedEvent,
         handoffs: &[Handoff],

@@ -195,7 +195,7 @@ impl RankTree {
         let at = node.branch(row.key);
         node.sizes[at] += 1;
         let child = node.entries[at];
-        self.nodes.ask_for(child);
+        self.nodes.prefetch(child);
         let right = self.insert_below(child, height - 1, row)?;
         self.nodes[number].sizes[at] -= right.size;
         self.insert_at(number, at + 1, right)
@@ -243,7 +243,7 @@ impl RankTree {
         let at = node.branch(key);
         node.sizes[at] -= 1;
         let child = node.entries[at];
-        self.nodes.ask_for(child);
+        self.nodes.prefetch(child);
         self.remove_below(child, height - 1, key);
         if self.nodes[child].len() < ENTRIES_MIN {
             self.mend(number, height, at);

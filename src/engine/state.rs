@@ -110,7 +110,7 @@ impl Shard {
             if let Some(ahead) = words.ahead(ACTORS_AHEAD * ACTOR_WORDS).and_then(Body::from_words)
             {
                 shard.actors.begin_lookup(ahead.player_id);
-                shard.tiles.ask_for(ahead.x(), ahead.y());
+                shard.tiles.prefetch(ahead.x(), ahead.y());
             }
             let body = Body::from_words(words.take()?)?;
             let pack = Pack::from_words(words.take()?)?;

@@ -74,10 +74,10 @@ impl<R: Row<WORDS>, const WORDS: usize, A: Copy + Default> Table<R, WORDS, A> {
         self.rows.get(number).map(|kept| &kept.row)
     }
 
-    /// Asks for a row, so that it is in the cache when it is read.
+    /// Prefetches a row.
     #[inline]
-    pub(crate) fn ask_for(&self, number: u32) {
-        self.rows.ask_for(number);
+    pub(crate) fn prefetch(&self, number: u32) {
+        self.rows.prefetch(number);
     }
 
     /// The write barrier: the only way in which a row changes.

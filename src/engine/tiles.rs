@@ -227,7 +227,7 @@ impl Tiles {
 
     /// Prefetches the tile at a position, if it is on the map.
     #[inline]
-    pub(crate) fn ask_for(&self, x: i32, y: i32) {
+    pub(crate) fn prefetch(&self, x: i32, y: i32) {
         if let Some(tile) = self.at(x, y) {
             prefetch(&self.tiles[tile as usize]);
         }

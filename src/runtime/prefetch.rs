@@ -1,4 +1,4 @@
-//! Memory is asked for before it is read, so that many reads wait for it together. The place to
+//! Memory is prefetched before it is read, so that many reads wait for it together. The place to
 //! read is looked up without a branch, because no processor could predict it.
 
 // Special instructions of the processor: std offers them as unsafe only.
@@ -11,18 +11,18 @@ const LINE_BYTES: usize = 64;
 /// Prefetches a value without waiting. A hint: only the time depends on it.
 #[inline(always)]
 pub(crate) fn prefetch<T>(value: &T) {
-    ask_for(value);
+    prefetch_lines(value);
 }
 
 /// Prefetches a value of a list by its number. The number is not checked: beyond the list, the hint
 /// is wasted.
 #[inline(always)]
 pub(crate) fn prefetch_at<T>(values: &[T], at: usize) {
-    ask_for(values.as_ptr().wrapping_add(at));
+    prefetch_lines(values.as_ptr().wrapping_add(at));
 }
 
 #[inline(always)]
-fn ask_for<T>(value: *const T) {
+fn prefetch_lines<T>(value: *const T) {
     #[cfg(target_arch = "x86_64")]
     for at in (0..size_of::<T>()).step_by(LINE_BYTES) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -430,5 +430,18 @@ impl OutcomeCounts {
 
 /// Whether players may be on their way to another zone after an event like this.
 fn sends_players(event: &ListedEvent) -> bool {
-    matches!(event.action, Action::Leave { to_zone: Some(_) } | Action::Arrive { .. })
+    match event.action {
+        Action::Leave { to_zone } => to_zone.is_some(),
+        Action::Arrive { .. } => true,
+        Action::Join { .. }
+        | Action::Move { .. }
+        | Action::Rotate { .. }
+        | Action::Shoot { .. }
+        | Action::Use { .. }
+        | Action::Loot { .. }
+        | Action::Tick
+        | Action::HuntStart { .. }
+        | Action::HuntEnd { .. }
+        | Action::RulesChange { .. } => false,
+    }
 }

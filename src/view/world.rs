@@ -32,7 +32,7 @@ fn entry(partition: u16, row: u32) -> u32 {
     u32::from(partition) * ACTORS_MAX as u32 + row
 }
 
-/// The first looks ahead at the next updates, by number.
+/// The look-ups ahead of time of the next updates, by number.
 #[derive(Default)]
 struct LookupsAhead {
     lookups: [Lookup; 2 * UPDATES_AHEAD],
@@ -40,16 +40,16 @@ struct LookupsAhead {
 
 impl LookupsAhead {
     /// Before the update `at` of these is folded.
-    fn look(&mut self, zone: &ZoneView, updates: &[Update], at: usize) {
+    fn advance(&mut self, zone: &ZoneView, updates: &[Update], at: usize) {
         let places = self.lookups.len();
         if at == 0 {
             self.lookups
                 .iter_mut()
                 .zip(updates)
                 .for_each(|(of, next)| *of = zone.begin_lookup(next));
-            self.lookups[..UPDATES_AHEAD].iter().for_each(|of| zone.ask_for(*of));
+            self.lookups[..UPDATES_AHEAD].iter().for_each(|of| zone.prefetch(*of));
         }
-        zone.ask_for(self.lookups[(at + UPDATES_AHEAD) % places]);
+        zone.prefetch(self.lookups[(at + UPDATES_AHEAD) % places]);
         if let Some(next) = updates.get(at + places) {
             self.lookups[at % places] = zone.begin_lookup(next);
         }
@@ -148,7 +148,7 @@ impl View {
         for (at, update) in updates.iter().enumerate() {
             let zone = self.zones[usize::from(partition)].as_deref_mut();
             let zone = zone.expect("updates are folded into a zone that is known");
-            ahead.look(zone, updates, at);
+            ahead.advance(zone, updates, at);
             match zone.fold(update)? {
                 Moved::Nobody => {}
                 Moved::Entered(row) => {

@@ -279,16 +279,17 @@ impl ZoneView {
         self.is_within_frame = false;
     }
 
-    /// The first of two looks ahead: asks for where the player of an update stands in the index.
+    /// The first step of a look-up ahead of time: prefetches where the index has the player of an
+    /// update.
     pub(super) fn begin_lookup(&self, update: &Update) -> Lookup {
         self.index.begin_lookup(update.player_id())
     }
 
-    /// The second one: asks for what the update most likely changes.
-    pub(super) fn ask_for(&self, begin_lookup: Lookup) {
-        let row = self.index.likely(begin_lookup);
-        self.cards.ask_for(row);
-        self.details.ask_for(row);
+    /// The second step: prefetches what the update most likely changes.
+    pub(super) fn prefetch(&self, lookup: Lookup) {
+        let row = self.index.likely(lookup);
+        self.cards.prefetch(row);
+        self.details.prefetch(row);
     }
 
     /// Folds the next update.

@@ -9,12 +9,13 @@
 use super::parsed;
 use crate::decoder::json::JsonDecoder;
 use crate::decoder::reject::Reject;
+use crate::decoder::runs::RUNS_MAX;
 use crate::decoder::shape::Shapes;
 use crate::decoder::simd::Processor;
 use crate::decoder::{Decoder, RecordPosition};
 use crate::engine::event::{Action, ActionKind, EventField, Presence};
 use crate::engine::events::Events;
-use crate::engine::field::FieldForm;
+use crate::engine::field::{FieldForm, FieldSet};
 use crate::testing::random::Random;
 use std::collections::BTreeSet;
 
@@ -65,6 +66,19 @@ const EXTRAS: [&str; 10] = [
     "\"power\":#e2",
     "\"escaped\":\"\\u0041#\"",
 ];
+
+/// An arrival, which carries an object, is left to the next tier.
+#[test]
+fn the_first_tier_has_room_for_the_numbers_of_every_event_and_two_more() {
+    for kind in ActionKind::ALL.iter().copied().filter(|kind| *kind != ActionKind::Arrive) {
+        let optional = kind.spec().fields.iter().map(|field| field.field);
+        let all = kind.spec().required.and(FieldSet::of(&optional.collect::<Vec<_>>()));
+        let is_number = |field: &EventField| field.spec().form != FieldForm::TypeName;
+        let fields = EventField::ALL.iter().copied().filter(|field| all.contains(*field));
+        let numbers = fields.filter(is_number).count();
+        assert!(numbers + 2 <= RUNS_MAX, "{}: raise RUNS_MAX", kind.spec().type_name);
+    }
+}
 
 fn pick<'a>(random: &mut Random, list: &[&'a str]) -> &'a str {
     list[random.below(list.len() as u64) as usize]

@@ -80,7 +80,8 @@ const DECIDING: [u64; 17] = [
     ARRIVAL_TILES_PER_SIDE as u64,
 ];
 
-/// Rises whenever the engine makes different updates from the same events and rules.
+/// Rises whenever the engine makes different updates, or another state, from the same events and
+/// rules.
 pub(crate) const ENGINE_VERSION: u64 = 5;
 
 /// Everything that decides what an event does.
@@ -269,11 +270,16 @@ impl Rules {
     /// not change.
     fn check_beside(&self, other: &Rules) -> Result<(), RulesError> {
         let same = "as in the first rules: a game that is under way keeps its map and its size";
-        let (world, others) = (&self.world, &other.world);
-        require(world.tile_cm == others.tile_cm, "world.tile_cm", same)?;
-        require(world.tiles_per_side == others.tiles_per_side, "world.tiles_per_side", same)?;
-        require(world.walls == others.walls, "world.walls", same)?;
-        require(self.actors.count_max == other.actors.count_max, "actors.count_max", same)
+        let Rules { world, actors, .. } = self;
+        // All numbers of the map and of actors are named here, so that a new one is thought of.
+        let Map { tile_cm, tiles_per_side, speed_cm_per_s_max: _, speed_burst_ms: _, walls } =
+            world;
+        let ActorRules { count_max, per_tile_max: _, health: _, respawn_ms: _, downed_points: _ } =
+            actors;
+        require(*tile_cm == other.world.tile_cm, "world.tile_cm", same)?;
+        require(*tiles_per_side == other.world.tiles_per_side, "world.tiles_per_side", same)?;
+        require(*walls == other.world.walls, "world.walls", same)?;
+        require(*count_max == other.actors.count_max, "actors.count_max", same)
     }
 
     /// Hash of all that decides what becomes of an event: every rule, the limits, and the versions

@@ -84,13 +84,13 @@ impl Shard {
         let mut actors = [NO_ROW; OBSTACLES_AHEAD];
         let mut count = 0;
         for (place, first) in actors.iter_mut().zip(firsts) {
-            self.actors.ask_for(first);
+            self.actors.prefetch(first);
             *place = first;
             count += 1;
         }
         for first in &actors[..count] {
             if let Some(second) = self.tiles.next_actor(*first) {
-                self.actors.ask_for(second);
+                self.actors.prefetch(second);
             }
         }
         for tile in tiles {

@@ -21,6 +21,6 @@ mod versions;
 /// All files of a folder, one behind the other.
 fn texts(folder: &str) -> String {
     let files = std::fs::read_dir(folder).expect("the folder is there");
-    let files = files.map(|file| file.expect("a file").path());
+    let files = files.map(|file| file.expect("a file").path()).filter(|path| path.is_file());
     files.map(|file| std::fs::read_to_string(file).expect("a file of text")).collect()
 }
