@@ -1,4 +1,5 @@
-//! The whole daemon on one screen: threads are started last to first, and end first to last.
+//! The whole daemon on one screen: threads are started last to first, except that the hot
+//! one, which is pinned, is the last of all. They end first to last.
 //!
 //! ```text
 //! control ── assignments ─► hot thread: fetch ► decode ► queue ► engine ► frames ─► publisher

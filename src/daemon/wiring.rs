@@ -25,13 +25,12 @@ use crate::queue::{Receiver, Sender, bounded, bounded_with_bell};
 use crate::service::config::Config;
 use crate::service::reload::Reloader;
 use crate::service::{self, Observed, process};
-use crate::shards::{FRAMES_MAX, ShardEnds, ShardOptions};
+use crate::shards::{FRAMES_MAX, ShardEnds};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::progress::Progress;
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 /// What each thread is given.
 pub(crate) struct Wiring {
@@ -76,11 +75,7 @@ impl Wiring {
             fetch: config.fetch.clone(),
             dial_ends: hot_dial,
             queue_blocks: QUEUE_BLOCKS,
-            shards: ShardOptions {
-                linger: Duration::from_micros(config.publisher.linger_us_max.into()),
-                frames_per_shard: config.publisher.frames_per_shard as u64,
-                bytes_max: config.publisher.queue_kbytes_max as u64 * 1024,
-            },
+            shards: config.shards,
             shard_ends: ShardEnds {
                 control: to_control.clone(),
                 publisher: to_publisher.clone(),

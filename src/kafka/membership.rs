@@ -16,7 +16,7 @@ pub enum MembershipEvent {
     Answered {
         /// The question's number.
         question: u64,
-        /// Whether the partitions that it asked for are still ours.
+        /// Whether we are still a member.
         is_member: bool,
     },
     /// Trouble. [`MembershipError::is_final`] says whether waiting can help.

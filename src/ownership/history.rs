@@ -30,8 +30,8 @@ pub(super) struct History {
 }
 
 impl History {
-    /// A shard was on its way or open, and this is why it has to be acquired again. Nothing else is
-    /// held against it.
+    /// Why a shard that was being acquired, or was open, has to be acquired again. It begins with
+    /// the shortest wait and without earlier failures.
     pub(super) fn begin(why: String) -> History {
         History { why: Some(why), ..History::default() }
     }

@@ -38,12 +38,6 @@ use std::task::Poll;
 use std::time::Duration;
 use std::{io, thread};
 
-/// Microseconds that a frame may wait for its batch: a longer wait would not be real time.
-pub(crate) const LINGER_US_MAX: u32 = 900_000;
-
-/// Frames of one shard that may be unacknowledged, the upper bound of `publish.frames_per_shard`.
-pub(crate) const SHARD_FRAMES_MAX: usize = 1024;
-
 /// Messages that may wait for the publisher: every frame, and dead letters.
 pub(crate) const OUTBOX_ITEMS_MAX: usize = 2048;
 
@@ -76,10 +70,6 @@ pub struct PublisherOptions {
     pub format: Format,
     /// How they are compressed.
     pub compression: Compression,
-    /// Microseconds that a frame may wait for others to share its batch.
-    pub linger_us_max: u32,
-    /// Frames of one shard that may wait for their acknowledgement.
-    pub frames_per_shard: usize,
     /// KiB of encoded frames that may wait for the broker, over all shards.
     pub queue_kbytes_max: usize,
     /// Milliseconds between two ticks of a partition that is ours; 0: none.

@@ -417,8 +417,6 @@ pub(super) mod tests {
             client_kind: ProduceClient::Librdkafka,
             format: Format::Binary,
             compression: Compression::None,
-            linger_us_max: 500,
-            frames_per_shard: 5,
             queue_kbytes_max: 1024,
             tick_every_ms: 0,
             carry_players: false,

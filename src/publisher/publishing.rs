@@ -41,7 +41,7 @@ impl Time {
     }
 }
 
-/// What a look into the inbox has found.
+/// What was left in the inbox.
 pub enum Inbox {
     /// There may be more.
     Full,

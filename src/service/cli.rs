@@ -32,7 +32,7 @@ const REPEATS_MAX: i64 = 1_000;
     name = "huntd",
     version = VERSION,
     about = "A single-core Kafka state engine for real-time games, on io_uring",
-    long_about = "huntd drains player events from a Kafka topic on one pinned core, applies them \
+    long_about = "huntd reads player events from a Kafka topic on one pinned core, applies them \
                   to a deterministic game state, and publishes the updates to a second topic.\n\n\
                   Try `huntd demo` first: it needs no Kafka.",
     after_long_help = help::exit_codes(),
@@ -74,7 +74,7 @@ pub enum Verb {
     /// Print the updates of an output topic, as a reader should take them.
     #[command(long_about = help::TAP)]
     Tap(TapArgs),
-    /// Create the input, output and dead-letter topics, or check their settings.
+    /// Create the topics that a configuration names, or check their settings.
     #[command(long_about = help::TOPICS)]
     Topics(TopicsArgs),
     /// Print a configuration with every key and its default, or its JSON Schema.

@@ -5,7 +5,9 @@
 
 use super::schema::{Limit, Limits};
 use super::settings::{self, ConfigError, ConfigErrors, Settings, variables};
-use super::written::{Written, WrittenCpu, WrittenServe, WrittenService, WrittenSnapshot};
+use super::written::{
+    Written, WrittenCpu, WrittenPublish, WrittenServe, WrittenService, WrittenSnapshot,
+};
 use crate::engine::rules::rulebook::RULES_FILES_MAX;
 use crate::fetch::FetchOptions;
 use crate::kafka::client::ClientOptions;
@@ -13,12 +15,14 @@ use crate::kafka::group::{GroupOptions, GroupProtocol};
 use crate::output::frame::{Compression, FRAME_BYTES_MAX, Format};
 use crate::ownership::acquisition::Remedy;
 use crate::publisher::ProduceClient::{Librdkafka, Native};
+use crate::shards::{LINGER_US_MAX, SHARD_FRAMES_MAX, ShardOptions};
 use crate::{fetch, kafka, publisher, runtime, snapshot};
 use serde::Deserialize;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The checked configuration, in the parts that the stages take.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +35,8 @@ pub struct Config {
     pub fetch: FetchOptions,
     /// For the publisher.
     pub publisher: publisher::PublisherOptions,
+    /// For the shards.
+    pub shards: ShardOptions,
     /// For snapshots.
     pub snapshot: snapshot::SnapshotOptions,
     /// What to do with a shard that has no usable state; the command line says so.
@@ -142,11 +148,13 @@ pub(super) struct Check<'a> {
 impl Check<'_> {
     fn config(&self, raw: &Written) -> Result<Config, ConfigError> {
         self.topics_differ(raw)?;
+        let publisher = self.publisher(raw)?;
         Ok(Config {
             source: None,
             group: self.group(raw)?,
             fetch: self.fetch(raw)?,
-            publisher: self.publisher(raw)?,
+            shards: self.shards(&raw.publish, publisher.queue_kbytes_max as u64 * 1024)?,
+            publisher,
             snapshot: self.snapshot(&raw.snapshot)?,
             remedy: Remedy::Refuse,
             runtime: self.runtime(&raw.cpu)?,
@@ -258,12 +266,8 @@ impl Check<'_> {
                 options.fetch_bytes_max,
                 buffer_bytes / 2
             );
-            return Err(self.settings.error(
-                "fetch",
-                "bytes_max",
-                &["receive_buffer_bytes"],
-                sentence,
-            ));
+            let related = ["receive_buffer_bytes"];
+            return Err(self.settings.error("fetch", "bytes_max", &related, sentence));
         }
         if options.partition_bytes_max > options.fetch_bytes_max {
             let sentence = format!(
@@ -304,16 +308,6 @@ impl Check<'_> {
                     ("lz4", Compression::Lz4),
                 ],
             )?,
-            linger_us_max: self.number(
-                "publish.linger_us_max",
-                publish.linger_us_max,
-                0..=publisher::LINGER_US_MAX,
-            )?,
-            frames_per_shard: self.number(
-                "publish.frames_per_shard",
-                publish.frames_per_shard,
-                1..=publisher::SHARD_FRAMES_MAX,
-            )?,
             queue_kbytes_max: self.number(
                 "publish.queue_kbytes_max",
                 publish.queue_kbytes_max,
@@ -324,6 +318,14 @@ impl Check<'_> {
             carry_players: input.carry_players,
             skips: Vec::new(),
         })
+    }
+
+    fn shards(&self, raw: &WrittenPublish, bytes_max: u64) -> Result<ShardOptions, ConfigError> {
+        let (linger, frames) = (raw.linger_us_max, raw.frames_per_shard);
+        let linger: u32 = self.number("publish.linger_us_max", linger, 0..=LINGER_US_MAX)?;
+        let frames = self.number("publish.frames_per_shard", frames, 1..=SHARD_FRAMES_MAX)?;
+        let linger = Duration::from_micros(linger.into());
+        Ok(ShardOptions { linger, frames_per_shard: frames, bytes_max })
     }
 
     fn snapshot(&self, raw: &WrittenSnapshot) -> Result<snapshot::SnapshotOptions, ConfigError> {

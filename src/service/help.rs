@@ -111,8 +111,9 @@ Examples:
 
 /// `huntd topics --help`.
 pub(crate) const TOPICS: &str = "\
-Create the input, output and dead-letter topics that a configuration names, with the settings that \
-huntd relies on; topics that exist are checked, and never changed.
+Create the topics that a configuration names: input, output, dead letters, and snapshots if it \
+names one for them. They get the settings that huntd relies on; topics that exist are checked, and \
+never changed.
 
 Examples:
   huntd topics --config huntd.toml --partitions 12 --replicas 3

@@ -8,6 +8,7 @@ use crate::publisher::ProduceClient;
 use crate::service::config::{Config, parse};
 use crate::service::settings::{ConfigErrors, DEFAULTS, SettingSource, Settings};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 fn from_text(text: &str) -> Result<Config, ConfigErrors> {
     parse("huntd.toml", text, std::iter::empty())
@@ -34,8 +35,8 @@ fn the_shipped_file_is_the_defaults() {
     assert_eq!(config.publisher.client_kind, ProduceClient::Native);
     assert_eq!(config.publisher.format, Format::Json);
     assert_eq!(config.publisher.compression, Compression::Lz4);
-    assert_eq!(config.publisher.linger_us_max, 500);
-    assert_eq!(config.publisher.frames_per_shard, 5);
+    assert_eq!(config.shards.linger, Duration::from_micros(500));
+    assert_eq!(config.shards.frames_per_shard, 5);
     assert_eq!(config.runtime.hot_core, None);
     assert!(config.rules_files.is_empty());
     assert!(config.service.listen.ip().is_loopback());
@@ -67,7 +68,7 @@ fn every_key_of_the_shipped_files_has_a_comment_above_it() {
 fn the_limits_of_the_test_configuration_are_tiny_and_valid() {
     let text = std::fs::read_to_string("config/test.toml").expect("the repository has it");
     let config = from_text(&text).expect("the test configuration is valid");
-    assert_eq!(config.publisher.frames_per_shard, 2);
+    assert_eq!(config.shards.frames_per_shard, 2);
 }
 
 #[test]

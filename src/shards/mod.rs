@@ -40,6 +40,13 @@ pub(crate) const FRAMES_MAX: usize = SHARDS_MAX + 64;
 /// Frames whose memory is taken before they are needed, at most: 56 MiB.
 const FRAMES_TOUCHED_MAX: usize = 448;
 
+/// Microseconds that updates may wait for more: a longer wait would not be real time.
+pub(crate) const LINGER_US_MAX: u32 = 900_000;
+
+/// Frames, dead letters and handoffs of one shard that may be unacknowledged, the upper bound of
+/// `publish.frames_per_shard`.
+pub(crate) const SHARD_FRAMES_MAX: u64 = 1024;
+
 /// Milliseconds before a shard that waits for the publisher is tried again.
 pub const STALL_RETRY_MS: u64 = 1;
 
@@ -69,11 +76,11 @@ pub enum ToHot {
 }
 
 /// What the operator chose for the shards.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardOptions {
     /// How long updates may wait for more, while more keeps coming.
     pub linger: Duration,
-    /// Frames and dead letters of one shard that may be unacknowledged.
+    /// Frames, dead letters and handoffs of one shard that may be unacknowledged.
     pub frames_per_shard: u64,
     /// Bytes that may be unacknowledged, over all shards.
     pub bytes_max: u64,

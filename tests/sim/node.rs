@@ -152,7 +152,7 @@ impl Node {
             metrics: metrics.clone(),
         };
         let line = Rc::new(RefCell::new(Line::new(mutation)));
-        let to_publish = publisher_options(limits.frames_per_shard as usize, chance);
+        let to_publish = publisher_options(chance);
         let is_native = mutation.is_of_native_producer() && !chance.one_in(3);
         let others = SimProducer::new(line.clone());
         let (publishing, producer) =
@@ -429,7 +429,7 @@ fn fetch_options(chance: &mut Chance) -> FetchOptions {
     }
 }
 
-fn publisher_options(frames_per_shard: usize, chance: &mut Chance) -> publisher::PublisherOptions {
+fn publisher_options(chance: &mut Chance) -> publisher::PublisherOptions {
     publisher::PublisherOptions {
         client: ClientOptions {
             brokers: vec!["10.0.0.1:9092".to_owned()],
@@ -442,9 +442,7 @@ fn publisher_options(frames_per_shard: usize, chance: &mut Chance) -> publisher:
         output_topic: OUTPUT_TOPIC.to_owned(),
         dead_letter_topic: "letters".to_owned(),
         format: Format::Binary,
-        linger_us_max: 0,
         compression: huntd::output::frame::Compression::None,
-        frames_per_shard,
         queue_kbytes_max: 1024,
         carry_players: true,
         skips: Vec::new(),

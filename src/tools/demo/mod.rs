@@ -46,8 +46,9 @@ const INPUT_TOPIC: &str = "hunt-events";
 const OUTPUT_TOPIC: &str = "hunt-updates";
 const DEAD_LETTER_TOPIC: &str = "hunt-dead-letters";
 
-/// Milliseconds that events, and then frames, may wait for others to share their batch. The mock
-/// cluster gives one batch a partition for each Fetch, so that small batches make a queue there.
+/// Milliseconds that events may wait for others to share their batch, and updates for others to
+/// share their frame. The mock cluster gives one batch a partition for each Fetch, so that small
+/// batches make a queue there.
 const LINGER_MS: u32 = 5;
 
 /// Timestamp of the first event. A fixed one, so that the same seed gives the same digest.

@@ -59,8 +59,6 @@ impl Running {
             dead_letter_topic: "dead".to_owned(),
             format,
             compression: Compression::None,
-            linger_us_max: 500,
-            frames_per_shard: 64,
             queue_kbytes_max,
             tick_every_ms: 0,
             carry_players: true,
