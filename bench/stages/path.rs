@@ -150,6 +150,7 @@ impl Path {
             start_chain: Chain::default(),
             start_offset: 0,
             start_leader_epoch: None,
+            input_leader_epoch: -1,
         };
         let file = memfd_create("responses", MemfdFlags::CLOEXEC).expect("a file in memory");
         Path {

@@ -4,7 +4,7 @@ use super::advertised::AdvertisedFault;
 use super::control_error::ControlError;
 use crate::kafka::error_code::ErrorCode;
 use crate::ownership::PANICS_MAX;
-use crate::ownership::acquisition::Acquired;
+use crate::ownership::acquired::Acquired;
 use crate::ownership::action::{Note, Opening, Waiting};
 use crate::ownership::event::{Claim, InputTrouble, NoOps, TroubleSource};
 use crate::ownership::instance_id::IdLoss;

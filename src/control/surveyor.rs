@@ -57,6 +57,9 @@ pub struct Surveyor {
 /// The input topic and the output topic.
 type Topics = [String; 2];
 
+/// The place of the input topic.
+const INPUT: usize = 0;
+
 /// What the thread of a survey reports.
 enum Finding {
     Brokers(Vec<Broker>),
@@ -170,7 +173,7 @@ impl SurveyThread {
         let until = Instant::now() + Duration::from_millis(METADATA_MS_MAX);
         let surveyed = self
             .ask_who_leads(until)
-            .and_then(|leaders| self.ask_leaders(self.questions(&leaders), until));
+            .and_then(|leaders| self.ask_leaders(&leaders, self.questions(&leaders), until));
         match surveyed {
             Ok(()) => self.report(Finding::End),
             Err(error) => self.fail(&error),
@@ -220,6 +223,7 @@ impl SurveyThread {
 
     fn ask_leaders(
         &self,
+        leaders: &Leaders,
         mut questions: Vec<LeaderQuestion>,
         until: Instant,
     ) -> Result<(), TopicError> {
@@ -240,7 +244,9 @@ impl SurveyThread {
                         let extents = found.entry(partition).or_default();
                         extents[*topic] = Some(extent);
                         if let [Some(input), Some(output)] = extents {
-                            self.report_partition(partition, Ok(bounds(input, output)));
+                            let leader = leaders.get(&(INPUT, partition));
+                            let epoch = leader.map_or(-1, |(leader_epoch, _)| *leader_epoch);
+                            self.report_partition(partition, Ok(bounds(input, epoch, output)));
                         }
                     }
                     Err(error) => self.report_partition(partition, Err(error)),
@@ -328,10 +334,11 @@ fn extent_of([starts, ends]: &LogOffsets, partition: i32) -> Result<Range<i64>, 
     Ok(offset(starts)?..offset(ends)?)
 }
 
-fn bounds(input: &Range<i64>, output: &Range<i64>) -> Bounds {
+fn bounds(input: &Range<i64>, input_leader_epoch: i32, output: &Range<i64>) -> Bounds {
     Bounds {
         input_start: input.start,
         input_end: input.end,
+        input_leader_epoch,
         output_start: output.start,
         output_end: output.end,
     }

@@ -72,6 +72,8 @@ pub(crate) struct Cursor {
     sampled_position: Cell<Option<i64>>,
     /// Leader epoch of the last record before `position`, -1 while unknown.
     pub leader_epoch: Cell<i32>,
+    /// Leader epoch of the leader when the shard was acquired, -1 while unknown.
+    pub surveyed_leader_epoch: Cell<i32>,
     /// Input offsets to pass over, in ascending order: their records panicked the engine, or an
     /// operator asked for it.
     pub skips: Box<[i64]>,
@@ -144,6 +146,7 @@ impl Cursor {
             answered_at: Cell::new(None),
             sampled_position: Cell::new(None),
             leader_epoch: Cell::new(leader_epoch),
+            surveyed_leader_epoch: Cell::new(UNKNOWN_EPOCH),
             skips,
             fault: RefCell::new(None),
         })

@@ -71,7 +71,7 @@ impl LeaderQuestions {
             let witness = self.witness(reason);
             let link = match &witness {
                 Some(witness) => MetadataLink::NewTo(witness.endpoint.clone()),
-                None if reason == Reason::Needed && !shared.doubts_topic() => MetadataLink::Kept,
+                None if reason == Reason::Needed && !self.needs_another() => MetadataLink::Kept,
                 None => MetadataLink::New,
             };
             shared.dialling.ask_metadata(turns.now(), link);
@@ -98,6 +98,11 @@ impl LeaderQuestions {
             true => Some(Reason::Needed),
             false => quiet.map(|leader| Reason::Quiet { leader }),
         }
+    }
+
+    /// Whether the broker that has answered cannot say more.
+    fn needs_another(&self) -> bool {
+        self.shared.doubts_topic() || self.shared.table.borrow().lags()
     }
 
     fn is_needed(&self) -> bool {

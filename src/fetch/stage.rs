@@ -87,11 +87,13 @@ impl SharedFetch {
 
     /// Makes sure that the leader of a new cursor's partition is asked for before its first Fetch.
     /// So a topic that was created again while this daemon owned none of its partitions is not read
-    /// as the topic before it.
+    /// as the topic before it. Brokers that are cut off together would name an earlier leader, and
+    /// each confirm it; the survey has asked more of them.
     fn doubt_leaders_of_new(&self) {
         self.cursors.each(|cursor| {
             if cursor.is_new.take() {
-                self.table.borrow_mut().mark_stale(cursor.partition);
+                let leader_epoch = cursor.surveyed_leader_epoch.get();
+                self.table.borrow_mut().expect_leader(cursor.partition, leader_epoch);
                 self.context.turns.turn_again();
             }
         });

@@ -85,6 +85,8 @@ pub struct LeaderTable {
     topic_id: u128,
     brokers: Vec<Broker>,
     rows: Vec<LeaderRow>,
+    /// Leader epochs by partition, of before the first answer.
+    expected: Vec<(i32, i32)>,
     /// How often leaders have changed.
     edition: u64,
 }
@@ -92,7 +94,8 @@ pub struct LeaderTable {
 impl LeaderTable {
     /// Knows nothing yet.
     pub fn new() -> LeaderTable {
-        LeaderTable { topic_id: 0, brokers: Vec::new(), rows: Vec::new(), edition: 0 }
+        let (brokers, rows, expected) = (Vec::new(), Vec::new(), Vec::new());
+        LeaderTable { topic_id: 0, brokers, rows, expected, edition: 0 }
     }
 
     /// Takes a Metadata answer over. An entry of a lower leader epoch than the known one comes from
@@ -133,6 +136,9 @@ impl LeaderTable {
         }
         if !known {
             self.rows = vec![LeaderRow::UNKNOWN; now];
+            for (partition, leader_epoch) in std::mem::take(&mut self.expected) {
+                self.expect_leader(partition, leader_epoch);
+            }
         }
         for entry in &metadata.partitions {
             self.fold_partition(entry, doubted);
@@ -166,6 +172,12 @@ impl LeaderTable {
         row.stale = false;
     }
 
+    /// Whether the last answer about a partition whose leader must be asked for was older than what
+    /// is known. Only another broker can say more, and its answers count together with the others.
+    pub(crate) fn lags(&self) -> bool {
+        self.rows.iter().any(|row| row.stale && row.lagging > 0)
+    }
+
     /// Learns the address of a broker that a Fetch response names. If too many brokers are known,
     /// the next Metadata answer has to name it.
     pub(crate) fn learn_broker(&mut self, broker: Broker) {
@@ -191,6 +203,17 @@ impl LeaderTable {
         row.stale = false;
         self.edition += 1;
         true
+    }
+
+    /// Notes that a partition's leader must be asked for, and that a leader of this epoch is known
+    /// of, or of none if it is -1.
+    pub(crate) fn expect_leader(&mut self, partition: i32, leader_epoch: i32) {
+        if self.rows.is_empty() {
+            self.expected.push((partition, leader_epoch));
+        } else if let Some(row) = self.row_mut(partition) {
+            row.stale = true;
+            row.leader_epoch = row.leader_epoch.max(leader_epoch);
+        }
     }
 
     /// Notes that a partition's leader must be asked for again.

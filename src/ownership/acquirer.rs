@@ -4,7 +4,8 @@
 use crate::kafka::READ_STALL_MS_MAX;
 use crate::kafka::metadata::MetadataError;
 use crate::kafka::topic_error::TopicError;
-use crate::ownership::acquisition::{Acquired, Acquisition, Brief, Candidate, Need, Remedy};
+use crate::ownership::acquired::Acquired;
+use crate::ownership::acquisition::{Acquisition, Brief, Candidate, Need, Remedy};
 use crate::ownership::action::{Note, Opening, OwnershipAction};
 use crate::ownership::event::Survey;
 use crate::ownership::history::History;

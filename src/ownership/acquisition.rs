@@ -15,9 +15,9 @@ use crate::output::fold::{Broken, Fold, Start};
 use crate::output::frame::{Chain, FrameHeader, FrameKind, POSITION_UNKNOWN};
 use crate::output::mark::Mark;
 use crate::output::reader::{Position, Reader};
+use crate::ownership::acquired::Acquired;
 use crate::ownership::bounds::Bounds;
 use crate::ownership::start_error::StartError;
-use std::collections::BTreeSet;
 
 /// Fences written for one acquisition. Each loss means that another instance raised the owner epoch
 /// in between; this many losses in a row mean that two instances fight over the shard.
@@ -86,35 +86,6 @@ pub enum Need {
     Append(FrameHeader),
     /// Nothing: it has ended.
     End,
-}
-
-/// A shard that is ours, and where it stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Acquired {
-    /// Input and output partition.
-    pub partition: i32,
-    /// The owner epoch of our frames.
-    pub owner_epoch: u64,
-    /// The id of our fence, to repeat it with.
-    pub fence_id: u128,
-    /// The mark after our last record: where our frames begin, and what the output holds up to
-    /// there.
-    pub mark: Mark,
-    /// Where the engine starts.
-    pub start: Start,
-    /// Which candidate has its state; `None` for the state before the first event.
-    pub candidate: Option<usize>,
-    /// The rules of the state before the first event, where a start needs them.
-    pub begun_by: u32,
-    /// Input offsets to pass over.
-    pub skips: BTreeSet<i64>,
-}
-
-impl Acquired {
-    /// The first input offset that no acknowledged frame covers.
-    pub(crate) fn acked(&self) -> i64 {
-        self.mark.next_offset.max(self.start.next_offset)
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -367,10 +338,18 @@ impl Acquisition {
         }
         let Acquisition { owner_epoch, fence_id, .. } = *self;
         let partition = self.brief.partition;
-        let begun_by = self.begun_by();
-        let acquired =
-            Acquired { partition, owner_epoch, fence_id, mark, start, candidate, begun_by, skips };
-        self.end(Ok(acquired));
+        let (begun_by, input_leader_epoch) = (self.begun_by(), self.bounds.input_leader_epoch);
+        self.end(Ok(Acquired {
+            partition,
+            owner_epoch,
+            fence_id,
+            mark,
+            start,
+            candidate,
+            begun_by,
+            skips,
+            input_leader_epoch,
+        }));
     }
 
     /// The rules of the state before the first event.

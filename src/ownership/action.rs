@@ -4,7 +4,7 @@
 use crate::kafka::membership::MembershipError;
 use crate::output::frame::FrameHeader;
 use crate::output::mark::Mark;
-use crate::ownership::acquisition::Acquired;
+use crate::ownership::acquired::Acquired;
 use crate::ownership::instance_id::IdLoss;
 use crate::ownership::panic_counts::PanicCounts;
 use crate::ownership::start_error::StartError;

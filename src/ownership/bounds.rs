@@ -7,6 +7,8 @@ pub struct Bounds {
     pub input_start: i64,
     /// The offset after its last record.
     pub input_end: i64,
+    /// Leader epoch of the leader that has said so; -1: brokers do not tell it.
+    pub input_leader_epoch: i32,
     /// The first offset that the output still has.
     pub output_start: i64,
     /// The offset after its last record.

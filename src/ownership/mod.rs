@@ -14,6 +14,7 @@
 //!                                                     lost: dropped at once ◄───────────────┘
 //! ```
 
+pub mod acquired;
 mod acquirer;
 pub mod acquisition;
 pub mod action;

@@ -1,6 +1,6 @@
 //! All facts about one shard that the group gave us, in one value.
 
-use crate::ownership::acquisition::Acquired;
+use crate::ownership::acquired::Acquired;
 use crate::ownership::history::{History, SETTLED_MS};
 use crate::ownership::log_task::LogTask;
 use std::time::{Duration, Instant};

@@ -40,6 +40,8 @@ pub struct Grant {
     pub start_offset: i64,
     /// Leader epoch of the last record before it; `None`: not known.
     pub start_leader_epoch: Option<i32>,
+    /// Leader epoch of the input's leader when the shard was acquired; -1: brokers do not tell it.
+    pub input_leader_epoch: i32,
     /// Number of the first update that it makes.
     pub start_update: u64,
     /// The chain over all updates before that.
@@ -61,6 +63,7 @@ impl Grant {
             published_offset: acquired.mark.next_offset,
             start_offset: acquired.start.next_offset,
             start_leader_epoch: acquired.start.leader_epoch,
+            input_leader_epoch: acquired.input_leader_epoch,
             start_update: acquired.start.next_update,
             start_chain: acquired.start.chain,
         }

@@ -276,6 +276,7 @@ impl Shards {
         publish_population(progress, &engine);
         progress.digest.set(engine.digest());
         let cursor = Cursor::new(grant.partition, grant.ownership_id, (start, start_epoch), skips);
+        cursor.surveyed_leader_epoch.set(grant.input_leader_epoch);
         cursors.open(cursor.clone());
         context.turns.turn_again();
         self.checkpoints.check_soon();

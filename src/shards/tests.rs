@@ -29,6 +29,7 @@ fn framer(published: u64, published_chain: Chain, now: Instant) -> Framer {
         published_offset: 100 + published as i64,
         start_offset: 100,
         start_leader_epoch: None,
+        input_leader_epoch: -1,
     };
     Framer::new(ownership, now)
 }

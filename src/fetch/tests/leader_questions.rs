@@ -98,6 +98,22 @@ fn a_broker_that_is_only_asked_for_its_opinion_may_be_away_but_must_not_refuse_u
     assert!(sentences.iter().any(|(_, said)| said.contains("[kafka.sasl]")), "{sentences:?}");
 }
 
+/// They confirm each other's claims, and a daemon that has just begun knows nothing better.
+#[test]
+fn brokers_that_are_cut_off_together_are_not_believed_if_the_survey_knew_a_later_leader() {
+    let mut daemon = Daemon::start_at(END + 1, metadata(&[1, 2, 3], 1));
+    daemon.cursor.surveyed_leader_epoch.set(6);
+    daemon.metadata.partitions[0].leader_epoch = 5;
+    daemon.lost = vec![(1, 0)];
+    turn_for(&mut daemon, 1);
+    let is_kept = |link: &&MetadataLink| **link == MetadataLink::Kept;
+    assert!(daemon.links.iter().filter(is_kept).count() <= 1, "each answer is another broker's");
+    assert!(!daemon.cursor.has_failed() && daemon.connections.is_empty(), "{:?}", daemon.links);
+    (daemon.metadata.partitions[0].leader, daemon.metadata.partitions[0].leader_epoch) =
+        (Some(3), 6);
+    daemon.turn_until_connected(3);
+}
+
 /// It may be cut off, and lead no more.
 #[test]
 fn a_claim_of_the_leader_counts_once_another_broker_has_said_who_leads() {

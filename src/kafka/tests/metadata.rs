@@ -49,6 +49,28 @@ fn the_first_answer_fills_the_table() {
     assert_eq!(table.partition_count(), 3);
 }
 
+/// Those who answer first may be cut off.
+#[test]
+fn an_answer_of_a_lower_epoch_than_others_have_told_is_no_first_one() {
+    for is_first in [true, false] {
+        let mut table = LeaderTable::new();
+        if !is_first {
+            table.fold(&metadata(&[(3, 4)])).unwrap();
+        }
+        table.expect_leader(0, 5);
+        for _ in 0..4 {
+            table.fold(&metadata(&[(3, 4)])).unwrap();
+            assert_eq!((table.leader(0), table.lags()), (None, true));
+        }
+        table.fold(&metadata(&[(1, 5)])).unwrap();
+        assert_eq!((table.leader(0), table.lags()), (leads(1, 5), false));
+        table.expect_leader(0, -1);
+        assert_eq!((table.leader(0), table.lags()), (None, false), "it is asked for once more");
+        table.fold(&metadata(&[(3, 4)])).unwrap();
+        assert!(table.lags());
+    }
+}
+
 #[test]
 fn an_answer_of_a_lower_epoch_is_passed_over_and_the_partition_stays_stale() {
     let mut table = LeaderTable::new();

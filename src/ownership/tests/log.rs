@@ -6,6 +6,7 @@ use crate::output::fold::Start;
 use crate::output::frame::{Format, FrameHeader};
 use crate::output::mark::Mark;
 use crate::output::reader::Reader;
+use crate::ownership::acquired::Acquired;
 use crate::ownership::acquisition::*;
 use crate::ownership::bounds::Bounds;
 use crate::ownership::start_error::StartError;
@@ -59,8 +60,9 @@ impl Log {
 
     pub(super) fn bounds(&self) -> Bounds {
         let output_start = self.records.first().map_or(self.end, |(offset, _)| *offset);
-        let (input_start, input_end) = self.input;
-        Bounds { input_start, input_end, output_start, output_end: self.end }
+        let ((input_start, input_end), input_leader_epoch) = (self.input, 0);
+        let output_end = self.end;
+        Bounds { input_start, input_end, input_leader_epoch, output_start, output_end }
     }
 
     /// Some records and the end come together, whatever the first of them changes.

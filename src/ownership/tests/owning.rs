@@ -121,7 +121,9 @@ impl Daemon {
 
     fn survey(&mut self, partition: i32) {
         let output_end = self.outputs.get(&partition).map_or(0, Vec::len) as i64;
-        let bounds = Bounds { input_start: 0, input_end: 100, output_start: 0, output_end };
+        let (input_start, input_end, input_leader_epoch, output_start) = (0, 100, 0, 0);
+        let bounds =
+            Bounds { input_start, input_end, input_leader_epoch, output_start, output_end };
         let survey = Ok(Survey { bounds, candidates: Vec::new() });
         self.tell(OwnershipEvent::Surveyed { partition, survey });
     }

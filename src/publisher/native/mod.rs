@@ -223,6 +223,7 @@ async fn follow_metadata<T>(shared: Rc<SharedProducer<T>>) -> Infallible {
             })
             .await;
         let link = match doubted {
+            None if lanes.borrow().table().lags() => MetadataLink::New,
             None => MetadataLink::Kept,
             Some(doubted) => {
                 doubts_from = turns.now() + Duration::from_millis(DOUBT_MS);
