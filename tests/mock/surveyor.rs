@@ -50,7 +50,7 @@ fn the_bounds_of_each_partition_are_those_of_its_logs() {
     (0..2).for_each(|_| append(&cluster, "updates", 1, b"{}"));
     append(&cluster, "events", 2, b"{}");
     let bounds = |input_end, output_end| {
-        Ok(Bounds { input_start: 0, input_end, input_leader_epoch: 0, output_start: 0, output_end })
+        Ok(Bounds { input_start: 0, input_end, input_leader_epoch: 1, output_start: 0, output_end })
     };
     let expected = [(0, bounds(0, 0)), (1, bounds(1, 2)), (2, bounds(1, 0))];
     assert_eq!(survey(&cluster), Surveys::from(expected));
