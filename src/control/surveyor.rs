@@ -101,8 +101,13 @@ impl Surveyor {
         self.running += 1;
         let partitions: Vec<i32> = std::mem::take(&mut self.waiting).into_iter().collect();
         self.awaited.extend(partitions.iter().map(|partition| (*partition, self.surveys)));
-        let asked: BTreeSet<Endpoint> =
-            (0..BROKERS_ASKED_MAX).map(|_| self.candidates.next(&MetadataLink::New)).collect();
+        let mut asked = BTreeSet::new();
+        // The known brokers and the configuration may name the same one.
+        for _ in 0..2 * BROKERS_ASKED_MAX {
+            if asked.len() < BROKERS_ASKED_MAX {
+                asked.insert(self.candidates.next(&MetadataLink::New));
+            }
+        }
         let survey = SurveyThread {
             number: self.surveys,
             options: self.options.clone(),

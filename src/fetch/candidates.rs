@@ -26,8 +26,8 @@ impl InTurn {
         InTurn { brokers, turn: 0 }
     }
 
-    /// The next one that is not the last one asked. Nobody else loses a turn, or one of them could
-    /// lose it each time.
+    /// The next one that is not the last one asked. Only that one is passed over: another could be
+    /// passed over each time.
     fn next_but(&mut self, last: Option<&Endpoint>) -> Option<Endpoint> {
         (0..self.brokers.len()).find_map(|_| {
             let next = &self.brokers[self.turn % self.brokers.len()];

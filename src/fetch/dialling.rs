@@ -24,13 +24,17 @@ pub const QUESTIONS_MAX: usize = CONNECTIONS_MAX + 1;
 /// help. A broker that is cut off from the controllers gives the same answer for ever.
 const HELPFUL_MS: u64 = 30_000;
 
-/// Milliseconds from a question that goes to another broker, because the last answer did not help,
-/// to the next such one, at first. Each of them doubles the time.
-const OTHER_MS_MIN: u64 = 1_000;
+/// Questions that go to another broker because the last answer did not help, one after the other: a
+/// few more than there are brokers, mostly. Each takes a connection with its login.
+const OTHERS_MAX: u32 = 16;
 
-/// The same at most. While a partition has no leader, no broker can help, and each of these
-/// questions takes a connection with its login.
-const OTHER_MS_MAX: u64 = 4_000;
+/// Milliseconds between two such questions from then on. Nobody can help while a partition has no
+/// leader, and that may last for hours.
+const OTHER_EVERY_MS: u64 = 4_000;
+
+/// Milliseconds without a question after which the next one is about something else. While a leader
+/// is asked for, at most a second lies between two of them.
+const SETTLED_MS: u64 = 3_000;
 
 /// Where a broker listens.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,9 +127,8 @@ pub(crate) struct Dialling {
     metadata: RefCell<Option<Result<Metadata, DialError>>>,
     /// When it was last asked about the cluster.
     metadata_asked_at: Cell<Option<Instant>>,
-    /// From when on a question may go to another broker again, and milliseconds from then to the
-    /// next one.
-    other_from: Cell<(Option<Instant>, u64)>,
+    /// The last questions because somebody needs to know.
+    needed: Cell<NeededQuestions>,
 }
 
 impl Dialling {
@@ -138,7 +141,7 @@ impl Dialling {
             dialled: RefCell::new((0..CONNECTIONS_MAX).map(|_| None).collect()),
             metadata: RefCell::new(None),
             metadata_asked_at: Cell::new(None),
-            other_from: Cell::new((None, OTHER_MS_MIN)),
+            needed: Cell::new(NeededQuestions::default()),
         }
     }
 
@@ -177,15 +180,12 @@ impl Dialling {
         let before = self.metadata_asked_at.replace(Some(now));
         let has_helped =
             before.is_none_or(|before| now.saturating_duration_since(before) >= helpful);
-        if has_helped {
-            self.other_from.set((None, OTHER_MS_MIN));
-        }
-        let (from, ms) = self.other_from.get();
         let link = match link {
-            MetadataLink::Kept if !has_helped && from.is_none_or(|from| from <= now) => {
-                let from = now + Duration::from_millis(ms);
-                self.other_from.set((Some(from), (2 * ms).min(OTHER_MS_MAX)));
-                MetadataLink::New
+            MetadataLink::Kept => {
+                let mut needed = self.needed.get();
+                let goes_on = needed.may_ask_other(now) && !has_helped;
+                self.needed.set(needed);
+                if goes_on { MetadataLink::New } else { MetadataLink::Kept }
             }
             link => link,
         };
@@ -196,6 +196,31 @@ impl Dialling {
     /// What was answered about the cluster.
     pub(crate) fn take_metadata(&self) -> Option<Result<Metadata, DialError>> {
         self.metadata.borrow_mut().take()
+    }
+}
+
+/// Questions about one need: to how many other brokers they went, and when.
+#[derive(Clone, Copy, Default)]
+struct NeededQuestions {
+    last: Option<Instant>,
+    others: u32,
+    other_from: Option<Instant>,
+}
+
+impl NeededQuestions {
+    /// Whether the next question may go to another broker.
+    fn may_ask_other(&mut self, now: Instant) -> bool {
+        let settled = Duration::from_millis(SETTLED_MS);
+        let last = self.last.replace(now);
+        if last.is_none_or(|last| now.saturating_duration_since(last) >= settled) {
+            (self.others, self.other_from) = (0, None);
+        }
+        let may = self.others < OTHERS_MAX || self.other_from.is_none_or(|from| from <= now);
+        if may {
+            self.others = self.others.saturating_add(1);
+            self.other_from = Some(now + Duration::from_millis(OTHER_EVERY_MS));
+        }
+        may
     }
 }
 

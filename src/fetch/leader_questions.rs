@@ -102,7 +102,12 @@ impl LeaderQuestions {
 
     /// Whether the broker that has answered cannot say more.
     fn needs_another(&self) -> bool {
-        self.shared.doubts_topic() || self.shared.table.borrow().lags()
+        let table = self.shared.table.borrow();
+        let has_doubts = || {
+            let doubted = self.shared.doubted_brokers.of(|node_id| table.broker(node_id).is_some());
+            !doubted.is_empty() && table.brokers().len() > 1
+        };
+        self.shared.doubts_topic() || table.lags() || has_doubts()
     }
 
     fn is_needed(&self) -> bool {
@@ -169,7 +174,7 @@ impl LeaderQuestions {
                         leaders.any(|it| it.partition == partition && it.leader.is_some())
                     };
                     shared.doubted_brokers.settle(&doubted, node_id, is_led);
-                    // All others may know of no leader, and this one would never be asked.
+                    // All others may know of no leader. Then only this broker can name it.
                     let is_left = |it: &DoubtedBroker| shared.doubted_brokers.contain(*it);
                     if doubted.iter().any(|it| it.node_id == about && is_left(it)) {
                         self.witnesses.note_useless(about);

@@ -87,8 +87,8 @@ impl SharedFetch {
 
     /// Makes sure that the leader of a new cursor's partition is asked for before its first Fetch.
     /// So a topic that was created again while this daemon owned none of its partitions is not read
-    /// as the topic before it. Brokers that are cut off together would name an earlier leader, and
-    /// each confirm it; the survey has asked more of them.
+    /// as the topic before it. A leader below the epoch that the survey was told of does not count:
+    /// brokers that are cut off together would name an earlier one, and confirm each other.
     fn doubt_leaders_of_new(&self) {
         self.cursors.each(|cursor| {
             if cursor.is_new.take() {

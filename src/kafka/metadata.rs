@@ -4,6 +4,7 @@
 //! librdkafka keeps such a table too, but its public form has no leader epoch, and without one a
 //! truncated log goes unnoticed (KIP-320).
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 use thiserror::Error;
 
@@ -85,8 +86,8 @@ pub struct LeaderTable {
     topic_id: u128,
     brokers: Vec<Broker>,
     rows: Vec<LeaderRow>,
-    /// Leader epochs by partition, of before the first answer.
-    expected: Vec<(i32, i32)>,
+    /// Leader epochs that were known before the first answer, by partition.
+    expected: BTreeMap<i32, i32>,
     /// How often leaders have changed.
     edition: u64,
 }
@@ -94,7 +95,7 @@ pub struct LeaderTable {
 impl LeaderTable {
     /// Knows nothing yet.
     pub fn new() -> LeaderTable {
-        let (brokers, rows, expected) = (Vec::new(), Vec::new(), Vec::new());
+        let (brokers, rows, expected) = (Vec::new(), Vec::new(), BTreeMap::new());
         LeaderTable { topic_id: 0, brokers, rows, expected, edition: 0 }
     }
 
@@ -199,20 +200,22 @@ impl LeaderTable {
             return false;
         }
         row.leader = Some(leader.node_id);
-        row.leader_epoch = leader.leader_epoch;
+        (row.leader_epoch, row.lagging) = (leader.leader_epoch, 0);
         row.stale = false;
         self.edition += 1;
         true
     }
 
-    /// Notes that a partition's leader must be asked for, and that a leader of this epoch is known
-    /// of, or of none if it is -1.
+    /// Notes that a partition's leader must be asked for, and that somebody has named one of this
+    /// leader epoch; -1: nobody has.
     pub(crate) fn expect_leader(&mut self, partition: i32, leader_epoch: i32) {
         if self.rows.is_empty() {
-            self.expected.push((partition, leader_epoch));
+            self.expected.insert(partition, leader_epoch);
         } else if let Some(row) = self.row_mut(partition) {
             row.stale = true;
-            row.leader_epoch = row.leader_epoch.max(leader_epoch);
+            if row.leader_epoch < leader_epoch {
+                (row.leader_epoch, row.lagging) = (leader_epoch, 0);
+            }
         }
     }
 

@@ -16,6 +16,9 @@ pub(crate) const PEM_BYTES_MAX: u64 = 1024 * 1024;
 /// Permission of users that are neither the file's owner nor of its group.
 const READ_BY_OTHERS: u32 = 0o004;
 
+/// The same, for a folder.
+const ENTERED_BY_OTHERS: u32 = 0o001;
+
 /// How every connection to a broker is protected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Security {
@@ -104,16 +107,17 @@ impl SecurityFileError {
         SecurityFileError { path: path.to_owned(), sentence: sentence.to_string() }
     }
 
-    /// What is written in the place of a file's path, and is none, may be the secret itself.
-    fn hiding_secret(self) -> SecurityFileError {
-        match self.path.components().count() {
-            1 => SecurityFileError::new(
-                Path::new("a value without `/`"),
-                "is no file that can be read: give the path of the file with the password or the \
-                 token, never the secret itself",
-            ),
-            _ => self,
+    /// Without the path if it looks like none: it may be the secret itself.
+    pub(crate) fn hiding_secret(self) -> SecurityFileError {
+        let text = self.path.to_string_lossy();
+        let begins_as_path = ["/", "./", "../", "%"].iter().any(|begin| text.starts_with(begin));
+        let folder = self.path.parent().filter(|folder| folder.is_dir());
+        if begins_as_path || folder.is_some() {
+            return self;
         }
+        let SecurityFileError { sentence, .. } = &self;
+        let sentence = format!("{sentence}: give the path of a file, never the secret itself");
+        SecurityFileError::new(Path::new("a value that is not shown"), sentence)
     }
 }
 
@@ -124,8 +128,12 @@ pub(crate) fn readable_by_all(security: &Security) -> Vec<&Path> {
         key.map(|client| client.key_file.as_path()),
         security.sasl.as_ref().map(|sasl| sasl.secret_file.as_path()),
     ];
+    let allows = |path: &Path, right: u32| {
+        std::fs::metadata(path).is_ok_and(|found| found.permissions().mode() & right != 0)
+    };
     let is_open = |file: &&Path| {
-        std::fs::metadata(file).is_ok_and(|found| found.permissions().mode() & READ_BY_OTHERS != 0)
+        let folders = file.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
+        allows(file, READ_BY_OTHERS) && { folders }.all(|folder| allows(folder, ENTERED_BY_OTHERS))
     };
     files.into_iter().flatten().filter(is_open).collect()
 }
@@ -200,8 +208,10 @@ mod tests {
         };
         assert!(missing("/hunt/password").starts_with("/hunt/password: cannot be read"));
         assert!(missing("%d/password").contains("only in units"));
-        let hidden = missing("hunter2");
-        assert!(!hidden.contains("hunter2") && hidden.contains("give the path"), "{hidden}");
+        for secret in ["hunter2", "aGVsbG8/d29ybGQ=", "-----BEGIN PRIVATE KEY-----\nMII/\n"] {
+            let hidden = missing(secret);
+            assert!(!hidden.contains(secret) && hidden.contains("give the path"), "{hidden}");
+        }
         let folder = Secret::read(Path::new("/tmp"));
         assert!(folder.is_err_and(|error| error.sentence.contains("no regular file")));
     }

@@ -49,7 +49,7 @@ pub fn run(args: &CheckArgs) -> Result<(), ToolError> {
     let mut warnings = Vec::from_iter(readable_secret(security));
     warnings.extend(security::readable_by_all(security).into_iter().map(|file| {
         let file = file.display();
-        format!("every user of this host can read {file}: `chmod o= {file}`, and its group may")
+        format!("every user of this host can read {file}: take that right away, `chmod o= {file}`")
     }));
     if is_online {
         let (found, uncertain) = online(args, &config, &rulesets);

@@ -137,7 +137,6 @@ const BESIDE_DECIDING: [&[&str]; 6] = [
         "ACTORS_MAX",
         "ARRIVAL_UPDATES_MAX",
         "CLOCK_UPDATES_MAX",
-        "EVENT_UPDATES_MAX",
         "FRAME_UPDATES_MAX",
         "HEALTH_MAX",
         "RULES_FILES_MAX",
@@ -175,6 +174,7 @@ const BESIDE_DECIDING: [&[&str]; 6] = [
         "BODY_WORDS",
         "CLOCK_WORDS",
         "EFFECT_SLOTS",
+        "EVENT_UPDATES_MAX",
         "FIELDS",
         "FINISHER_WORDS",
         "FORMAT",
@@ -195,8 +195,8 @@ const BESIDE_DECIDING: [&[&str]; 6] = [
     &["ROWS", "YEAR_MS"],
     // Other names of what `DECIDING` has.
     &["RECORDS", "ROWS_MAX"],
-    // It begins the hash, and rises if one of the others changes, which are mathematics or start a
-    // count.
+    // The version begins the hash. It rises if one of the others changes: they belong to sines and
+    // headings, or are the first number of a count.
     &["BITS", "CROSSING_START_MAX", "ENGINE_VERSION", "HEADINGS", "PI", "SINE_BITS"],
 ];
 

@@ -232,7 +232,7 @@ fn a_partition_without_a_leader_is_mostly_asked_for_over_the_kept_connection() {
     let (kept, others): (Vec<_>, Vec<_>) =
         daemon.links.iter().partition(|link| **link == MetadataLink::Kept);
     assert!(kept.len() > 100, "{} times: it goes on at once when there is one", kept.len());
-    assert!((10..20).contains(&others.len()), "{} connections in a minute", others.len());
+    assert!((20..40).contains(&others.len()), "{} connections in a minute", others.len());
 }
 
 #[test]

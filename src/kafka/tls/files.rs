@@ -67,7 +67,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, SecurityFil
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, SecurityFileError> {
-    let text = read_file(path, PEM_BYTES_MAX)?;
+    let text = read_file(path, PEM_BYTES_MAX).map_err(SecurityFileError::hiding_secret)?;
     if is_encrypted(&text) {
         let sentence = "is protected by a passphrase, which huntd cannot ask for: write the key \
                         without one to a file that only huntd's user can read, with `openssl pkey`";

@@ -14,6 +14,11 @@ impl Doubts {
         }
     }
 
+    /// The leader has answered.
+    pub(super) fn settle(&mut self, node_id: i32) {
+        self.0.retain(|doubted| *doubted != node_id);
+    }
+
     /// The next one to ask about. It is in doubt no more until it is added again.
     pub(super) fn take(&mut self) -> Option<i32> {
         self.0.pop_front()
@@ -34,5 +39,7 @@ mod tests {
             doubts.add(1);
         }
         assert_eq!(asked, [1, 2, 1, 2]);
+        doubts.settle(1);
+        assert_eq!(doubts.take(), None);
     }
 }

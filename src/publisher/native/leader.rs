@@ -162,6 +162,7 @@ impl<T> Leader<T> {
                 Err(ConnectionError::Superseded { address: link.connection.address() })
             };
             let mut answer = future::or(answer, superseded).await?;
+            lanes.borrow_mut().doubts.settle(self.node_id);
             let read = lanes.borrow_mut().answered(self.node_id, answer.bytes(), turns.now());
             link.connection.give_back(answer);
             if let Some(sentence) = lanes.borrow_mut().take_trouble() {
