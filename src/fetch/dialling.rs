@@ -24,8 +24,8 @@ pub const QUESTIONS_MAX: usize = CONNECTIONS_MAX + 1;
 /// help. A broker that is cut off from the controllers gives the same answer for ever.
 const HELPFUL_MS: u64 = 30_000;
 
-/// Questions that go to another broker because the last answer did not help, one after the other: a
-/// few more than there are brokers, mostly. Each takes a connection with its login.
+/// Questions, one after the other, that go to another broker because the last answer did not help:
+/// in most clusters each broker is among them. Each takes a connection with its login.
 const OTHERS_MAX: u32 = 16;
 
 /// Milliseconds between two such questions from then on. Nobody can help while a partition has no
@@ -33,8 +33,8 @@ const OTHERS_MAX: u32 = 16;
 const OTHER_EVERY_MS: u64 = 4_000;
 
 /// Milliseconds without a question after which the next one is about something else. While a leader
-/// is asked for, at most a second lies between two of them.
-const SETTLED_MS: u64 = 3_000;
+/// is asked for, at most a second lies between an answer and the next question.
+const NEED_ENDED_MS: u64 = 3_000;
 
 /// Where a broker listens.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -210,9 +210,9 @@ struct NeededQuestions {
 impl NeededQuestions {
     /// Whether the next question may go to another broker.
     fn may_ask_other(&mut self, now: Instant) -> bool {
-        let settled = Duration::from_millis(SETTLED_MS);
+        let ended = Duration::from_millis(NEED_ENDED_MS);
         let last = self.last.replace(now);
-        if last.is_none_or(|last| now.saturating_duration_since(last) >= settled) {
+        if last.is_none_or(|last| now.saturating_duration_since(last) >= ended) {
             (self.others, self.other_from) = (0, None);
         }
         let may = self.others < OTHERS_MAX || self.other_from.is_none_or(|from| from <= now);
