@@ -212,6 +212,9 @@ pub(crate) struct Chance {
     pub(crate) counts: Counts,
 }
 
+/// Occasions in 10,000 at which the most frequent faults strike.
+const ODDS_MAX: u32 = 400;
+
 impl Chance {
     /// Each seed has some of the faults, some of them often and some seldom: if all were on, few
     /// would have the time to show their consequences.
@@ -222,10 +225,15 @@ impl Chance {
         let share = chance.pick(&[0, 15, 30, 60]);
         for odds in 0..Fault::ALL.len() {
             if chance.below(100) < share {
-                chance.odds[odds] = chance.pick(&[20, 100, 400]) as u32;
+                chance.odds[odds] = chance.pick(&[20, 100, ODDS_MAX.into()]) as u32;
             }
         }
         chance
+    }
+
+    /// These faults strike often.
+    pub(crate) fn insist_on(&mut self, faults: &[Fault]) {
+        faults.iter().for_each(|fault| self.odds[*fault as usize] = ODDS_MAX);
     }
 
     /// From here on nothing goes wrong.

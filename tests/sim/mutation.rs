@@ -2,7 +2,7 @@
 //! `RefusalTakenForAck` break the broker's side instead: what of a batch reaches its log, and what
 //! its answer says.
 
-use crate::chance::closed_list;
+use crate::chance::{Fault, closed_list};
 
 closed_list! {
     /// What is wrong.
@@ -72,6 +72,15 @@ closed_list! {
 }
 
 impl Mutation {
+    /// Faults that always strike a daemon that is broken in this way: without them it takes too
+    /// many seeds until it does what it does wrong.
+    pub(crate) fn faults(self) -> &'static [Fault] {
+        match self {
+            Mutation::SpanCheckForgotten => &[Fault::AppendedLate, Fault::Revoked],
+            _ => &[],
+        }
+    }
+
     /// Whether daemons with the native producer show it.
     pub(crate) fn is_of_native_producer(self) -> bool {
         matches!(self, Mutation::None | Mutation::ResentAsNew | Mutation::RefusalTakenForAck)

@@ -94,6 +94,7 @@ impl Sim {
     pub(crate) fn new(seed: u64, common: Common, mutation: Mutation) -> Sim {
         let rulebook = common.rulebook.clone();
         let mut chance = Chance::new(seed);
+        chance.insist_on(mutation.faults());
         let partitions = chance.between(1, 2) as usize;
         let host = |chance: &mut Chance| Host {
             disk: HostDisk::new(Chance::new(chance.next())),
