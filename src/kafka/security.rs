@@ -132,8 +132,8 @@ pub(crate) fn readable_by_all(security: &Security) -> Vec<&Path> {
         std::fs::metadata(path).is_ok_and(|found| found.permissions().mode() & right != 0)
     };
     let is_open = |file: &&Path| {
-        let folders = file.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
-        allows(file, READ_BY_OTHERS) && { folders }.all(|folder| allows(folder, ENTERED_BY_OTHERS))
+        let mut folders = file.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
+        allows(file, READ_BY_OTHERS) && folders.all(|folder| allows(folder, ENTERED_BY_OTHERS))
     };
     files.into_iter().flatten().filter(is_open).collect()
 }
@@ -191,6 +191,28 @@ mod tests {
         std::fs::write(file.path(), bytes).expect("it can be written");
         let secret = Secret::read(file.path());
         secret.map(|secret| secret.expose().to_owned()).map_err(|error| error.sentence)
+    }
+
+    #[test]
+    fn a_secret_is_open_to_all_if_its_file_and_its_folders_are() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("password");
+        std::fs::write(&file, "secret").expect("it can be written");
+        let sasl = SaslOptions {
+            mechanism: Mechanism::Plain,
+            user: "hunter".to_owned(),
+            secret_file: file.clone(),
+        };
+        let security = Security { tls: None, sasl: Some(sasl) };
+        for (of_folder, of_file, is_open) in
+            [(0o755, 0o644, true), (0o755, 0o640, false), (0o700, 0o644, false)]
+        {
+            for (path, mode) in [(folder.path(), of_folder), (&file, of_file)] {
+                let permissions = std::fs::Permissions::from_mode(mode);
+                std::fs::set_permissions(path, permissions).expect("it is ours");
+            }
+            assert_eq!(readable_by_all(&security).len(), usize::from(is_open), "{of_folder:o}");
+        }
     }
 
     #[test]
