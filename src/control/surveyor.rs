@@ -104,8 +104,9 @@ impl Surveyor {
         let mut asked = BTreeSet::new();
         // The known brokers and the configuration may name the same one.
         for _ in 0..2 * BROKERS_ASKED_MAX {
-            if asked.len() < BROKERS_ASKED_MAX {
-                asked.insert(self.candidates.next(&MetadataLink::New));
+            asked.insert(self.candidates.next(&MetadataLink::New));
+            if asked.len() == BROKERS_ASKED_MAX {
+                break;
             }
         }
         let survey = SurveyThread {

@@ -103,11 +103,10 @@ impl LeaderQuestions {
     /// Whether the broker that has answered cannot say more.
     fn needs_another(&self) -> bool {
         let table = self.shared.table.borrow();
-        let has_doubts = || {
-            let doubted = self.shared.doubted_brokers.of(|node_id| table.broker(node_id).is_some());
-            !doubted.is_empty() && table.brokers().len() > 1
-        };
-        self.shared.doubts_topic() || table.lags() || has_doubts()
+        let has_others = table.brokers().len() > 1;
+        self.shared.doubts_topic()
+            || table.lags()
+            || has_others && !self.shared.doubted(&table).is_empty()
     }
 
     fn is_needed(&self) -> bool {
@@ -137,7 +136,7 @@ impl LeaderQuestions {
     /// witness: it may lead to that one.
     fn witness(&mut self, reason: Reason) -> Option<Witness> {
         let table = self.shared.table.borrow();
-        let doubted = self.shared.doubted_brokers.of(|node_id| table.broker(node_id).is_some());
+        let doubted = self.shared.doubted(&table);
         let quiet = match reason {
             Reason::Needed => None,
             Reason::Quiet { leader } => Some(leader),

@@ -165,6 +165,11 @@ impl SharedFetch {
         self.topic_doubt.get().is_some()
     }
 
+    /// The claims in doubt of brokers that the cluster still has.
+    pub(crate) fn doubted(&self, table: &LeaderTable) -> Vec<DoubtedBroker> {
+        self.doubted_brokers.of(|node_id| table.broker(node_id).is_some())
+    }
+
     /// Whether a broker's claims about a partition do not count yet. They count if the cluster has
     /// no other broker.
     pub(crate) fn doubts_broker(&self, broker: DoubtedBroker) -> bool {
