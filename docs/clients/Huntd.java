@@ -46,6 +46,9 @@ public final class Huntd {
     /** The highest number of an update's kind. */
     static final int UPDATE_KIND_MAX = 30;
 
+    /** Owners raise the epoch by 1 each: a frame that raises it by more than this is no owner's. */
+    static final long EPOCH_STEP_MAX = 1L << 32;
+
     /** How many names the action of a refusal stands for. */
     static final int ACTIONS = 12;
 
@@ -185,8 +188,15 @@ public final class Huntd {
             return reader;
         }
 
+        /** Each owner raises the epoch by 1. */
+        private boolean isEpochOfNoOwner(Frame frame) {
+            return Long.compareUnsigned(frame.epoch, epoch) > 0
+                && Long.compareUnsigned(frame.epoch - epoch, EPOCH_STEP_MAX) > 0;
+        }
+
         Verdict fold(Frame frame) {
             if (isHalted) return new Verdict("halt");
+            if (isEpochOfNoOwner(frame)) return new Verdict("stale");
             if (isAtFence && (isOvertaken(frame) || isBehind(frame))) leaveFence();
             if (!hasJoined) return join(frame);
             if (frame.kind == FENCE) {

@@ -32,6 +32,9 @@ inline constexpr std::uint8_t frame_version = 2;
 // The highest number of an update's kind.
 inline constexpr std::uint8_t update_kind_max = 30;
 
+// Owners raise the epoch by 1 each: a frame that raises it by more than this is no owner's.
+inline constexpr std::uint64_t epoch_step_max = std::uint64_t{1} << 32;
+
 // How many names the action of a refusal stands for.
 inline constexpr std::uint16_t actions = 12;
 
@@ -200,6 +203,9 @@ public:
 
     Verdict fold(const Frame& frame) {
         if (halted_) return {Meaning::halt};
+        if (frame.epoch > position_.epoch && frame.epoch - position_.epoch > epoch_step_max) {
+            return {Meaning::stale};
+        }
         if (footing_ == Footing::fence && (is_overtaken_by(frame) || is_behind(frame))) {
             footing_ = Footing::none;
         }

@@ -146,6 +146,8 @@ function isKnown(words) {
 
 // ---- frames ------------------------------------------------------------------------------------
 
+// Owners raise the epoch by 1 each: a frame that raises it by more than this is no owner's.
+const EPOCH_STEP_MAX = 1n << 32n;
 const VERSION = 2;
 const FRAME_KINDS = ["", "updates", "fence", "skip", "genesis"];
 const [FRAME_BYTES_MAX, FRAME_UPDATES_MAX] = [921_600, 4096];
@@ -249,6 +251,7 @@ export class Reader {
     const at = this.position;
     const said = (/** @type {string} */ verdict) => ({ verdict, words: [] });
     if (this.halted) return said("halt");
+    if (frame.epoch - at.epoch > EPOCH_STEP_MAX) return said("stale");
     if (typeof this.footing === "bigint" && (this.#overtaken(frame) || this.#behind(frame))) {
       this.footing = null;
     }

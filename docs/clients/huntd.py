@@ -152,6 +152,8 @@ def signed(value, bits):
 # ---- frames -------------------------------------------------------------------------------------
 
 U64 = (1 << 64) - 1
+# Owners raise the epoch by 1 each: a frame that raises it by more than this is no owner's.
+EPOCH_STEP_MAX = 1 << 32
 VERSION = 2
 FRAME_KINDS = {1: "updates", 2: "fence", 3: "skip", 4: "genesis"}
 FRAME_BYTES_MAX, FRAME_UPDATES_MAX = 921_600, 4096
@@ -263,6 +265,8 @@ class Reader:
         """The verdict on the next frame, and its new updates as words."""
         if self.halted:
             return "halt", []
+        if frame.epoch - self.epoch > EPOCH_STEP_MAX:
+            return "stale", []
         if isinstance(self.footing, int) and (self._overtaken(frame) or self._behind(frame)):
             self.footing = None
         if self.footing is None:

@@ -8,6 +8,11 @@
 use crate::engine::update::Update;
 use crate::output::frame::{Chain, FrameHeader, FrameKind};
 
+/// Owner epochs by which one frame may raise the epoch. Each owner raises it by 1, so a frame that
+/// raises it by more than four thousand million is no owner's. If it counted, no owner could come
+/// after it.
+pub(crate) const OWNER_EPOCH_STEP_MAX: u64 = 1 << 32;
+
 /// Where a reader stands in one output partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
@@ -74,7 +79,7 @@ pub enum Verdict {
     Joined,
     /// Dropped: the reader waits for a fence at which it can join.
     Waiting,
-    /// Dropped: the writer does not own the shard any more.
+    /// Dropped: the writer does not own the shard any more, or its epoch is one that no owner has.
     Stale,
     /// Dropped: everything in it was accepted earlier.
     Duplicate,
@@ -123,6 +128,9 @@ impl Reader {
     pub fn fold(&mut self, header: &FrameHeader, updates: &[Update]) -> Verdict {
         if self.halted {
             return Verdict::Halt;
+        }
+        if header.owner_epoch.saturating_sub(self.position.owner_epoch) > OWNER_EPOCH_STEP_MAX {
+            return Verdict::Stale;
         }
         if let Footing::Fence { .. } = self.footing
             && (self.is_overtaken_by(header) || self.is_behind(header))

@@ -45,6 +45,9 @@ const (
 // UpdateKindMax is the highest number of an update's kind.
 const UpdateKindMax = 30
 
+// Owners raise the epoch by 1 each: a frame that raises it by more than this is no owner's.
+const epochStepMax = 1 << 32
+
 // codeNames has how many names the code of a kind stands for, where it stands for names.
 var codeNames = map[uint8]uint8{1: 21, 12: 4, 15: 2, 17: 3, 21: 4, 22: 4, 23: 6}
 
@@ -196,6 +199,9 @@ func Joining() *Reader { return &Reader{footing: none} }
 func (r *Reader) Fold(frame *Frame) (string, []Update) {
 	if r.halted {
 		return "halt", nil
+	}
+	if frame.Epoch > r.Epoch && frame.Epoch-r.Epoch > epochStepMax {
+		return "stale", nil
 	}
 	if r.footing == atFence && (r.overtaken(frame) || r.behind(frame)) {
 		r.footing = none
