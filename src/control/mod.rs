@@ -27,6 +27,7 @@ use crate::engine::rules::rulebook::Rulebook;
 use crate::kafka::group::{GroupOptions, Membership};
 use crate::kafka::group_lag::GroupLag;
 use crate::kafka::membership::MembershipEvent;
+use crate::output::fence_id::FenceIds;
 use crate::ownership::acquisition::Remedy;
 use crate::ownership::action::{Opening, OwnershipAction};
 use crate::ownership::event::{OutputEvent, OwnershipEvent, ShardFacts, Survey, ToControl};
@@ -171,7 +172,7 @@ impl Control {
             remedy: options.remedy,
             skips: options.skips.clone(),
             read_slots: READ_SLOTS,
-            fence_ids: random_bits(),
+            fence_ids: FenceIds::new(&options.group.client.group, random_bits() as u64),
         };
         Control {
             ends,
@@ -261,10 +262,12 @@ impl Control {
                 }
             }
         }
-        if self.panic_file.is_none() && self.options.origin.input_topic_id.get().is_some() {
+        if self.panic_file.is_none()
+            && let Some(topic_id) = self.options.origin.input_topic_id.get().copied()
+        {
             let directory = self.options.state_directory.as_deref();
             let file = PanicFile::new(directory, &self.options.origin);
-            self.on(OwnershipEvent::InputKnown(file.load()));
+            self.on(OwnershipEvent::InputKnown { topic_id, panics: file.load() });
             self.panic_file = Some(file);
         }
     }

@@ -3,6 +3,7 @@
 //! Pure: the caller reads the log and gives the records in their order.
 
 use crate::output::encode::{FrameError, decode_frame};
+use crate::output::fence_id::InputTag;
 use crate::output::frame::{Chain, FrameHeader, FrameKind};
 use crate::output::mark::Mark;
 use crate::output::reader::{Position, Reader, Verdict};
@@ -58,6 +59,8 @@ pub(crate) struct Fold {
     /// The rules that the zone began with: those of the last owner before anything counted, or of
     /// the last genesis.
     begun_by: Option<u32>,
+    /// The input that the last frame that counted was made from, if its owner's fence says it.
+    input: Option<InputTag>,
 }
 
 impl Fold {
@@ -80,7 +83,8 @@ impl Fold {
 
     fn new(next: i64, reader: Reader, anchor: Option<Position>) -> Fold {
         let skips = BTreeSet::new();
-        Fold { next, reader, anchor, skips, genesis: None, ruleset: None, begun_by: None }
+        let (genesis, ruleset, begun_by, input) = (None, None, None, None);
+        Fold { next, reader, anchor, skips, genesis, ruleset, begun_by, input }
     }
 
     /// Output offset of the next record.
@@ -113,6 +117,12 @@ impl Fold {
         self.begun_by
     }
 
+    /// The input that the last frame that counted was made from. `None` if this stretch does not
+    /// show it.
+    pub(crate) fn input(&self) -> Option<InputTag> {
+        self.input
+    }
+
     /// The place after the last record. `None` as long as the reader has not joined.
     pub(crate) fn mark(&self) -> Option<Mark> {
         Some(Mark::new(self.next, self.reader()?.position()))
@@ -142,7 +152,15 @@ impl Fold {
         let Some((header, updates)) = frame else { return Ok(()) };
         let reader = &mut self.reader;
         let epoch_before = reader.position().owner_epoch;
-        match reader.fold(&header, &updates) {
+        let verdict = reader.fold(&header, &updates);
+        if let Verdict::Accepted { .. }
+        | Verdict::Progress { is_at_next: true }
+        | Verdict::Genesis
+        | Verdict::Joined = verdict
+        {
+            self.input = InputTag::of_fence(reader.fence_id());
+        }
+        match verdict {
             Verdict::Halt => return Err(Broken::Damaged { offset }),
             Verdict::Skip { offset } => {
                 self.skips.insert(offset);

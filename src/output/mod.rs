@@ -15,6 +15,8 @@ pub mod reader;
 
 pub mod mark;
 
+pub mod fence_id;
+
 pub mod fold;
 
 pub(crate) mod verified;

@@ -26,10 +26,9 @@ pub(super) struct Acquirer {
     pub(super) panics: Option<PanicCounts>,
     /// The question that the group has to answer before fences are written.
     question: Option<GroupQuestion>,
-    /// Numbers of the last question, the last ownership and the last fence.
+    /// Numbers of the last question and the last ownership.
     questions: u64,
     ownerships: u32,
-    fences: u128,
     /// Other deployments that publish to our output.
     pub(super) rivals: Rivals,
 }
@@ -45,14 +44,12 @@ struct GroupQuestion {
 impl Acquirer {
     /// Nothing is acquired yet.
     pub(super) fn new(options: OwnershipOptions) -> Acquirer {
-        let fences = options.fence_ids;
         Acquirer {
             options,
             panics: None,
             question: None,
             questions: 0,
             ownerships: 0,
-            fences,
             rivals: Rivals::default(),
         }
     }
@@ -63,7 +60,8 @@ impl Acquirer {
     }
 
     /// The input topic's id is known: shards can be acquired.
-    pub(super) fn input_known(&mut self, panics: PanicCounts) {
+    pub(super) fn input_known(&mut self, topic_id: &[u8; 16], panics: PanicCounts) {
+        self.options.fence_ids.read_from(topic_id);
         self.panics = Some(panics);
     }
 
@@ -147,6 +145,7 @@ impl Acquirer {
                 false => Remedy::Refuse,
             },
             diverged: history.has_diverged,
+            input: self.options.fence_ids.input(),
         }
     }
 
@@ -258,10 +257,11 @@ impl Acquirer {
             return self.fail_to_confirm(table, &question.partitions, &error, now);
         }
         for partition in question.partitions {
-            let fence_id = self.next_fence_id();
+            let fence_id = self.options.fence_ids.next();
             let Some(task) = table.task(partition) else { continue };
-            let Some(owner_epoch) = task.owner_epoch() else { continue };
-            match self.rivals.check(partition, owner_epoch, now) {
+            let Some((owner_epoch, in_force)) = task.fence_in_force() else { continue };
+            let is_ours = self.options.fence_ids.are_of_deployment(in_force);
+            match self.rivals.check(partition, owner_epoch, is_ours, now) {
                 OutputState::Ours => {}
                 OutputState::Taken => table.log(Note::Rival { partition }),
                 OutputState::Lost => {
@@ -278,12 +278,6 @@ impl Acquirer {
                 table.slots.moved(partition, now);
             }
         }
-    }
-
-    /// Ids are counted from 128 random bits, and 0 is none.
-    fn next_fence_id(&mut self) -> u128 {
-        self.fences = self.fences.wrapping_add(1).max(1);
-        self.fences
     }
 
     /// The group has not confirmed these. Some may have been given away and back since.

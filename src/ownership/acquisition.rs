@@ -11,6 +11,7 @@
 //!                                                                        acquired ◄───┘
 //! ```
 
+use crate::output::fence_id::InputTag;
 use crate::output::fold::{Broken, Fold, Start};
 use crate::output::frame::{Chain, FrameHeader, FrameKind, POSITION_UNKNOWN};
 use crate::output::mark::Mark;
@@ -63,6 +64,8 @@ pub struct Brief {
     pub remedy: Remedy,
     /// Start over in any case: a replay from every available state differs from what is published.
     pub diverged: bool,
+    /// The input that the shard is played from.
+    pub input: InputTag,
 }
 
 /// What an acquisition waits for.
@@ -362,13 +365,23 @@ impl Acquisition {
         self.brief.candidates.get(self.candidate).filter(|_| self.fold.genesis().is_none())
     }
 
+    /// Whether what is published was made from an input of the same name that is gone. A state
+    /// says which input it was made from; without one, the fence of the last frame that counts
+    /// does.
+    fn is_other_input(&self) -> bool {
+        match self.kept() {
+            Some(kept) => kept.is_of_deleted_input,
+            None => self.fold.input().is_some_and(|input| input != self.brief.input),
+        }
+    }
+
     /// Where the engine can start so that it makes the published updates again, and goes on.
     fn choose_start(&self, published: Mark) -> Result<Start, StartError> {
         if self.brief.diverged {
             return Err(StartError::Diverged { update: published.next_update });
         }
         let (genesis, kept) = (self.fold.genesis(), self.kept());
-        if kept.is_some_and(|kept| kept.is_of_deleted_input) {
+        if self.is_other_input() {
             return Err(StartError::InputRecreated);
         }
         let begins_by = kept.map_or(self.begun_by(), |candidate| candidate.ruleset);
@@ -410,14 +423,16 @@ impl Acquisition {
         Ok(start)
     }
 
-    /// An empty zone continues where the output ends, or at the first offset that the input still
-    /// has.
+    /// An empty zone continues where the output ends. If the input has lost records, it continues
+    /// as near to that place as the input allows: the records before it are published. Only an
+    /// input that was created again has none of them.
     fn start_over(&mut self, mark: Mark) {
         let Bounds { input_start, input_end, .. } = self.bounds;
-        let covered = mark.next_offset;
-        let is_same_input = self.kept().is_none_or(|kept| !kept.is_of_deleted_input);
-        let holds = is_same_input && (input_start..=input_end).contains(&covered);
-        let next_offset = if holds { covered } else { input_start };
+        let next_offset = match self.is_other_input() {
+            true => input_start,
+            // `max` last: a survey may find a start above an older end.
+            false => mark.next_offset.min(input_end).max(input_start),
+        };
         // From now on this is where the shard starts, whatever snapshots there are.
         self.brief.diverged = false;
         self.amend(FrameKind::Genesis, Start { next_offset, ..at(mark) });
@@ -457,8 +472,13 @@ impl Acquisition {
         }
     }
 
-    pub(super) fn position(&self) -> Option<Position> {
+    fn position(&self) -> Option<Position> {
         self.fold.reader().map(Reader::position)
+    }
+
+    /// The owner epoch in force, and the id of the fence that has set it.
+    pub(super) fn fence_in_force(&self) -> Option<(u64, u128)> {
+        self.fold.reader().map(|reader| (reader.position().owner_epoch, reader.fence_id()))
     }
 
     fn end(&mut self, outcome: Result<Acquired, StartError>) {

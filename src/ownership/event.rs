@@ -14,8 +14,13 @@ use crate::ownership::start_error::StartError;
 /// Something that has happened.
 #[derive(Debug)]
 pub enum OwnershipEvent<'a> {
-    /// The input topic's id is known, and how often each of its records panicked the engine.
-    InputKnown(PanicCounts),
+    /// It is known which topic the input is.
+    InputKnown {
+        /// The topic's id.
+        topic_id: [u8; 16],
+        /// How often each of its records panicked the engine.
+        panics: PanicCounts,
+    },
     /// The operator has added rules: the hashes of all, that of a new zone first.
     RulesLoaded(Vec<u32>),
     /// The consumer group.

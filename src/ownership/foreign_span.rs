@@ -1,5 +1,6 @@
 //! Decides what the records between two of our frames mean: nothing; or that another owner has
-//! fenced the shard; or that only a new acquisition can find out.
+//! fenced the shard; or that readers accept something that we did not write, and only a new
+//! acquisition can find out where they are.
 
 use crate::output::fold::Fold;
 use crate::output::mark::Mark;
@@ -27,7 +28,9 @@ pub enum SpanResult {
         /// The owner epoch in force.
         owner_epoch: u64,
     },
-    /// The log cannot be read any further as it stands: only acquiring can find out what it is.
+    /// A reader cannot go on, or it takes something from a frame that is not ours: a program that
+    /// writes with our owner epoch, such as a clone of this host. Only acquiring can find out what
+    /// the log says.
     Torn,
 }
 
@@ -70,10 +73,15 @@ impl SpanCheck {
         if self.torn {
             return Some(SpanResult::Torn);
         }
-        let mark = self.fold.mark().expect("a mark has a reader");
-        if mark.owner_epoch > self.span.from.owner_epoch {
+        let SpanCheck { span: ForeignSpan { from, to, .. }, fold, .. } = self;
+        let mark = fold.mark().expect("a mark has a reader");
+        if mark.owner_epoch > from.owner_epoch {
             return Some(SpanResult::Fenced { owner_epoch: mark.owner_epoch });
         }
-        (mark.output_offset >= self.span.to).then_some(SpanResult::Passed(mark))
+        let is_moved = mark.position() != from.position();
+        if is_moved || fold.genesis().is_some() || !fold.skips().is_empty() {
+            return Some(SpanResult::Torn);
+        }
+        (mark.output_offset >= *to).then_some(SpanResult::Passed(mark))
     }
 }

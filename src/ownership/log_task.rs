@@ -87,11 +87,11 @@ impl LogTask {
         self.asked = None;
     }
 
-    /// The owner epoch in force in the output, of a shard that is being acquired; `None`: not
-    /// known.
-    pub(super) fn owner_epoch(&self) -> Option<u64> {
+    /// The owner epoch in force in the output of a shard that is being acquired, and the id of the
+    /// fence that has set it; `None` if it is not known.
+    pub(super) fn fence_in_force(&self) -> Option<(u64, u128)> {
         match &self.purpose {
-            Purpose::Acquire(acquisition) => Some(acquisition.position()?.owner_epoch),
+            Purpose::Acquire(acquisition) => acquisition.fence_in_force(),
             Purpose::CheckSpan(_) => None,
         }
     }

@@ -39,6 +39,7 @@ mod summary;
 mod tests;
 
 use crate::kafka::membership::{MembershipError, MembershipEvent};
+use crate::output::fence_id::FenceIds;
 use acquirer::Acquirer;
 use acquisition::{Need, Remedy};
 use action::{Note, OwnershipAction};
@@ -80,8 +81,8 @@ pub struct OwnershipOptions {
     pub skips: Vec<(i32, i64)>,
     /// Output partitions that are read at once.
     pub read_slots: usize,
-    /// 128 random bits, from which the ids of fences are counted: no other process has them.
-    pub fence_ids: u128,
+    /// Makes the ids of fences.
+    pub fence_ids: FenceIds,
 }
 
 /// All shards of a daemon, from assignment to release.
@@ -112,7 +113,9 @@ impl Ownership {
         let Ownership { session, table, acquirer } = self;
         table.actions.extend(session.check_clock(now));
         match event {
-            OwnershipEvent::InputKnown(panics) => acquirer.input_known(panics),
+            OwnershipEvent::InputKnown { topic_id, panics } => {
+                acquirer.input_known(&topic_id, panics);
+            }
             OwnershipEvent::RulesLoaded(rulesets) => acquirer.rules_loaded(rulesets),
             OwnershipEvent::Group(event) => self.hear(event, now),
             OwnershipEvent::Rejoined(result) => table.actions.extend(session.rejoined(result, now)),

@@ -1,11 +1,13 @@
 //! Detects rivals: owners outside our group, for example another deployment that publishes to the
 //! same output.
 //!
-//! Frames do not name a group. But within a group, only the instance that the group gives a shard
-//! to fences it. So a fence above ours, in a partition that the group still gives to us, is a
-//! foreign one. A single one may be late and come from a former owner. A rival's fences come again
-//! and again, because the rival takes back what we take. The one that came later gives up: an owner
-//! that had the shard for long before the first foreign fence is most likely the right one.
+//! The id of a fence names its deployment, so a fence of our own group is never a rival's. Within a
+//! group, only the instance that the group gives a shard to fences it. So another deployment's fence
+//! above ours, in a partition that the group still gives to us, is a rival's. The same holds for a
+//! fence whose id does not say whose it is; a single one of these may be late and come from a former
+//! owner. A rival's fences come again and again, because the rival takes back what we take. The one
+//! that came later gives up: an owner that had the shard for long before the first foreign fence is
+//! most likely the right one.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -58,11 +60,17 @@ impl Rivals {
         self.known.remove(&partition);
     }
 
-    /// The group says that the partition is ours, and this is the owner epoch in force in its
-    /// output.
-    pub(super) fn check(&mut self, partition: i32, owner_epoch: u64, now: Instant) -> OutputState {
+    /// The group says that the partition is ours. `owner_epoch` is the one in force in its output;
+    /// `is_ours` if a fence of our deployment has set it.
+    pub(super) fn check(
+        &mut self,
+        partition: i32,
+        owner_epoch: u64,
+        is_ours: bool,
+        now: Instant,
+    ) -> OutputState {
         let rivalry = self.known.entry(partition).or_default();
-        if rivalry.owner_epoch == 0 || owner_epoch <= rivalry.owner_epoch {
+        if is_ours || rivalry.owner_epoch == 0 || owner_epoch <= rivalry.owner_epoch {
             return OutputState::Ours;
         }
         let was_owned_long = rivalry
@@ -125,7 +133,7 @@ mod tests {
 
         /// Takes the output over, if it does not give up: the owner epoch in force then.
         fn take(&mut self, owner_epoch: u64, now: Instant) -> u64 {
-            if self.rivals.check(PARTITION, owner_epoch, now) == OutputState::Lost {
+            if self.rivals.check(PARTITION, owner_epoch, false, now) == OutputState::Lost {
                 self.has_given_up = true;
                 return owner_epoch;
             }
@@ -152,7 +160,7 @@ mod tests {
         assert!(later.has_given_up && !first.has_given_up);
         assert!(later.rivals.are_suspected(PARTITION, now));
         assert_eq!(
-            first.rivals.check(PARTITION, owner_epoch, now),
+            first.rivals.check(PARTITION, owner_epoch, false, now),
             OutputState::Ours,
             "it owns the output"
         );
@@ -162,13 +170,30 @@ mod tests {
     fn a_fence_that_the_group_explains_is_no_rival_s_and_one_straggler_is_tolerated() {
         let now = Instant::now();
         let mut rivals = Rivals::default();
-        assert_eq!(rivals.check(PARTITION, 7, now), OutputState::Ours, "of the owner before us");
+        assert_eq!(
+            rivals.check(PARTITION, 7, false, now),
+            OutputState::Ours,
+            "of the owner before us"
+        );
         rivals.fence(PARTITION, 8);
-        assert_eq!(rivals.check(PARTITION, 8, now), OutputState::Ours, "our own");
-        assert_eq!(rivals.check(PARTITION, 9, now), OutputState::Taken);
+        assert_eq!(rivals.check(PARTITION, 8, false, now), OutputState::Ours, "our own");
+        assert_eq!(rivals.check(PARTITION, 9, false, now), OutputState::Taken);
         rivals.forget(PARTITION);
         assert!(!rivals.are_suspected(PARTITION, now));
-        assert_eq!(rivals.check(PARTITION, 12, now), OutputState::Ours, "the group has moved it");
+        let after_a_move = rivals.check(PARTITION, 12, false, now);
+        assert_eq!(after_a_move, OutputState::Ours, "the group has moved it");
+    }
+
+    #[test]
+    fn fences_of_our_own_deployment_are_no_rival_s_however_many_there_are() {
+        let now = Instant::now();
+        let mut rivals = Rivals::default();
+        for owner_epoch in [1, 4, 7, 10, 13] {
+            assert_eq!(rivals.check(PARTITION, owner_epoch, true, now), OutputState::Ours);
+            rivals.fence(PARTITION, owner_epoch + 1);
+            rivals.opened(PARTITION, now);
+        }
+        assert!(!rivals.are_suspected(PARTITION, now));
     }
 
     #[test]
@@ -177,10 +202,10 @@ mod tests {
         let mut rivals = Rivals::default();
         rivals.fence(PARTITION, 8);
         assert!(!rivals.doubt(PARTITION));
-        assert_eq!(rivals.check(PARTITION, 8, now), OutputState::Ours);
+        assert_eq!(rivals.check(PARTITION, 8, false, now), OutputState::Ours);
         assert!(rivals.doubt(PARTITION), "nobody has taken the output back");
-        assert_eq!(rivals.check(PARTITION, 9, now), OutputState::Lost);
+        assert_eq!(rivals.check(PARTITION, 9, false, now), OutputState::Lost);
         rivals.trust(PARTITION);
-        assert_eq!(rivals.check(PARTITION, 9, now), OutputState::Taken);
+        assert_eq!(rivals.check(PARTITION, 9, false, now), OutputState::Taken);
     }
 }

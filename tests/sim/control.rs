@@ -15,6 +15,7 @@ use huntd::engine::Shard;
 use huntd::engine::rules::rulebook::Rulebook;
 use huntd::kafka::membership::{MembershipError, MembershipEvent};
 use huntd::kafka::topic_error::TopicError;
+use huntd::output::fence_id::FenceIds;
 use huntd::output::mark::Mark;
 use huntd::ownership::bounds::Bounds;
 use huntd::ownership::event::{InputTrouble, OwnershipEvent, ShardFacts, ShardNotice, ToControl};
@@ -141,7 +142,7 @@ impl Control {
         }
         options.rulesets = rulebook.rulesets().collect();
         options.read_slots = chance.between(1, 2) as usize;
-        options.fence_ids = u128::from(chance.next()) << 64 | u128::from(chance.next());
+        options.fence_ids = FenceIds::new("huntd", chance.next());
         Control {
             member,
             host,

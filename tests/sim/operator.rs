@@ -3,6 +3,7 @@
 
 use crate::chance::{Fault, Sight};
 use crate::sim::{HOSTS, Sim};
+use huntd::output::fence_id::FenceIds;
 use huntd::ownership::acquisition::Remedy;
 use huntd::ownership::{OwnershipOptions, START_ERROR_MS_MAX};
 
@@ -54,7 +55,7 @@ impl Sim {
             remedy,
             skips,
             read_slots: 1,
-            fence_ids: 0,
+            fence_ids: FenceIds::new("", 0),
         }
     }
 }

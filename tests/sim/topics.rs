@@ -16,8 +16,9 @@ impl Control {
             true => around.panics.counts.clone(),
             false => PanicCounts::new(),
         };
+        let topic_id = *topic_id;
         self.is_input_known = true;
-        self.on(around, OwnershipEvent::InputKnown(counts));
+        self.on(around, OwnershipEvent::InputKnown { topic_id, panics: counts });
     }
 
     pub(crate) fn hear_topics(&mut self, around: &mut Surroundings<'_>) {

@@ -1,5 +1,6 @@
 //! Acquiring a shard as decisions alone: what an owner makes of a log.
 
+use crate::output::fence_id::InputTag;
 use crate::output::fold::Start;
 use crate::output::frame::{Chain, FrameHeader, FrameKind};
 use crate::output::mark::Mark;
@@ -159,7 +160,7 @@ fn an_output_that_is_gone_is_refused_if_snapshots_tell_of_it() {
     fresh.input.0 = 5;
     assert_eq!(fresh.acquire(told()), Err(lost));
     // A host without files asks others.
-    let mut asking = Log { input: fresh.input, elsewhere: vec![kept.clone()], ..Log::default() };
+    let mut asking = Log { input: fresh.input, elsewhere: vec![kept.clone()], ..Log::new() };
     assert_eq!(asking.acquire(brief(Vec::new())), Err(lost));
     // Without them it is a topic that nobody has read before.
     assert_eq!(fresh.acquire(brief(Vec::new())).expect("acquired").start.next_offset, 5);
@@ -255,6 +256,73 @@ fn a_snapshot_of_an_input_that_was_created_again_halts_until_the_zone_starts_ove
     let new = snapshot(&log, &shard);
     let acquired = log.acquire(known(vec![new.clone(), old])).expect("acquired");
     assert_eq!((acquired.candidate, acquired.start), (Some(0), new.start));
+}
+
+#[test]
+fn without_a_state_the_fences_tell_that_the_input_was_created_again() {
+    let (mut log, shard) = owned_log(9);
+    // The new input is longer than what was read of the old one, so its offsets show nothing.
+    assert!(shard.next_offset < log.input.1);
+    let recreated = [2; 16];
+    log.fence_ids.read_from(&recreated);
+    let told = Brief { input: InputTag::of_topic(&recreated), ..brief(Vec::new()) };
+    // A fence alone has played nothing, so it does not make the new input the one that was played.
+    for _ in 0..2 {
+        assert_eq!(log.acquire(told.clone()), Err(StartError::InputRecreated));
+    }
+    let fresh = Brief { remedy: Remedy::StartOver, ..told.clone() };
+    let acquired = log.acquire(fresh).expect("acquired");
+    assert_eq!((acquired.start.next_offset, acquired.start.next_update), (0, shard.next_update));
+    assert_eq!(log.acquire(told).expect("acquired").start, acquired.start);
+}
+
+#[test]
+fn an_owner_whose_fences_do_not_tell_its_input_is_followed_by_offsets() {
+    let (mut log, mut shard) = owned_log(3);
+    let random = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef;
+    shard.owner_epoch += 1;
+    log.append_empty(&FrameHeader { next_offset: -1, ..shard.fence(random) });
+    log.publish(&mut shard, 3);
+    let other = Brief { input: InputTag::of_topic(&[2; 16]), ..brief(Vec::new()) };
+    assert!(log.acquire(other).is_ok());
+}
+
+#[test]
+fn a_zone_that_starts_over_after_its_input_lost_records_publishes_none_of_them_twice() {
+    let (mut log, shard) = owned_log(9);
+    let kept = snapshot(&log, &shard);
+    let (start, covered) = (kept.start.next_offset - 3, kept.start.next_offset);
+    for (input, begins_at) in [
+        ((0, covered - 2), covered - 2),
+        ((0, covered), covered),
+        ((0, covered + 5), covered),
+        ((covered + 3, covered + 5), covered + 3),
+        ((start, start), start),
+    ] {
+        log.input = input;
+        let fresh = Brief { diverged: true, ..brief(vec![kept.clone()]) };
+        let fresh = Brief { remedy: Remedy::StartOver, ..fresh };
+        // Each on a log of its own: a genesis is where the next one begins.
+        let before = (log.records.clone(), log.end);
+        assert_eq!(log.acquire(fresh).expect("acquired").start.next_offset, begins_at, "{input:?}");
+        (log.records, log.end) = before;
+    }
+}
+
+#[test]
+fn a_fence_of_an_absurd_epoch_hinders_no_owner() {
+    let (mut log, mut shard) = owned_log(3);
+    for owner_epoch in [u64::MAX, u64::MAX - 1, 1 << 63, (1 << 32) + 99] {
+        let forged = FrameMaker { owner_epoch, ..FrameMaker::new(0) };
+        log.append_empty(&forged.fence(5));
+        log.append_empty(&FrameHeader { next_offset: -1, ..forged.fence(6) });
+        log.publish(&mut FrameMaker { owner_epoch, ..FrameMaker::new(0) }, 2);
+        let acquired = log.acquire(brief(Vec::new())).expect("acquired");
+        assert_eq!(acquired.owner_epoch, shard.owner_epoch + 1);
+        shard.owner_epoch = acquired.owner_epoch;
+        log.publish(&mut shard, 3);
+    }
+    assert_eq!(log.mark().next_update, shard.next_update);
 }
 
 #[test]
@@ -369,6 +437,52 @@ fn late_frames_between_ours_are_passed_over_and_a_fence_is_not() {
     assert_eq!(verified.ack(to, &frame.header), Ack::AfterForeign);
     let fenced = SpanResult::Fenced { owner_epoch: shard.owner_epoch + 1 };
     assert_eq!(cross(&log, verified.mark(), to), fenced);
+}
+
+/// A clone of the host goes on with the same owner epoch.
+#[test]
+fn whatever_a_reader_takes_from_a_foreign_frame_of_our_own_epoch_is_noticed() {
+    let (mut log, mut shard) = owned_log(6);
+    let acquired = log.acquire(brief(Vec::new())).expect("acquired");
+    shard.owner_epoch = acquired.owner_epoch;
+    let from = log.mark();
+    let empty = FrameMaker { ..shard }.frame(0).header;
+    let update = FrameMaker { ..shard }.frame(1);
+    let forged = [
+        (FrameHeader { next_offset: 1 << 62, ..empty }, None),
+        (FrameHeader { next_offset: i64::MAX, ..empty }, None),
+        (FrameHeader { kind: FrameKind::Genesis, ..empty }, None),
+        (FrameHeader { kind: FrameKind::Skip, ..empty }, None),
+        (update.header, Some(&update.updates)),
+        // The chain is wrong, so a reader halts.
+        (FrameHeader { chain: Chain(1), ..update.header }, Some(&update.updates)),
+    ];
+    for (header, updates) in forged {
+        let mut check =
+            SpanCheck::new(ForeignSpan { partition: 0, ownership_id: 1, from, to: log.end + 2 });
+        let mut beside = Log { records: Vec::new(), ..Log::new() };
+        match updates {
+            Some(updates) => beside.append(&header, updates),
+            None => beside.append_empty(&header),
+        };
+        for (offset, bytes) in (from.output_offset..).zip(beside.records.iter().map(|(_, b)| b)) {
+            check.take(offset, bytes);
+        }
+        check.take(log.end + 2, &log.records[0].1);
+        assert_eq!(check.result(), Some(SpanResult::Torn), "{header:?}");
+    }
+    // A repeated fence and a frame that readers drop change nothing.
+    let mut check =
+        SpanCheck::new(ForeignSpan { partition: 0, ownership_id: 1, from, to: log.end + 2 });
+    let (fence, last) =
+        (shard.fence(acquired.fence_id), log.records.last().expect("frames").clone());
+    log.append_empty(&fence);
+    log.records.push((log.end, last.1));
+    for (offset, bytes) in log.records.iter().filter(|(at, _)| *at >= from.output_offset) {
+        check.take(*offset, bytes);
+    }
+    check.take(log.end + 1, &log.records[0].1);
+    assert!(matches!(check.result(), Some(SpanResult::Passed(_))), "{check:?}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::engine::update::Updates;
 use crate::output::encode::{decode_frame, encode};
+use crate::output::fence_id::{FenceIds, InputTag};
 use crate::output::fold::Start;
 use crate::output::frame::{Format, FrameHeader};
 use crate::output::mark::Mark;
@@ -14,20 +15,27 @@ use crate::testing::frame_maker::FrameMaker;
 
 pub(super) const RULESET: u32 = 7;
 
+/// The input topic's id.
+pub(super) const INPUT_ID: [u8; 16] = [1; 16];
+
 /// An output partition, and an input that is as long as it says.
-#[derive(Default)]
 pub(super) struct Log {
     /// Records with their offsets; retention takes the first ones away.
     pub(super) records: Vec<(i64, Vec<u8>)>,
     pub(super) end: i64,
     pub(super) input: (i64, i64),
+    /// Makes the ids of the owners that read this input.
+    pub(super) fence_ids: FenceIds,
     /// What is found when more states are asked for.
     pub(super) elsewhere: Vec<Candidate>,
 }
 
 impl Log {
     pub(super) fn new() -> Log {
-        Log { input: (0, 1_000), ..Log::default() }
+        let mut fence_ids = FenceIds::new("huntd", 0);
+        fence_ids.read_from(&INPUT_ID);
+        let (records, elsewhere) = (Vec::new(), Vec::new());
+        Log { records, end: 0, input: (0, 1_000), fence_ids, elsewhere }
     }
 
     pub(super) fn append(&mut self, header: &FrameHeader, updates: &Updates) -> i64 {
@@ -91,7 +99,8 @@ impl Log {
                 Need::States => acquisition.offer(self.elsewhere.clone()),
                 Need::Confirm { .. } => {
                     rival(self);
-                    acquisition.confirm(u128::from(step as u64) + 1);
+                    let fence_id = self.fence_ids.next();
+                    acquisition.confirm(fence_id);
                 }
                 Need::Append(header) => {
                     let offset = self.append_empty(&header);
@@ -123,6 +132,7 @@ pub(super) fn brief(candidates: Vec<Candidate>) -> Brief {
         to_skip: Vec::new(),
         remedy: Remedy::Refuse,
         diverged: false,
+        input: InputTag::of_topic(&INPUT_ID),
     }
 }
 

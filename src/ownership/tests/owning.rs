@@ -3,6 +3,7 @@
 use crate::kafka::READ_STALL_MS_MAX;
 use crate::kafka::membership::{MembershipError, MembershipEvent};
 use crate::output::encode::encode;
+use crate::output::fence_id::FenceIds;
 use crate::output::frame::Format;
 use crate::ownership::acquisition::Remedy;
 use crate::ownership::action::{Note, Opening, OwnershipAction};
@@ -45,10 +46,11 @@ impl Daemon {
             remedy: Remedy::Refuse,
             skips: Vec::new(),
             read_slots,
-            fence_ids: 1,
+            fence_ids: FenceIds::new("huntd", 1),
         };
         let mut ownership = Ownership::new(options, now);
-        ownership.on(OwnershipEvent::InputKnown(PanicCounts::default()), now);
+        let (topic_id, panics) = ([1; 16], PanicCounts::default());
+        ownership.on(OwnershipEvent::InputKnown { topic_id, panics }, now);
         Daemon {
             ownership,
             now,

@@ -1,0 +1,119 @@
+//! The ids of fences: 128 bits that a reader compares for equality, and that tell an owner more.
+//!
+//! ```text
+//! 16 bits      24 bits            24 bits             64 bits
+//! FORM         deployment (hash   input topic (hash   counted from random bits
+//!              of the group)      of its topic id)
+//! ```
+//!
+//! An owner recognizes the fences of its own deployment by them, and whether what an earlier owner
+//! published was made from the input that it reads itself. Ids of another form say neither: other
+//! writers choose 128 random bits.
+
+use crate::engine::mix;
+
+/// Marks ids of this form.
+const FORM: u128 = 0x4854;
+
+/// Bits of a hash in an id.
+const TAG_BITS: u32 = 24;
+
+/// A hash of an input topic's id, as a fence carries it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InputTag(u32);
+
+impl InputTag {
+    /// The tag of the topic with this id.
+    pub fn of_topic(topic_id: &[u8; 16]) -> InputTag {
+        InputTag(tag(topic_id))
+    }
+
+    /// The input that the owner with this fence reads; `None` if its id does not say.
+    pub(crate) fn of_fence(fence_id: u128) -> Option<InputTag> {
+        has_form(fence_id).then_some(InputTag((fence_id >> 64) as u32 & TAG_MAX))
+    }
+}
+
+/// The greatest tag.
+const TAG_MAX: u32 = (1 << TAG_BITS) - 1;
+
+/// Makes the ids of a process.
+#[derive(Clone, Copy, Debug)]
+pub struct FenceIds {
+    deployment: u32,
+    input: InputTag,
+    last: u64,
+}
+
+impl FenceIds {
+    /// Ids of an instance of this consumer group. The random bits tell it from all others; the
+    /// input is not known yet.
+    pub fn new(group: &str, random: u64) -> FenceIds {
+        FenceIds { deployment: tag(group.as_bytes()), input: InputTag(0), last: random }
+    }
+
+    /// The instance reads the topic with this id.
+    pub(crate) fn read_from(&mut self, topic_id: &[u8; 16]) {
+        self.input = InputTag::of_topic(topic_id);
+    }
+
+    /// The input that the instance reads.
+    pub(crate) fn input(&self) -> InputTag {
+        self.input
+    }
+
+    /// The id of the next fence. It is not 0.
+    pub(crate) fn next(&mut self) -> u128 {
+        self.last = self.last.wrapping_add(1);
+        let high = (FORM << TAG_BITS | u128::from(self.deployment)) << TAG_BITS;
+        (high | u128::from(self.input.0)) << 64 | u128::from(self.last)
+    }
+
+    /// Whether an instance of this deployment wrote the fence.
+    pub(crate) fn are_of_deployment(&self, fence_id: u128) -> bool {
+        has_form(fence_id) && (fence_id >> (64 + TAG_BITS)) as u32 & TAG_MAX == self.deployment
+    }
+}
+
+fn has_form(fence_id: u128) -> bool {
+    fence_id >> (64 + 2 * TAG_BITS) == FORM
+}
+
+fn tag(bytes: &[u8]) -> u32 {
+    let word = |chunk: &[u8]| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(word)
+    };
+    let words = bytes.chunks(8).map(word);
+    let hash = words.fold(bytes.len() as u64, |hash, word| mix::hash(&[word], hash));
+    (hash >> (64 - TAG_BITS)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_tells_deployment_and_input_and_random_bits_tell_neither() {
+        let mut ours = FenceIds::new("huntd", 7);
+        ours.read_from(&[1; 16]);
+        let (first, second) = (ours.next(), ours.next());
+        assert_ne!(first, second);
+        let beside = FenceIds::new("huntd", 9);
+        let rival = FenceIds::new("huntd-staging", 7);
+        assert!(beside.are_of_deployment(first) && !rival.are_of_deployment(first));
+        assert_eq!(InputTag::of_fence(first), Some(InputTag::of_topic(&[1; 16])));
+        assert_ne!(InputTag::of_fence(first), Some(InputTag::of_topic(&[2; 16])));
+        let random = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef;
+        assert!(!ours.are_of_deployment(random) && InputTag::of_fence(random).is_none());
+    }
+
+    #[test]
+    fn the_number_of_an_id_may_wrap() {
+        let mut ids = FenceIds::new("huntd", u64::MAX);
+        let id = ids.next();
+        assert_eq!(id as u64, 0);
+        assert!(ids.are_of_deployment(id) && id != 0);
+    }
+}
