@@ -29,8 +29,9 @@ pub(super) fn connect(
     let mut journal = Journal::new();
     let mut wait_ms = RECONNECT_MS_MIN;
     let mut missing_since = None;
-    // One answer may be wrong. The next try gets its own, on other connections.
-    let mut is_doubted = false;
+    // One answer may be wrong. The next try gets its own, on other connections: the same sentence
+    // has to come twice.
+    let mut doubted = None;
     let mut tried = 0;
     // Threads that wait for a silent broker outlast their try, so later tries do not dial again.
     let mut are_brokers_checked = false;
@@ -48,10 +49,11 @@ pub(super) fn connect(
         let is_missing_for_good =
             missing_since.is_some_and(|since: Instant| since.elapsed() >= missing_max);
         let is_final = !error.may_pass() && (missing_since.is_none() || is_missing_for_good);
-        if is_final && is_doubted {
+        let said = is_final.then(|| error.to_string());
+        if is_final && said == doubted {
             return Err(error);
         }
-        is_doubted = is_final;
+        doubted = said;
         match is_final {
             true => journal::start_doubted(&error),
             false => journal.waits_for_brokers(&error),

@@ -5,7 +5,7 @@
 
 use crate::fetch::block::{Block, BlockPool, SHARD_BLOCKS_MAX};
 use crate::fetch::replica_watch::ReplicaWatch;
-use crate::kafka::record_batch::{BatchError, BatchStart, HeaderScan};
+use crate::kafka::record_batch::{BatchStart, HeaderScan};
 use crate::ownership::event::Claim;
 use crate::ownership::start_error::StartError;
 use crate::telemetry::progress::SHARDS_MAX;
@@ -58,10 +58,10 @@ pub(crate) struct Cursor {
     pub retry_at: Cell<Option<Instant>>,
     /// A claim of one connection that would stop the shard or leave records out: another connection
     /// is asked.
-    doubt: Cell<Option<Doubt>>,
+    doubt: RefCell<Option<Doubt>>,
     /// The same of a gap behind the position. A broker that is cut off does not have what comes
     /// behind that, so its claims do not speak against the gap, but the gap speaks against them.
-    gap_doubt: Cell<Option<Doubt>>,
+    gap_doubt: RefCell<Option<Doubt>>,
     /// When the leader last told the log's end, or was asked for it; `None` before the first Fetch.
     pub end_known_at: Cell<Option<Instant>>,
     /// Whether the follower that the partition is fetched from stands still.
@@ -93,10 +93,11 @@ pub(crate) enum CursorFault {
 }
 
 /// A claim of one connection about a position.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Doubt {
     claim: Claim,
-    damage: Option<BatchError>,
+    /// The claim with all that it says, such as the checksum that was found.
+    sentence: String,
     position: i64,
     connection: u64,
     /// The broker, if only a leader can make this claim: another one has no part in it.
@@ -139,8 +140,8 @@ impl Cursor {
             blocks_max: Cell::new(SHARD_BLOCKS_MAX),
             is_new: Cell::new(true),
             retry_at: Cell::new(None),
-            doubt: Cell::new(None),
-            gap_doubt: Cell::new(None),
+            doubt: RefCell::default(),
+            gap_doubt: RefCell::default(),
             end_known_at: Cell::new(None),
             replica: ReplicaWatch::new(),
             answered_at: Cell::new(None),
@@ -218,23 +219,24 @@ impl Cursor {
         self.fetch_leader_epoch.set(self.leader_epoch.get());
     }
 
-    /// Whether another connection has made the same claim about the position. If not, the claim is
-    /// noted: bits may flip on the way, and a broker that has just started may be wrong about its
-    /// log. Where the damage matters, both have to find the same.
+    /// Whether another connection has made an equal claim about the position: one that the same
+    /// sentence describes. If not, the claim is noted: bits may flip on the way, and a broker that
+    /// has just started may be wrong about its log.
     pub(crate) fn is_confirmed(
         &self,
         claim: Claim,
-        damage: Option<BatchError>,
+        sentence: &str,
         (node_id, connection): (i32, u64),
     ) -> bool {
         let leader = claim.is_of_leader().then_some(node_id);
-        let doubt = Doubt { claim, damage, position: self.position.get(), connection, leader };
+        let (sentence, position) = (sentence.to_owned(), self.position.get());
+        let doubt = Doubt { claim, sentence, position, connection, leader };
         let before = match claim {
             Claim::Gap => {
                 self.trust();
-                self.gap_doubt.replace(Some(doubt))
+                self.gap_doubt.replace(Some(doubt.clone()))
             }
-            _ => self.doubt.replace(Some(doubt)),
+            _ => self.doubt.replace(Some(doubt.clone())),
         };
         before.is_some_and(|before| {
             before.connection != connection && Doubt { connection, ..before } == doubt
@@ -250,7 +252,7 @@ impl Cursor {
 
     /// A broker's log has the position, or ends there: claims that it has not were wrong.
     pub(crate) fn trust(&self) {
-        self.doubt.set(None);
+        self.doubt.take();
     }
 
     /// The input cannot be read any further. Nothing is skipped: the shard halts once what was
@@ -380,45 +382,42 @@ fn share_blocks(open: &[Rc<Cursor>]) {
 mod tests {
     use super::*;
     use crate::kafka::error_code::ErrorCode;
-    use crate::kafka::record_batch::BatchReason;
+    use crate::kafka::record_batch::{BatchError, BatchReason};
 
-    fn damage(found: u32) -> Option<BatchError> {
-        Some(BatchError { offset: 100, reason: BatchReason::Crc { stated: 1, found } })
+    fn damage(found: u32) -> String {
+        BatchError { offset: 100, reason: BatchReason::Crc { stated: 1, found } }.to_string()
     }
 
     #[test]
     fn what_would_stop_a_shard_counts_once_two_connections_have_said_it_of_one_position() {
         use Claim::{OutOfRange, Refused, Unreadable};
         let cursor = Cursor::new(0, 1, (100, None), Box::default());
-        assert!(!cursor.is_confirmed(OutOfRange, None, (1, 1)));
-        assert!(
-            !cursor.is_confirmed(OutOfRange, None, (1, 1)),
-            "the same connection proves nothing"
-        );
+        assert!(!cursor.is_confirmed(OutOfRange, "", (1, 1)));
+        assert!(!cursor.is_confirmed(OutOfRange, "", (1, 1)), "the same connection proves nothing");
         cursor.position.set(200);
-        assert!(!cursor.is_confirmed(OutOfRange, None, (1, 2)), "another position");
-        assert!(!cursor.is_confirmed(Unreadable, None, (1, 3)), "something else");
-        assert!(cursor.is_confirmed(Unreadable, None, (1, 4)));
+        assert!(!cursor.is_confirmed(OutOfRange, "", (1, 2)), "another position");
+        assert!(!cursor.is_confirmed(Unreadable, "", (1, 3)), "something else");
+        assert!(cursor.is_confirmed(Unreadable, "", (1, 4)));
         cursor.trust();
-        assert!(!cursor.is_confirmed(Refused(ErrorCode(2)), None, (1, 5)));
-        assert!(!cursor.is_confirmed(Refused(ErrorCode(42)), None, (1, 6)), "another refusal");
-        assert!(!cursor.is_confirmed(Refused(ErrorCode(42)), None, (2, 7)), "another leader");
-        assert!(cursor.is_confirmed(Refused(ErrorCode(42)), None, (2, 8)));
-        assert!(!cursor.is_confirmed(Unreadable, damage(2), (1, 9)));
-        assert!(cursor.is_confirmed(Unreadable, damage(2), (2, 10)), "logs are alike");
+        assert!(!cursor.is_confirmed(Refused(ErrorCode(2)), "", (1, 5)));
+        assert!(!cursor.is_confirmed(Refused(ErrorCode(42)), "", (1, 6)), "another refusal");
+        assert!(!cursor.is_confirmed(Refused(ErrorCode(42)), "", (2, 7)), "another leader");
+        assert!(cursor.is_confirmed(Refused(ErrorCode(42)), "", (2, 8)));
+        assert!(!cursor.is_confirmed(Unreadable, &damage(2), (1, 9)));
+        assert!(cursor.is_confirmed(Unreadable, &damage(2), (2, 10)), "logs are alike");
     }
 
     #[test]
     fn a_broker_that_does_not_have_what_is_behind_a_gap_hides_it_no_longer_than_once() {
         let cursor = Cursor::new(0, 1, (100, None), Box::default());
-        assert!(!cursor.is_confirmed(Claim::OutOfRange, None, (1, 1)));
-        assert!(!cursor.is_confirmed(Claim::Gap, None, (1, 2)));
+        assert!(!cursor.is_confirmed(Claim::OutOfRange, "", (1, 1)));
+        assert!(!cursor.is_confirmed(Claim::Gap, "", (1, 2)));
         assert!(
-            !cursor.is_confirmed(Claim::OutOfRange, None, (1, 3)),
+            !cursor.is_confirmed(Claim::OutOfRange, "", (1, 3)),
             "there is something behind it"
         );
         cursor.trust();
-        assert!(cursor.is_confirmed(Claim::Gap, None, (1, 4)));
+        assert!(cursor.is_confirmed(Claim::Gap, "", (1, 4)));
     }
 
     #[test]
@@ -436,9 +435,12 @@ mod tests {
     #[test]
     fn damage_is_confirmed_by_the_same_damage_on_another_connection() {
         let cursor = Cursor::new(0, 1, (100, None), Box::default());
-        assert!(!cursor.is_confirmed(Claim::Unreadable, damage(2), (1, 1)));
-        assert!(!cursor.is_confirmed(Claim::Unreadable, damage(3), (1, 2)), "bits flip on the way");
-        assert!(cursor.is_confirmed(Claim::Unreadable, damage(3), (1, 3)));
+        assert!(!cursor.is_confirmed(Claim::Unreadable, &damage(2), (1, 1)));
+        assert!(
+            !cursor.is_confirmed(Claim::Unreadable, &damage(3), (1, 2)),
+            "bits flip on the way"
+        );
+        assert!(cursor.is_confirmed(Claim::Unreadable, &damage(3), (1, 3)));
     }
 
     #[test]

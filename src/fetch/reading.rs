@@ -199,7 +199,7 @@ impl FetchTask {
             FetchRemedy::OffsetOutOfRange => {
                 let sentence =
                     format!("offset {position} of input partition {partition} is not in its log");
-                if self.believes(cursor, Claim::OutOfRange, None, sentence) {
+                if self.believes(cursor, Claim::OutOfRange, sentence) {
                     self.out_of_range.push(cursor.clone());
                 }
             }
@@ -247,24 +247,18 @@ impl FetchTask {
                 format!("input partition {}: {error}", cursor.partition)
             }
         };
-        if self.believes(cursor, claim, None, sentence) {
+        if self.believes(cursor, claim, sentence) {
             cursor.stop(fault);
         }
     }
 
-    /// Whether another connection has made the same claim about the position, after another broker
+    /// Whether another connection has made an equal claim about the position, after another broker
     /// was asked who leads, if that matters. If not, another connection is asked.
-    fn believes(
-        &mut self,
-        cursor: &Cursor,
-        claim: Claim,
-        damage: Option<BatchError>,
-        sentence: String,
-    ) -> bool {
+    fn believes(&mut self, cursor: &Cursor, claim: Claim, sentence: String) -> bool {
         if claim.is_of_leader() && self.holds(cursor, claim, &sentence) {
             return false;
         }
-        let is_confirmed = cursor.is_confirmed(claim, damage, (self.node_id, self.connection));
+        let is_confirmed = cursor.is_confirmed(claim, &sentence, (self.node_id, self.connection));
         if !is_confirmed {
             cursor.rewind();
             if claim.is_of_leader() {
@@ -310,7 +304,7 @@ impl FetchTask {
         let (partition, offset) = (cursor.partition, error.offset);
         let sentence =
             format!("input partition {partition} goes on at offset {offset} instead of {expected}");
-        if !self.believes(cursor, Claim::Gap, Some(error), sentence.clone()) {
+        if !self.believes(cursor, Claim::Gap, sentence.clone()) {
             return;
         }
         cursor.batch_start.set(BatchStart::at(offset));
@@ -343,7 +337,7 @@ impl FetchTask {
         }
         // Bits that flip on the way seldom flip twice alike. The next owner reads the batch again,
         // and its replay would differ if the batch were sound.
-        if !self.believes(cursor, Claim::Unreadable, Some(error), sentence) {
+        if !self.believes(cursor, Claim::Unreadable, sentence) {
             return;
         }
         let sentence = format!("the offsets {first} to {last} are passed over: {error}");

@@ -6,7 +6,7 @@
 
 use flate2::{Decompress, FlushDecompress, Status};
 use lz4_flex::block::DecompressError;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use thiserror::Error;
 use zstd::zstd_safe;
 
@@ -126,7 +126,7 @@ pub(crate) fn stream<'a>(
     Ok(match codec {
         Codec::None => Box::new(input),
         Codec::Gzip => {
-            let members = flate2::bufread::MultiGzDecoder::new(input);
+            let members = GzipMembers(flate2::bufread::GzDecoder::new(input));
             Box::new(BufReader::with_capacity(STREAM_BUFFER_BYTES, members))
         }
         Codec::Snappy => {
@@ -159,7 +159,27 @@ fn zstd_error(code: zstd_safe::ErrorCode) -> CodecError {
     if code.wrapping_neg() == OUTPUT_TOO_SMALL { CodecError::TooLarge } else { CodecError::Damaged }
 }
 
-/// Inflates all gzip members of `input`.
+/// Inflates all gzip members, like [`gzip`].
+struct GzipMembers<'a>(flate2::bufread::GzDecoder<&'a [u8]>);
+
+impl Read for GzipMembers<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = self.0.read(out)?;
+            let rest = *self.0.get_ref();
+            if read > 0 || out.is_empty() || !rest.starts_with(&GZIP_MAGIC) {
+                return Ok(read);
+            }
+            self.0 = flate2::bufread::GzDecoder::new(rest);
+        }
+    }
+}
+
+/// How a gzip member begins: its magic number, and deflate as its method.
+const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
+
+/// Inflates all gzip members of `input`. Whatever else follows a member is ignored, as by Java's
+/// decoder and librdkafka's: some producers pad their buffers.
 ///
 /// The member's header is read here, because flate2 can reset a raw deflate state without an
 /// allocation, but not a gzip one.
@@ -183,6 +203,9 @@ fn gzip(
         }
         let end = inflate.total_in() as usize + TRAILER_BYTES;
         input = input.get(end..).ok_or(CodecError::Damaged)?;
+        if !input.starts_with(&GZIP_MAGIC) {
+            break;
+        }
     }
     Ok(written)
 }
@@ -194,7 +217,7 @@ fn gzip_body(member: &[u8]) -> Option<&[u8]> {
     const NAME: u8 = 1 << 3;
     const COMMENT: u8 = 1 << 4;
     let (header, mut rest) = member.split_at_checked(10)?;
-    if header[..3] != [0x1f, 0x8b, 8] {
+    if header[..3] != GZIP_MAGIC {
         return None;
     }
     let flags = header[3];

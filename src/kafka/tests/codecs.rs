@@ -60,6 +60,24 @@ fn several_members_or_frames_follow_each_other() {
     }
 }
 
+#[test]
+fn what_follows_the_last_gzip_member_is_ignored() {
+    let member = Packing::Gzip.compress(b"one");
+    for padding in [&[0; 20][..], b"\0", b"no member", &[0x1f]] {
+        let padded = [&member[..], &member[..], padding].concat();
+        let mut decompressor = Decompressor::new(100);
+        assert_eq!(
+            decompressor.decompress(Codec::Gzip, &padded).unwrap(),
+            b"oneone",
+            "{padding:?}"
+        );
+        let mut streamed = Vec::new();
+        let mut stream = crate::kafka::codec::stream(Codec::Gzip, &padded).unwrap();
+        std::io::Read::read_to_end(&mut stream, &mut streamed).unwrap();
+        assert_eq!(streamed, b"oneone", "{padding:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn arbitrary_bytes_are_refused_or_stay_within_the_bound(
