@@ -224,7 +224,9 @@ impl<P: Produce<Sent>> Publisher<P> {
                     let inside_us = inside.as_micros() as u64;
                     self.ends.metrics.inside.record(inside_us, 1);
                     let age_us = self.time.now_us.saturating_sub(newest_us);
-                    self.ends.metrics.input.record_age(age_us.saturating_sub_unsigned(inside_us));
+                    let input_us = age_us.saturating_sub_unsigned(inside_us);
+                    // Its acknowledgement counts it if it is misdated.
+                    let _is_plausible = self.ends.metrics.input.record_age(input_us);
                 }
                 Ok(Some(frame.header))
             }
@@ -332,7 +334,10 @@ impl<P: Produce<Sent>> Publisher<P> {
         if let Sent::Frame(_, SentFrame { newest_us: Some(newest_us), sent_at, .. }) =
             delivery.receipt
         {
-            self.ends.metrics.end_to_end.record_age(self.time.now_us.saturating_sub(newest_us));
+            let age_us = self.time.now_us.saturating_sub(newest_us);
+            if !self.ends.metrics.end_to_end.record_age(age_us) {
+                self.ends.metrics.add(Counter::FramesMisdated, 1);
+            }
             let output = self.time.now.saturating_duration_since(sent_at);
             self.ends.metrics.output.record(output.as_micros() as u64, 1);
         }

@@ -53,6 +53,9 @@ counters! {
         "Dead letters that the broker has acknowledged.";
     OwnRecordsAcked, "own_records_acked", "publisher",
         "Ticks and handoffs that the broker has acknowledged.";
+    FramesMisdated, "frames_misdated", "publisher",
+        "Frames that no latency counts, because the `ts_us` of their newest event is more than seven \
+         days away from this host's clock.";
     DeliveriesFailed, "deliveries_failed", "publisher",
         "Deliveries that failed.";
     SnapshotsStored, "snapshots_stored", "snapshots",
@@ -96,6 +99,10 @@ pub enum Gauge {
 
 /// Gauges in all.
 const GAUGES: usize = Gauge::Partitions as usize + 1;
+
+/// Microseconds that an event may be old, or ahead of the clock: Kafka keeps records for seven days
+/// by default. A producer that counts in milliseconds is decades away.
+const AGE_US_MAX: u64 = 7 * 24 * 3600 * 1_000_000;
 
 /// The one name in the tally of events that changed nothing.
 const NO_OP: &str = "no_op";
@@ -215,16 +222,21 @@ impl Histogram {
         }
     }
 
-    /// Counts `n` events that took `us` microseconds each.
+    /// Counts `n` events that took `us` microseconds each. A sum that begins again from 0 is a
+    /// counter that was reset, which every reader understands.
     pub(crate) fn record(&self, us: u64, n: u64) {
         add(&self.buckets[Histogram::bucket(us)], n);
-        let sum = self.sum.load(Ordering::Relaxed);
-        self.sum.store(sum.saturating_add(us.saturating_mul(n)), Ordering::Relaxed);
+        add(&self.sum, us.wrapping_mul(n));
     }
 
     /// Counts one event of this age, which is negative if the clock of its producer is ahead: as 0.
-    pub fn record_age(&self, us: i64) {
-        self.record(us.max(0).cast_unsigned(), 1);
+    /// False: the age is beyond [`AGE_US_MAX`], so its producer is wrong, and it does not count.
+    pub fn record_age(&self, us: i64) -> bool {
+        let is_plausible = us.unsigned_abs() <= AGE_US_MAX;
+        if is_plausible {
+            self.record(us.max(0).cast_unsigned(), 1);
+        }
+        is_plausible
     }
 
     /// The largest time that belongs to a bucket; `None` for the last one.
@@ -279,6 +291,28 @@ mod tests {
             let expected = (0..Histogram::BUCKETS).find(fits).expect("the last has no bound");
             assert_eq!(Histogram::bucket(us), expected, "{us} us");
         }
+    }
+
+    #[test]
+    fn an_age_that_cannot_be_counts_in_no_bucket_and_in_no_sum() {
+        let ages = Histogram::new();
+        let longest = AGE_US_MAX as i64;
+        for us in [i64::MIN, i64::MAX, longest + 1, -longest - 1] {
+            assert!(!ages.record_age(us), "{us} us");
+        }
+        assert_eq!((ages.counts().iter().sum::<u64>(), ages.sum_us()), (0, 0));
+        for us in [longest, 3, 0, -1, -longest] {
+            assert!(ages.record_age(us), "{us} us");
+        }
+        assert_eq!((ages.counts().iter().sum::<u64>(), ages.sum_us()), (5, AGE_US_MAX + 3));
+    }
+
+    #[test]
+    fn a_sum_never_stops() {
+        let times = Histogram::new();
+        times.record(u64::MAX, 1);
+        times.record(3, 1);
+        assert_eq!(times.sum_us(), 2);
     }
 
     #[test]
