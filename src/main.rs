@@ -5,9 +5,8 @@ use huntd::service::cli::{Cli, Verb};
 use huntd::service::exit::{self, ExitCode};
 use huntd::shards;
 use huntd::tools::{
-    check, demo, load, reference, replay, room, rules, run, serve, snapshot, tap, topics,
+    self, check, demo, load, reference, replay, room, rules, run, serve, snapshot, tap, topics,
 };
-use std::io::Write;
 
 fn main() -> std::process::ExitCode {
     allocator::refuse_huge_pages();
@@ -35,7 +34,7 @@ fn main() -> std::process::ExitCode {
             if code != ExitCode::Ok {
                 for line in error.to_string().lines() {
                     // If standard error is closed, the error cannot be reported.
-                    let _ = writeln!(std::io::stderr(), "huntd: {line}");
+                    let _ = tools::say(&format!("huntd: {line}"));
                 }
             }
             code

@@ -1,4 +1,5 @@
-//! Numbers about the running daemon: counters, and how far each shard is.
+//! Numbers about the running daemon: counters, and how far each shard is. Also how text of others
+//! is shown.
 
 pub mod metrics;
 
@@ -7,3 +8,5 @@ pub mod progress;
 pub mod tally;
 
 pub(crate) mod repeated;
+
+pub mod printable;

@@ -48,6 +48,7 @@ pub(crate) mod failure;
 
 use crate::engine::rules::rulebook::Rulebook;
 use crate::service::rules as rules_files;
+use crate::telemetry::printable::printable;
 use failure::ToolError;
 use std::io::Write;
 use std::path::PathBuf;
@@ -61,7 +62,13 @@ const WEAPONS: u8 = 3;
 
 /// Says something on standard error that is no reason to end.
 fn warn(sentence: &str) -> Result<(), ToolError> {
-    Ok(writeln!(std::io::stderr(), "huntd: {sentence}")?)
+    Ok(say(&format!("huntd: {sentence}"))?)
+}
+
+/// Writes a line to standard error. Brokers and producers may have a part in it, so that no
+/// terminal may act on it.
+pub fn say(line: &str) -> std::io::Result<()> {
+    writeln!(std::io::stderr(), "{}", printable(line))
 }
 
 /// The rules in these files, or the built-in ones where there is none.

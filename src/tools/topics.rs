@@ -117,10 +117,9 @@ fn report_unmet(
     there: usize,
 ) -> std::io::Result<()> {
     match wish {
-        Some(wish) if usize::from(wish) != there => writeln!(
-            std::io::stderr(),
+        Some(wish) if usize::from(wish) != there => super::say(&format!(
             "`{name}` is there already and stays as it is: {argument} {wish} is for new topics"
-        ),
+        )),
         _ => Ok(()),
     }
 }
@@ -159,12 +158,11 @@ fn find_or_create(
     match create(|_| true) {
         Err(error) if !newer.is_empty() && is_invalid_setting(&error) => {
             create(|setting| setting.is_known_everywhere).map_err(of_control)?;
-            writeln!(
-                std::io::stderr(),
+            super::say(&format!(
                 "`{name}` is created without {}, which this broker does not know: update it, and \
                  set that",
                 newer.join(", ")
-            )?;
+            ))?;
         }
         created => created.map_err(of_control)?,
     }
