@@ -7,9 +7,10 @@ use super::load::EventSender;
 use super::source::SourceRecord;
 use super::tap::{FETCH_WAIT_MS, check_reader, wanted_partitions};
 use crate::decoder::reject::Reject;
-use crate::kafka::client::ClientOptions;
+use crate::decoder::{Decoder, RecordPosition};
 use crate::kafka::right::Right;
 use crate::service::cli::{LoadCodec, TapArgs, TapFrom};
+use crate::telemetry::printable::printable;
 use rdkafka::message::{BorrowedMessage, Headers, Message};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -34,9 +35,8 @@ pub(super) fn run(args: &TapArgs, cluster: &Cluster) -> Result<(), ToolError> {
     }
     reader.start(&places)?;
     let mut out = std::io::stdout().lock();
-    let mut senders = BTreeMap::new();
+    let mut resend = args.resend.then(|| Resend::connect(cluster)).transpose()?;
     let mut left = args.count.unwrap_or(u64::MAX);
-    let mut sent = 0_u64;
     // A record that is sent again may come back as a letter, so only the letters that exist now are
     // sent.
     let until_end = args.until_end || args.resend;
@@ -56,25 +56,75 @@ pub(super) fn run(args: &TapArgs, cluster: &Cluster) -> Result<(), ToolError> {
                     continue;
                 }
                 left -= 1;
-                match (args.resend, letter.why_not_whole()) {
-                    (false, _) => {}
-                    (true, Some(sentence)) => writeln!(std::io::stderr(), "not sent: {sentence}")?,
-                    (true, None) => {
-                        letter.send(client, &mut senders)?;
-                        sent += 1;
-                    }
+                if let Some(resend) = &mut resend {
+                    resend.send(&letter)?;
                 }
-                writeln!(out, "{}", letter.json())?;
+                writeln!(out, "{}", printable(&letter.json().to_string()))?;
             }
             Read::End(partition) => drop(ends.remove(&partition)),
             Read::Nothing => check_reader()?,
         }
     }
-    senders.values_mut().try_for_each(|sender| sender.flush())?;
-    if args.resend {
-        writeln!(std::io::stderr(), "{}", sent_again(sent))?;
+    resend.map_or(Ok(()), Resend::finish)
+}
+
+/// The way of letters back to the input.
+struct Resend<'a> {
+    input_topic: &'a str,
+    partitions: u16,
+    decoder: Decoder,
+    sender: EventSender,
+}
+
+impl<'a> Resend<'a> {
+    fn connect(cluster: &'a Cluster) -> Result<Resend<'a>, ToolError> {
+        let Cluster { client, input_topic, .. } = cluster;
+        Ok(Resend {
+            input_topic,
+            partitions: kafka::topic_partitions(client, input_topic, Right::Write)?,
+            decoder: Decoder::new(),
+            sender: EventSender::connect(client, input_topic, LoadCodec::None, 0)?,
+        })
     }
-    Ok(())
+
+    /// Appends the letter's record to the partition that it came from, or says why not.
+    fn send(&mut self, letter: &Letter<'_>) -> Result<(), ToolError> {
+        if let Some(sentence) = self.why_not(letter) {
+            return Ok(super::say(&format!("not sent: {sentence}"))?);
+        }
+        let Letter { partition, time_ms, value, .. } = *letter;
+        self.sender.send(&SourceRecord { partition, offset: 0, time_ms, value })
+    }
+
+    /// Whoever may write to the dead-letter topic chooses what stands in a letter, so it must not
+    /// choose the topic. A record that is still no event would only come back as another letter.
+    fn why_not(&mut self, letter: &Letter<'_>) -> Option<String> {
+        let Letter { input_topic, partition, offset, time_ms, value, .. } = *letter;
+        if input_topic != self.input_topic {
+            return Some(format!(
+                "the letter is about the topic `{input_topic}`, and the input is `{}`: name the \
+                 configuration of its daemons with --config",
+                self.input_topic
+            ));
+        }
+        if partition >= self.partitions {
+            return Some(format!("`{input_topic}` has no partition {partition}"));
+        }
+        letter.why_not_whole().or_else(|| {
+            let position = RecordPosition { offset: 0, time_ms };
+            let reject = self.decoder.decode(position, value).err()?;
+            let sentence = self.decoder.explain(reject, value);
+            Some(format!(
+                "the record at offset {offset} of partition {partition} is still no event: \
+                 {sentence}"
+            ))
+        })
+    }
+
+    fn finish(self) -> Result<(), ToolError> {
+        self.sender.flush()?;
+        Ok(super::say(&sent_again(self.sender.sent))?)
+    }
 }
 
 fn sent_again(letters: u64) -> String {
@@ -97,6 +147,9 @@ struct Letter<'a> {
     value: Option<&'a [u8]>,
     /// Bytes of a value that the letter has in part.
     value_bytes: Option<u64>,
+    /// How many records the letter stands for, and the offset of the last one, if it has the bytes
+    /// of none.
+    run: Option<(u64, i64)>,
 }
 
 impl<'a> Letter<'a> {
@@ -107,6 +160,8 @@ impl<'a> Letter<'a> {
             let header = headers.iter().find(|header| header.key == name)?;
             std::str::from_utf8(header.value?).ok()
         };
+        let last_offset = text("huntd.last_offset").and_then(|offset| offset.parse().ok());
+        let number = |name: &str| text(name).and_then(|number| number.parse().ok());
         Some(Letter {
             place: (message.partition(), message.offset()),
             input_topic: text("huntd.topic")?,
@@ -116,7 +171,8 @@ impl<'a> Letter<'a> {
             reason: text("huntd.reason")?,
             sentence: text("huntd.sentence").unwrap_or_default(),
             value: message.payload(),
-            value_bytes: text("huntd.value_bytes").and_then(|bytes| bytes.parse().ok()),
+            value_bytes: number("huntd.value_bytes"),
+            run: number("huntd.records").zip(last_offset),
         })
     }
 
@@ -126,6 +182,12 @@ impl<'a> Letter<'a> {
         if self.reason == Reject::UnreadableBatch.name() {
             return Some(format!(
                 "the batch at offset {offset} of partition {zone} could not be read"
+            ));
+        }
+        if let Some((records, last_offset)) = self.run {
+            return Some(format!(
+                "the letter stands for {records} records between the offsets {offset} and \
+                 {last_offset} of partition {zone}, and has the bytes of none: the input has them"
             ));
         }
         self.value_bytes.map(|bytes| {
@@ -151,22 +213,11 @@ impl<'a> Letter<'a> {
         if let Some(bytes) = self.value_bytes {
             json["value_bytes"] = bytes.into();
         }
-        json
-    }
-
-    /// Appends the record to the partition that it came from.
-    fn send(
-        &self,
-        client: &ClientOptions,
-        senders: &mut BTreeMap<String, EventSender>,
-    ) -> Result<(), ToolError> {
-        if !senders.contains_key(self.input_topic) {
-            let sender = EventSender::connect(client, self.input_topic, LoadCodec::None, 0)?;
-            senders.insert(self.input_topic.to_owned(), sender);
+        if let Some((records, last_offset)) = self.run {
+            json["records"] = records.into();
+            json["last_offset"] = last_offset.into();
         }
-        let sender = senders.get_mut(self.input_topic).expect("it is there by now");
-        let (partition, time_ms, value) = (self.partition, self.time_ms, self.value);
-        sender.send(&SourceRecord { partition, offset: 0, time_ms, value })
+        json
     }
 }
 

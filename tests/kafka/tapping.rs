@@ -2,10 +2,13 @@
 
 use crate::players::{events, produce};
 use crate::verbs::{bootstrap, huntd};
+use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use serde_json::Value;
+use std::time::Duration;
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
-use support::kafka;
+use support::kafka::{self, unique_name};
 
 fn tap(arguments: &[&str]) -> Vec<Value> {
     let ended = huntd(&[&["tap", "--brokers", &bootstrap()], arguments].concat());
@@ -48,6 +51,55 @@ fn a_tap_begins_at_the_last_fence_and_prints_at_once_what_was_asked_for() {
 }
 
 #[test]
+fn a_load_into_a_topic_that_a_daemon_writes_is_refused() {
+    let topics = Topics::create(kafka::shared(), "refused", 2);
+    let mut daemon = Huntd::start(kafka::shared(), &topics, &[]);
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    produce(kafka::shared(), &topics, &events(2, 6, 1..=2));
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut daemon);
+    let config = daemon.config();
+    drop(daemon.stop());
+    let ends = || {
+        let of = |topic: &str, partitions| kafka::shared().client().ends(topic, partitions);
+        (of(&topics.output, 2), of(&topics.dead_letters, 1))
+    };
+    let before = ends();
+    let bootstrap = bootstrap();
+    let load = |arguments: &[&str]| huntd(&[&["load", "--events", "10"], arguments].concat());
+    let found = load(&["--brokers", &bootstrap, "--topic", &topics.output]);
+    assert_eq!(found.code, 5, "{}", found.errors);
+    assert!(found.errors.contains("holds frames of a daemon"), "{}", found.errors);
+    for topic in [&topics.output, &topics.dead_letters] {
+        let named = load(&["--config", &config, "--topic", topic]);
+        assert_eq!(named.code, 2, "{}", named.errors);
+        assert!(named.errors.contains("name an input topic"), "{}", named.errors);
+    }
+    assert_eq!(ends(), before);
+    assert_eq!(load(&["--config", &config]).code, 0);
+}
+
+/// A letter about a record of partition 1 of some topic, as whoever may write there can make it.
+fn append_letter(topics: &Topics, about: &str, value: &str) {
+    let producer: BaseProducer =
+        kafka::shared().client().config().create().expect("the configuration is valid");
+    let mut headers = OwnedHeaders::new();
+    for (key, value) in [
+        ("huntd.topic", about),
+        ("huntd.partition", "1"),
+        ("huntd.offset", "0"),
+        ("huntd.timestamp_ms", "1"),
+        ("huntd.reason", "invalid_json"),
+        ("huntd.sentence", "\u{9b}31m"),
+    ] {
+        headers = headers.insert(Header { key, value: Some(value) });
+    }
+    let record: BaseRecord<'_, str, str> =
+        BaseRecord::to(&topics.dead_letters).payload(value).key("a key").headers(headers);
+    producer.send(record).map_err(|(error, _)| error).expect("there is room");
+    producer.flush(Duration::from_secs(60)).expect("acknowledged");
+}
+
+#[test]
 fn a_dead_letter_names_what_is_to_blame_and_can_be_sent_again() {
     let topics = Topics::create(kafka::shared(), "letters", 2);
     let bad = [
@@ -75,14 +127,31 @@ fn a_dead_letter_names_what_is_to_blame_and_can_be_sent_again() {
         assert!(sentence.ends_with(culprit), "{sentence}");
     }
     // Where a letter stands says nothing of the zone that it is about.
-    let of_zone = |zone, arguments: &[&str]| {
-        tap(&[&letters[..], &["--zone", zone], arguments].concat()).len()
-    };
-    assert_eq!((of_zone("0", &["--until-end"]), of_zone("0", &["--resend"])), (0, 0));
-    assert_eq!(of_zone("1", &["--resend"]), bad.len());
-    assert_eq!(kafka::shared().client().ends(&topics.input, 2), [0, 2 * bad.len() as i64]);
-    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut daemon);
-    assert_eq!(daemon.metric("huntd_records_rejected_total"), 2 * bad.len() as u64);
+    let of_zone = |zone| tap(&[&letters[..], &["--zone", zone, "--until-end"]].concat()).len();
+    assert_eq!((of_zone("0"), of_zone("1")), (0, bad.len()));
+    // One that this version accepts, one about another topic, one that a terminal would act on.
+    let event = r#"{"type":"rotate","player_id":9,"seq":1,"ts_us":1,"heading":1}"#;
+    let others = unique_name("others");
+    kafka::shared().client().create_topic(&others, 1, &[]);
+    append_letter(&topics, &topics.input, event);
+    append_letter(&topics, &others, event);
+    append_letter(&topics, &topics.input, "\u{9b}2J\u{1b}[2J");
+    let config = daemon.config();
+    let resend = ["tap", "--config", &config, "--dead-letters", "--resend"];
+    for round in 1..=3 {
+        let ended = huntd(&resend);
+        assert_eq!(ended.code, 0, "{}", ended.errors);
+        assert!(!ended.output.contains(['\u{9b}', '\u{1b}']), "{}", ended.output);
+        let count = |words: &str| ended.errors.matches(words).count();
+        assert_eq!(count("is still no event: "), bad.len() + 1, "{}", ended.errors);
+        assert_eq!(count(&format!("about the topic `{others}`")), 1, "{}", ended.errors);
+        assert_eq!(count("1 letter was sent to its partition again"), 1, "{}", ended.errors);
+        accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut daemon);
+        assert_eq!(daemon.metric("huntd_records_rejected_total"), bad.len() as u64);
+        let ends = kafka::shared().client().ends(&topics.input, 2);
+        assert_eq!(ends, [0, bad.len() as i64 + round]);
+    }
+    assert_eq!(kafka::shared().client().ends(&others, 1), [0]);
     let log = daemon.stop().log;
     assert!(log.contains("\"message\":\"ready: 2 shards\""), "{log}");
     assert!(log.contains("\"message\":\"drained: "), "{log}");
