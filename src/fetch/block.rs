@@ -37,6 +37,10 @@ const POOL_BLOCKS_MIN: usize = 8 * SHARD_BLOCKS_MAX;
 /// compressed.
 const BLOCK_REJECT_BYTES_MAX: usize = 256 * 1024;
 
+/// Records at which a block of letters that each stand for a run is full: to decode it takes no
+/// longer than to decode a block of events.
+const BLOCK_RUN_RECORDS_MAX: u64 = 1024;
+
 /// Events of a contiguous run of one shard's input.
 #[derive(Debug)]
 pub struct Block {
@@ -67,12 +71,16 @@ impl Block {
             && self.rejects.len() < BLOCK_REJECTS_MAX
     }
 
-    /// Whether its rejects alone take as much memory as a block may: then it is full, too. To be
-    /// asked after each added reject.
+    /// Whether its rejects alone take as much memory as a block may, or stand for as many records:
+    /// then it is full, too. To be asked after each added reject.
     pub(crate) fn is_heavy(&self) -> bool {
-        let bytes = |part: &Option<Vec<u8>>| part.as_ref().map_or(0, Vec::len);
-        let of_reject = |reject: &Rejected| bytes(&reject.key) + bytes(&reject.value);
-        self.rejects.iter().map(of_reject).sum::<usize>() >= BLOCK_REJECT_BYTES_MAX
+        self.rejects.iter().map(Rejected::record_bytes).sum::<usize>() >= BLOCK_REJECT_BYTES_MAX
+            || self.rejected_records() >= BLOCK_RUN_RECORDS_MAX
+    }
+
+    /// Records that are no events.
+    pub(crate) fn rejected_records(&self) -> u64 {
+        self.rejects.iter().map(Rejected::records).sum()
     }
 }
 
@@ -148,6 +156,7 @@ mod tests {
             key: Some(vec![0; 10]),
             value: Some(vec![0; bytes - 10]),
             cut: None,
+            run: None,
         };
         assert!(!block.is_heavy());
         block.rejects.push(reject(BLOCK_REJECT_BYTES_MAX - 100));

@@ -4,6 +4,7 @@
 //! opens, stalls and closes them.
 
 use crate::fetch::block::{Block, BlockPool, SHARD_BLOCKS_MAX};
+use crate::fetch::rejected::LetterCredit;
 use crate::fetch::replica_watch::ReplicaWatch;
 use crate::kafka::record_batch::{BatchStart, HeaderScan};
 use crate::ownership::event::Claim;
@@ -77,6 +78,8 @@ pub(crate) struct Cursor {
     /// Input offsets to pass over, in ascending order: their records panicked the engine, or an
     /// operator asked for it.
     pub skips: Box<[i64]>,
+    /// How much of what it rejects may go to the dead letters.
+    pub letter_credit: LetterCredit,
     /// Why the input cannot be read any further.
     fault: RefCell<Option<CursorFault>>,
 }
@@ -149,6 +152,7 @@ impl Cursor {
             leader_epoch: Cell::new(leader_epoch),
             surveyed_leader_epoch: Cell::new(UNKNOWN_EPOCH),
             skips,
+            letter_credit: LetterCredit::new(),
             fault: RefCell::new(None),
         })
     }

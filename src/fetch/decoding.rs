@@ -39,6 +39,7 @@ impl Decoding {
             received_at: None,
             leader_epoch: UNKNOWN_EPOCH,
             batch_start: BatchStart::up_to(0),
+            stamped_up_to: 0,
             blocks_this_turn: 0,
             blocks_sent: 0,
         };
@@ -68,6 +69,7 @@ impl Decoding {
     ) -> Result<(), UnreadableBatch> {
         self.writer.leader_epoch = cursor.leader_epoch.get();
         self.writer.batch_start = cursor.batch_start.get();
+        self.writer.stamped_up_to = cursor.position.get();
         if !self.writer.begin(cursor).await {
             return Ok(());
         }
@@ -127,7 +129,7 @@ impl Decoding {
             return Ok(false);
         }
         self.writer.reach(next_offset);
-        self.writer.stamp(&header);
+        self.writer.stamp(cursor, &header);
         Ok(true)
     }
 
@@ -172,9 +174,9 @@ impl Decoding {
             }
         };
         loop {
-            let filled = fill(&mut self.decoder, &mut records, self.writer.block(), skips);
+            let filled = fill(&mut self.decoder, &mut records, self.writer.block(), cursor, skips);
             // The records before a damaged one are sent, too.
-            self.writer.stamp(&header);
+            self.writer.stamp(cursor, &header);
             if filled? == Filled::Records {
                 return Ok(true);
             }
@@ -214,10 +216,11 @@ fn fill(
     decoder: &mut Decoder,
     records: &mut Records<'_>,
     block: &mut Block,
+    cursor: &Cursor,
     skips: &[i64],
 ) -> Result<Filled, BatchError> {
     let known_before = decoder.tier_counts().unparsed();
-    let filled = fill_room(decoder, records, block, skips);
+    let filled = fill_room(decoder, records, block, cursor, skips);
     block.of_known_layout += decoder.tier_counts().unparsed() - known_before;
     filled
 }
@@ -226,6 +229,7 @@ fn fill_room(
     decoder: &mut Decoder,
     records: &mut Records<'_>,
     block: &mut Block,
+    cursor: &Cursor,
     skips: &[i64],
 ) -> Result<Filled, BatchError> {
     while block.has_room() {
@@ -233,7 +237,10 @@ fn fill_room(
         let origin = RecordPosition { offset: record.offset, time_ms: record.timestamp_ms };
         let value = record.value_range.clone().map(|range| (record.records, range));
         if let Err(reject) = decode(decoder, origin, value, skips, block) {
-            block.rejects.push(Rejected::of(reject, decoder, &record));
+            match may_have_bytes(reject, cursor) {
+                true => keep(block, cursor, Rejected::of(reject, decoder, &record)),
+                false => gather(block, reject, origin, || decoder.explain(reject, record.value())),
+            }
             if block.is_heavy() {
                 break;
             }
@@ -261,9 +268,9 @@ async fn decode_stream(
             }
             Step::Record(record) => {
                 let block = writer.block();
-                decode_streamed(decoder, &record, skips, block);
+                decode_streamed(decoder, &record, cursor, skips, block);
                 let is_full = block.is_heavy() || !block.has_room();
-                writer.stamp(header);
+                writer.stamp(cursor, header);
                 if is_full {
                     writer.send(cursor).await;
                     if !writer.begin(cursor).await {
@@ -281,6 +288,7 @@ async fn decode_stream(
 fn decode_streamed(
     decoder: &mut Decoder,
     record: &StreamedRecord<'_>,
+    cursor: &Cursor,
     skips: &[i64],
     block: &mut Block,
 ) {
@@ -288,8 +296,41 @@ fn decode_streamed(
     // If a value is longer than an event may be, the kept bytes are enough to tell.
     let value = value.map(|value| (&value.head[..], 0..value.head.len()));
     let origin = RecordPosition { offset, time_ms };
+    let head = value.as_ref().map(|(head, _)| *head);
     if let Err(reject) = decode(decoder, origin, value, skips, block) {
-        block.rejects.push(Rejected::of_streamed(reject, decoder, record));
+        match may_have_bytes(reject, cursor) {
+            true => keep(block, cursor, Rejected::of_streamed(reject, decoder, record)),
+            false => gather(block, reject, origin, || decoder.explain(reject, head)),
+        }
+    }
+}
+
+/// Whether a reject gets a letter of its own. What an operator passes over always does: only the
+/// letter shows what it was.
+fn may_have_bytes(reject: Reject, cursor: &Cursor) -> bool {
+    reject == Reject::Skipped || cursor.letter_credit.is_left()
+}
+
+/// Adds a reject with its bytes to the block.
+fn keep(block: &mut Block, cursor: &Cursor, rejected: Rejected) {
+    cursor.letter_credit.spend(&rejected);
+    block.rejects.push(rejected);
+}
+
+/// Adds a reject without its bytes to the block's run of its reason.
+fn gather(
+    block: &mut Block,
+    reject: Reject,
+    origin: RecordPosition,
+    explain: impl FnOnce() -> String,
+) {
+    let RecordPosition { offset, time_ms } = origin;
+    let mut runs = block.rejects.iter_mut().filter(|rejected| rejected.reject == reject);
+    if let Some(run) = runs.find_map(|rejected| rejected.run.as_mut()) {
+        run.records += 1;
+        run.last_offset = offset;
+    } else {
+        block.rejects.push(Rejected::run(reject, (offset, time_ms), explain()));
     }
 }
 
@@ -322,6 +363,8 @@ struct BlockWriter {
     leader_epoch: i32,
     /// Where the batch begins that the block has come to.
     batch_start: BatchStart,
+    /// The offset up to which batches have added to the credit for letters.
+    stamped_up_to: i64,
     /// Blocks sent since the other stages had their turn.
     blocks_this_turn: usize,
     blocks_sent: u64,
@@ -340,11 +383,14 @@ impl BlockWriter {
         self.block().next_offset = next_offset;
     }
 
-    /// Notes the leader epoch of a batch and where the next one begins, or this one, if the block
+    /// Notes what a batch adds to the credit for letters, its leader epoch, and where the next one begins, or this one, if the block
     /// has come to its records.
-    fn stamp(&mut self, header: &BatchHeader) {
+    fn stamp(&mut self, cursor: &Cursor, header: &BatchHeader) {
         let next_offset = self.next_offset();
         if next_offset > header.base_offset {
+            let new = next_offset - self.stamped_up_to.max(header.base_offset);
+            cursor.letter_credit.earn(header, new);
+            self.stamped_up_to = next_offset;
             self.leader_epoch = header.leader_epoch;
             self.batch_start = BatchStart::at(match next_offset > header.last_offset() {
                 true => next_offset,
@@ -396,7 +442,7 @@ impl BlockWriter {
             return;
         }
         let next_offset = block.next_offset;
-        let (events, rejects) = (block.events.len(), block.rejects.len());
+        let (events, rejects) = (block.events.len() as u64, block.rejected_records());
         let (of_known_layout, is_heavy) = (block.of_known_layout, block.is_heavy());
         cursor.position.set(next_offset);
         cursor.leader_epoch.set(self.leader_epoch);
@@ -404,7 +450,7 @@ impl BlockWriter {
         let mut unsent = Some(block);
         self.shared.context.turns.until(|| self.try_send(&mut unsent)).await;
         self.shared.context.progress.shard(cursor.partition).decoded.set(next_offset);
-        self.shared.context.metrics.add(Counter::RecordsReceived, (events + rejects) as u64);
+        self.shared.context.metrics.add(Counter::RecordsReceived, events + rejects);
         self.shared.context.metrics.add(Counter::RecordsOfKnownLayout, of_known_layout);
         self.blocks_sent += 1;
         self.blocks_this_turn += 1;

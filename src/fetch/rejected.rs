@@ -5,9 +5,10 @@ use crate::decoder::reject::Reject;
 use crate::engine::event::RECORD_BYTES_MAX;
 use crate::kafka::checksum::crc32c;
 use crate::kafka::record::Record;
-use crate::kafka::record_batch::BROKER_BATCH_BYTES;
+use crate::kafka::record_batch::{BROKER_BATCH_BYTES, BatchHeader};
 use crate::kafka::record_stream::StreamedRecord;
-use crate::output::dead_letter::{CutValue, LETTER_HEAD_BYTES_MAX};
+use crate::output::dead_letter::{CutValue, LETTER_HEAD_BYTES_MAX, LetterRun};
+use std::cell::Cell;
 
 /// Bytes of a record's key in its letter: the first ones of a longer key.
 const KEY_BYTES_MAX: usize = 4 * 1024;
@@ -15,6 +16,15 @@ const KEY_BYTES_MAX: usize = 4 * 1024;
 /// Bytes of a value in its letter: the first ones of a longer value. With the rest of the letter,
 /// this fits a topic with default settings.
 const VALUE_BYTES_MAX: usize = BROKER_BATCH_BYTES - LETTER_HEAD_BYTES_MAX - KEY_BYTES_MAX;
+
+/// Bytes that the letters of a partition may take for each byte of its batches. Junk compresses
+/// well, and letters do not travel compressed: without a bound, a batch of some kilobytes holds its
+/// zone up for minutes. An uncompressed batch never gets there.
+const LETTER_BYTES_PER_BATCH_BYTE: i64 = 64;
+
+/// Bytes of letters that a partition may take beyond that: two thousand short ones, or eight of the
+/// longest.
+const LETTER_CREDIT_BYTES_MAX: i64 = 8 * 1024 * 1024;
 
 /// The timestamp of what has none.
 const TIME_UNKNOWN_MS: i64 = -1;
@@ -36,6 +46,8 @@ pub struct Rejected {
     pub value: Option<Vec<u8>>,
     /// What the value was, if only its first bytes are here.
     pub cut: Option<CutValue>,
+    /// The other records that it stands for, if it has no bytes of any.
+    pub run: Option<LetterRun>,
 }
 
 impl Rejected {
@@ -52,6 +64,7 @@ impl Rejected {
             key: record.key.map(<[u8]>::to_vec),
             value: value.map(|value| first(value, VALUE_BYTES_MAX)),
             cut: None,
+            run: None,
         };
         rejected.fit(value.map_or(0, <[u8]>::len) as u64, cut)
     }
@@ -73,8 +86,34 @@ impl Rejected {
             key: record.key.map(|key| key.head.clone()),
             value: value.map(|value| first(value, VALUE_BYTES_MAX)),
             cut: None,
+            run: None,
         };
         rejected.fit(record.value.map_or(0, |value| value.bytes), cut)
+    }
+
+    /// Stands for this record and later ones with the same reason, and has no bytes of them.
+    pub(super) fn run(reject: Reject, (offset, time_ms): (i64, i64), sentence: String) -> Rejected {
+        Rejected {
+            offset,
+            time_ms,
+            reject,
+            sentence,
+            key: None,
+            value: None,
+            cut: None,
+            run: Some(LetterRun { last_offset: offset, records: 1 }),
+        }
+    }
+
+    /// Records that it stands for.
+    pub fn records(&self) -> u64 {
+        self.run.map_or(1, |run| run.records)
+    }
+
+    /// Bytes of its record that it has.
+    pub(super) fn record_bytes(&self) -> usize {
+        let bytes = |part: &Option<Vec<u8>>| part.as_ref().map_or(0, Vec::len);
+        bytes(&self.key) + bytes(&self.value)
     }
 
     /// Stands for the offsets of a batch that cannot be read, from this one on.
@@ -87,6 +126,7 @@ impl Rejected {
             key: None,
             value: None,
             cut: None,
+            run: None,
         }
     }
 
@@ -105,6 +145,41 @@ impl Rejected {
             key.truncate(KEY_BYTES_MAX);
         }
         self
+    }
+}
+
+/// Bytes of letters that a partition may still take. While there are none, a letter stands for a
+/// run of records.
+#[derive(Debug)]
+pub(crate) struct LetterCredit(Cell<i64>);
+
+impl LetterCredit {
+    /// As much as there can be.
+    pub(crate) fn new() -> LetterCredit {
+        LetterCredit(Cell::new(LETTER_CREDIT_BYTES_MAX))
+    }
+
+    /// Adds what some offsets of a batch allow, given how many of them.
+    pub(super) fn earn(&self, header: &BatchHeader, offsets: i64) {
+        let credit = self.0.get();
+        if credit < LETTER_CREDIT_BYTES_MAX {
+            let bytes = i128::from(LETTER_BYTES_PER_BATCH_BYTE) * header.bytes as i128;
+            let all = i128::from(header.last_offset() - header.base_offset) + 1;
+            let earned = bytes * i128::from(offsets) / all;
+            let credit = (i128::from(credit) + earned).min(LETTER_CREDIT_BYTES_MAX.into());
+            self.0.set(credit as i64);
+        }
+    }
+
+    /// Whether another record may have a letter with its bytes, however many these are.
+    pub(super) fn is_left(&self) -> bool {
+        self.0.get() > 0
+    }
+
+    /// Takes off what a letter costs.
+    pub(super) fn spend(&self, rejected: &Rejected) {
+        let bytes = LETTER_HEAD_BYTES_MAX + rejected.record_bytes();
+        self.0.set(self.0.get() - bytes as i64);
     }
 }
 

@@ -20,6 +20,11 @@ const HEADER_SENTENCE: &str = "huntd.sentence";
 const HEADER_VALUE_BYTES: &str = "huntd.value_bytes";
 /// Header with the CRC-32C of that value, in eight hexadecimal digits.
 const HEADER_VALUE_CRC32C: &str = "huntd.value_crc32c";
+/// Header with the number of records that a letter stands for, in decimal. Absent if it stands for
+/// one.
+const HEADER_RECORDS: &str = "huntd.records";
+/// Header with the offset of the last of these records, in decimal.
+const HEADER_LAST_OFFSET: &str = "huntd.last_offset";
 /// Header with the record's own key. Absent if it had none.
 const HEADER_KEY: &str = "huntd.key";
 
@@ -36,14 +41,23 @@ pub struct CutValue {
     pub crc32c: u32,
 }
 
-/// A record that is no valid event.
+/// The records that one letter stands for. Other records may be between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LetterRun {
+    /// Offset of the last of them.
+    pub last_offset: i64,
+    /// How many they are.
+    pub records: u64,
+}
+
+/// A record that is no valid event, or a run of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
     /// Input partition.
     pub partition: i32,
     /// Which ownership of the partition within this process met the record.
     pub ownership_id: u32,
-    /// The record's input offset.
+    /// The record's input offset, or that of the first record of a run.
     pub offset: i64,
     /// The record's timestamp, in milliseconds since the Unix epoch.
     pub time_ms: i64,
@@ -57,6 +71,8 @@ pub struct DeadLetter {
     pub value: Option<Vec<u8>>,
     /// What the value was, if only its first bytes are here.
     pub cut: Option<CutValue>,
+    /// The records that the letter stands for, if it has the bytes of none.
+    pub run: Option<LetterRun>,
 }
 
 impl DeadLetter {
@@ -80,6 +96,10 @@ impl DeadLetter {
         if let Some(CutValue { bytes, crc32c }) = self.cut {
             headers.push((HEADER_VALUE_BYTES, bytes.to_string().into_bytes()));
             headers.push((HEADER_VALUE_CRC32C, format!("{crc32c:08x}").into_bytes()));
+        }
+        if let Some(LetterRun { last_offset, records }) = self.run {
+            headers.push((HEADER_RECORDS, records.to_string().into_bytes()));
+            headers.push((HEADER_LAST_OFFSET, last_offset.to_string().into_bytes()));
         }
         if let Some(key) = &self.key {
             headers.push((HEADER_KEY, key.clone()));

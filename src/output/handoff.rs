@@ -76,6 +76,7 @@ impl HandoffRecord {
             key: None,
             value: Some(value),
             cut: None,
+            run: None,
         }
     }
 }

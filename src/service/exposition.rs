@@ -132,7 +132,7 @@ pub const FAMILIES: [Family; 41] = [
     family(
         "huntd_lag_seconds",
         "gauge",
-        "Age of the newest event that was applied, or 0 without lag, by partition.",
+        "Age of the newest record that was applied or rejected, or 0 without lag, by partition.",
     ),
     family(
         "huntd_snapshot_timestamp_seconds",
@@ -298,13 +298,13 @@ fn counted(
     }
 }
 
-/// The age of the newest event that was applied, while further ones wait.
+/// The age of the newest record that was applied or rejected, while further ones wait.
 fn lag_seconds(shard: &ShardProgress, now_ms: i64) -> Option<u64> {
     let applied_ms = shard.applied_time_ms.get();
     match shard.lag()? {
         0 => Some(0),
         _ if applied_ms == 0 => None,
-        _ => Some((now_ms - applied_ms).max(0).cast_unsigned() / 1000),
+        _ => Some(now_ms.saturating_sub(applied_ms).max(0).cast_unsigned() / 1000),
     }
 }
 

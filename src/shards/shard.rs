@@ -13,6 +13,7 @@ use crate::output::handoff::HandoffRecord;
 use crate::ownership::event::{NoOps, ToControl};
 use crate::ownership::start_error::StartError;
 use crate::publisher::{Outgoing, ToPublisher};
+use crate::runtime::turns::HotContext;
 use crate::shards::STALL_RETRY_MS;
 use crate::shards::framer::{Framer, Grant, Sealed};
 use crate::snapshot::checkpoint::{CheckpointHeader, CheckpointId};
@@ -173,8 +174,12 @@ impl OwnedShard {
             }
             let block = self.pending.front_mut().expect("the caller looked");
             let rejected = block.rejects.remove(0);
-            let rejects = &workspace.context.metrics.rejects;
-            rejects.add(block.partition, rejected.reject as usize, 1);
+            let HotContext { metrics, progress, .. } = &workspace.context;
+            // A zone that works through rejects is as late as they are old.
+            if rejected.time_ms > 0 {
+                progress.shard(block.partition).applied_time_ms.set(rejected.time_ms);
+            }
+            metrics.rejects.add(block.partition, rejected.reject as usize, rejected.records());
             let letter = DeadLetter {
                 partition: block.partition,
                 ownership_id: block.ownership_id,
@@ -185,6 +190,7 @@ impl OwnedShard {
                 key: rejected.key,
                 value: rejected.value,
                 cut: rejected.cut,
+                run: rejected.run,
             };
             self.send(workspace, Outgoing::DeadLetter(Box::new(letter)));
         }

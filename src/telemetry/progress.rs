@@ -133,8 +133,8 @@ pub struct ShardProgress {
     pub frames_throttled_ms: Count,
     /// 1 while the shard stands still although its log has grown, or may have. Service thread.
     pub still: Count,
-    /// Timestamp of the newest event that was applied, in milliseconds since the Unix epoch; 0
-    /// before the first. Hot thread.
+    /// Timestamp of the newest record that was applied or rejected, in milliseconds since the Unix
+    /// epoch; 0 before the first. Hot thread.
     pub applied_time_ms: Offset,
     /// Players in the zone. Hot thread.
     pub players: Count,

@@ -106,6 +106,64 @@ fn every_record_that_is_no_event_becomes_a_dead_letter_and_the_accounts_close() 
     }
 }
 
+/// Records that share one small batch, and would have letters of 200 times its bytes.
+const TINY_RECORDS: u64 = 150_000;
+
+#[test]
+fn tiny_junk_in_a_small_batch_does_not_hold_its_zone_up_and_every_record_is_accounted_for() {
+    let topics = Topics::create(kafka::shared(), "tiny", 2);
+    produce(kafka::shared(), &topics, &events(2, 10, 1..=5));
+    let before = kafka::shared().client().ends(&topics.input, 2)[0];
+    let producer: BaseProducer = kafka::shared()
+        .client()
+        .config()
+        .set("compression.type", "zstd")
+        .set("queue.buffering.max.messages", "200000")
+        .set("batch.num.messages", "200000")
+        .set("batch.size", "100000000")
+        .set("message.max.bytes", "100000000")
+        .set("linger.ms", "3000")
+        .create()
+        .expect("the configuration is valid");
+    for _ in 0..TINY_RECORDS {
+        send(&producer, &topics, None, None);
+    }
+    producer.flush(Duration::from_secs(60)).expect("acknowledged");
+    produce(kafka::shared(), &topics, &events(2, 10, 6..=20));
+
+    let mut huntd = Huntd::start(kafka::shared(), &topics, &[]);
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
+    assert_eq!(huntd.metric("huntd_records_rejected_total"), TINY_RECORDS);
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    accounts::assert_is_the_replay(kafka::shared(), &topics, follower);
+
+    let letters = kafka::shared().client().consume(&topics.dead_letters, 0);
+    let number = |letter: &OwnedMessage, name: &str| {
+        let text = header(letter, name).map(|bytes| str::from_utf8(bytes).expect("text"));
+        text.map(|text| text.parse::<i64>().expect("a number"))
+    };
+    assert!(letters.len() < TINY_RECORDS as usize / 10, "{} letters", letters.len());
+    let mut spans: Vec<(i64, i64)> = letters
+        .iter()
+        .map(|letter| {
+            let first = number(letter, "huntd.offset").expect("it is there");
+            let records = number(letter, "huntd.records").unwrap_or(1);
+            let last = number(letter, "huntd.last_offset").unwrap_or(first);
+            assert_eq!(last - first + 1, records, "nothing was between them");
+            (first, last)
+        })
+        .collect();
+    spans.sort_unstable();
+    let mut next = before;
+    for (first, last) in spans {
+        assert_eq!(first, next, "each offset is in one letter");
+        next = last + 1;
+    }
+    assert_eq!(next, before + TINY_RECORDS as i64);
+}
+
 /// The value of a batch that is small on its way and huge once it is there.
 fn letters_of_one_kind() -> Vec<u8> {
     vec![b'a'; 20_000_000]

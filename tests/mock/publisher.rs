@@ -107,6 +107,7 @@ fn dead_letters_keep_their_bytes_and_say_where_they_come_from() {
         key: Some(b"k".to_vec()),
         value: Some(b"{\"a\xff".to_vec()),
         cut: None,
+        run: None,
     };
     let tombstone = DeadLetter {
         offset: 42,

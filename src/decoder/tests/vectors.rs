@@ -4,7 +4,7 @@
 use crate::decoder::{Decoder, RecordPosition};
 use crate::engine::event::{ActionField, ActionKind, ActionSpec, Event, EventField, Handoff};
 use crate::engine::field::{FieldForm, FieldSource, FieldSpec, FieldValues};
-use crate::output::dead_letter::DeadLetter;
+use crate::output::dead_letter::{DeadLetter, LetterRun};
 use crate::testing::vectors::{bytes_of, vectors};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -99,6 +99,10 @@ fn every_dead_letter_of_the_vectors_has_that_key_and_those_headers() {
             key: content(record, "key"),
             value,
             cut: None,
+            run: record.get("run").map(|run| LetterRun {
+                last_offset: run["last_offset"].as_i64().expect("a number"),
+                records: run["records"].as_u64().expect("a number"),
+            }),
         };
         let topic = record["topic"].as_str().expect("a name");
         assert_eq!(letter["key"], dead_letter.place(topic));

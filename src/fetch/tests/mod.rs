@@ -5,6 +5,7 @@ mod connections;
 mod followers;
 mod leader_hints;
 mod leader_questions;
+mod letters;
 mod slow_links;
 
 use crate::fetch::FetchOptions;
@@ -17,6 +18,7 @@ use crate::fetch::stage::{FetchEnds, Fetching};
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::message::{Broker, Metadata, PartitionLeader, Versions};
 use crate::kafka::wire::WireWriter;
+use crate::output::dead_letter::LetterRun;
 use crate::ownership::event::{ToControl, TroubleSource};
 use crate::queue::bell::Bell;
 use crate::queue::{Receiver, Sender, bounded};
@@ -59,6 +61,8 @@ struct Daemon {
     pool: Rc<BlockPool>,
     /// Offsets of the records that were decoded, none of which is an event.
     decoded: Vec<i64>,
+    /// The runs of records that letters stand for.
+    runs: Vec<LetterRun>,
     /// What the dialler says about the cluster.
     metadata: Metadata,
     /// Whether a connection that is opened now has to be replaced at once.
@@ -235,6 +239,7 @@ impl Daemon {
             blocks,
             pool,
             decoded: Vec::new(),
+            runs: Vec::new(),
             metadata,
             are_short_lived: false,
             follower_throttle_ms: 0,
@@ -257,6 +262,7 @@ impl Daemon {
         assert!(polled.is_pending(), "the shard is open");
         while let Some(block) = self.blocks.try_receive() {
             self.decoded.extend(block.rejects.iter().map(|reject| reject.offset));
+            self.runs.extend(block.rejects.iter().filter_map(|reject| reject.run));
             self.cursor.give_block(&self.pool, block);
         }
         while let Some(question) = self.questions.try_receive() {
