@@ -31,6 +31,8 @@ pub(crate) struct Cluster {
     pub output_topic: String,
     /// The topic with records that were not events.
     pub dead_letter_topic: String,
+    /// The topic with snapshot replicas, if there is one.
+    pub snapshot_topic: Option<String>,
 }
 
 impl Cluster {
@@ -43,6 +45,7 @@ impl Cluster {
                 input_topic: "hunt-events".to_owned(),
                 output_topic: "hunt-updates".to_owned(),
                 dead_letter_topic: "hunt-dead-letters".to_owned(),
+                snapshot_topic: None,
             }),
         }
     }
@@ -56,6 +59,7 @@ impl Cluster {
             input_topic: config.fetch.input_topic.clone(),
             output_topic: config.publisher.output_topic.clone(),
             dead_letter_topic: config.publisher.dead_letter_topic.clone(),
+            snapshot_topic: config.snapshot.topic.clone(),
         })
     }
 }

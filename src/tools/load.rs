@@ -1,25 +1,32 @@
 //! `huntd load`: events into a topic, made up or from a recorded match.
 
 use super::failure::ToolError;
-use super::kafka::{self, Cluster};
+use super::kafka::{self, Cluster, Isolation, Read, TopicReader};
 use super::matches::{MatchOptions, format_of};
 use super::pace::Pace;
 use super::progress_bar::ProgressBar;
 use super::source::{Source, SourceRecord};
 use super::synthetic::{RATE_UNPACED, SyntheticOptions};
+use super::tap::FETCH_WAIT_MS;
 use crate::kafka::client::{ClientOptions, FIRST_TOKEN_WAIT, TokenSource, client_config};
 use crate::kafka::right::Right;
+use crate::output::encode::{FrameError, decode_frame};
 use crate::service::cli::{LoadArgs, LoadCodec};
 use rdkafka::ClientContext;
 use rdkafka::client::OAuthToken;
 use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::io::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The longest wait for the last records of the topic, which say whether it is an output topic.
+const LOOK_WAIT: Duration = Duration::from_secs(5);
 
 /// Events that are made if no number is given.
 pub const LOAD_EVENTS_DEFAULT: u64 = 1_000_000;
@@ -44,7 +51,9 @@ const CONNECT_PAUSE: Duration = Duration::from_secs(1);
 pub fn run(args: &LoadArgs) -> Result<(), ToolError> {
     let cluster = Cluster::of(&args.cluster, "load")?;
     let topic = args.topic.as_deref().unwrap_or(&cluster.input_topic);
+    refuse_output(&cluster, topic)?;
     let partitions = kafka::topic_partitions(&cluster.client, topic, Right::Write)?;
+    refuse_frames(&cluster, topic, partitions)?;
     let zones = args.partitions.unwrap_or(partitions);
     if zones > partitions {
         return Err(ToolError::TopicWrong(format!(
@@ -65,6 +74,7 @@ pub fn run(args: &LoadArgs) -> Result<(), ToolError> {
     if args.rate.is_some() {
         std::thread::sleep(CONNECT_PAUSE);
     }
+    bar.restart_clock();
     let pace = Pace::start(args.rate);
     while let Some(record) = source.next_record()? {
         while let Some(wait) = pace.wait(sender.sent) {
@@ -92,6 +102,61 @@ pub fn run(args: &LoadArgs) -> Result<(), ToolError> {
             file.display(),
             args.repeat
         )?;
+    }
+    Ok(())
+}
+
+/// Events do not belong into a topic that daemons write.
+fn refuse_output(cluster: &Cluster, topic: &str) -> Result<(), ToolError> {
+    let Cluster { output_topic, dead_letter_topic, snapshot_topic, .. } = cluster;
+    let written = [
+        (Some(output_topic), "output topic"),
+        (Some(dead_letter_topic), "dead-letter topic"),
+        (snapshot_topic.as_ref(), "snapshot topic"),
+    ];
+    match written.iter().find(|(name, _)| name.is_some_and(|name| name == topic)) {
+        Some((_, kind)) => Err(ToolError::Usage(format!(
+            "`{topic}` is the {kind}, which events would damage: name an input topic"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// A topic with another name may be the output of other daemons: its last records tell.
+fn refuse_frames(cluster: &Cluster, topic: &str, partitions: u16) -> Result<(), ToolError> {
+    let reader =
+        TopicReader::connect(&cluster.client, topic, Isolation::Uncommitted, FETCH_WAIT_MS)?;
+    let mut places = Vec::new();
+    for partition in 0..partitions {
+        match reader.bounds(partition) {
+            Ok((start, end)) if start < end => places.push((partition, end - 1)),
+            Ok(_) => {}
+            // A user who may only write has no need to read.
+            Err(ToolError::NotAuthorised { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+    reader.start(&places)?;
+    let mut unread: BTreeSet<u16> = places.iter().map(|(partition, _)| *partition).collect();
+    let give_up_at = Instant::now() + LOOK_WAIT;
+    while !unread.is_empty() && Instant::now() < give_up_at {
+        match reader.next(Duration::from_millis(FETCH_WAIT_MS.into())) {
+            Ok(Read::Message(message)) => {
+                let bytes = message.payload().unwrap_or_default();
+                let frame = decode_frame(bytes);
+                if !matches!(frame, Err(FrameError::NotAFrame | FrameError::TooLong { .. })) {
+                    return Err(ToolError::TopicWrong(format!(
+                        "`{topic}` holds frames of a daemon, whose readers events would stop: \
+                         name an input topic"
+                    )));
+                }
+                unread.remove(&(message.partition() as u16));
+            }
+            Ok(Read::End(partition)) => drop(unread.remove(&partition)),
+            Ok(Read::Nothing) => {}
+            Err(ToolError::NotAuthorised { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        }
     }
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! A bar on standard error while a tool works; nothing where that is no terminal.
 
-use indicatif::{HumanCount, ProgressDrawTarget, ProgressState, ProgressStyle};
+use indicatif::{HumanCount, HumanDuration, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::fmt::Write;
+use std::time::Duration;
 
 /// Events between two updates of the bar: drawing costs more than an event.
 const EVENTS_BETWEEN: u64 = 4096;
@@ -15,16 +16,27 @@ impl ProgressBar {
         let target = ProgressDrawTarget::stderr_with_hz(10);
         let bar = indicatif::ProgressBar::with_draw_target(events, target);
         let template = match events {
-            Some(_) => "{wide_bar} {human_pos}/{human_len} events {rate} {eta} left",
+            Some(_) => "{wide_bar} {human_pos}/{human_len} events {rate} {left} left",
             None => "{spinner} {human_pos} events {rate}",
         };
         let style = ProgressStyle::with_template(template).expect("the template is right");
+        // A terminal that takes nothing is no error.
         let rate = |state: &ProgressState, out: &mut dyn Write| {
-            // A terminal that takes nothing is no error.
-            let _ = write!(out, "{}/s", HumanCount(state.per_sec() as u64));
+            let rate = per_second(state.pos(), state.elapsed());
+            let _ = write!(out, "{}/s", HumanCount(rate));
         };
-        bar.set_style(style.with_key("rate", rate));
+        let left = |state: &ProgressState, out: &mut dyn Write| {
+            let events = state.len().unwrap_or(0).saturating_sub(state.pos());
+            let rate = per_second(state.pos(), state.elapsed()).max(1);
+            let _ = write!(out, "{:#}", HumanDuration(Duration::from_secs(events / rate)));
+        };
+        bar.set_style(style.with_key("rate", rate).with_key("left", left));
         ProgressBar(bar)
+    }
+
+    /// The first event comes now.
+    pub(crate) fn restart_clock(&self) {
+        self.0.reset_elapsed();
     }
 
     /// Shows how many there were.
@@ -52,5 +64,23 @@ impl ProgressBar {
     /// Removes the bar.
     pub(crate) fn finish(&self) {
         self.0.finish_and_clear();
+    }
+}
+
+/// Events per second since the first one. The crate's own rate weighs the first seconds with that
+/// of an empty past, and so shows a third of what is true.
+fn per_second(events: u64, elapsed: Duration) -> u64 {
+    (events as f64 / elapsed.as_secs_f64().max(1e-3)) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_what_there_was_by_the_time_that_it_took() {
+        let rates = [(0, 0), (1_000, 1), (90_000, 1_500)];
+        let shown = rates.map(|(events, ms)| per_second(events, Duration::from_millis(ms)));
+        assert_eq!(shown, [0, 1_000_000, 60_000]);
     }
 }

@@ -45,6 +45,7 @@ pub fn run(args: &TapArgs) -> Result<(), ToolError> {
         left: args.count.unwrap_or(u64::MAX),
         frames: 0,
         shards: BTreeMap::new(),
+        written_lately: BTreeSet::new(),
         strange: BTreeSet::new(),
     };
     let wanted = wanted_partitions(topic, args.zone.or(args.partition), partitions)?;
@@ -119,6 +120,8 @@ struct Tap<W: Write> {
     /// Frames that were read.
     frames: u64,
     shards: BTreeMap<u16, Reader>,
+    /// Partitions that had an owner within [`FENCE_AGE_MS`].
+    written_lately: BTreeSet<u16>,
     /// Partitions that hold records which are no frames.
     strange: BTreeSet<u16>,
 }
@@ -130,10 +133,7 @@ impl<W: Write> Tap<W> {
         wanted: &[u16],
         reader: &TopicReader,
     ) -> Result<Vec<(u16, i64)>, ToolError> {
-        let recent = match args.from {
-            TapFrom::Fence => reader.offsets_since(wanted, now_us() / 1000 - FENCE_AGE_MS)?,
-            TapFrom::Start | TapFrom::Offset(_) => vec![None; wanted.len()],
-        };
+        let recent = reader.offsets_since(wanted, now_us() / 1000 - FENCE_AGE_MS)?;
         let mut places = Vec::new();
         for (&partition, recent) in wanted.iter().zip(recent) {
             let (start, end) = reader.bounds(partition)?;
@@ -144,20 +144,25 @@ impl<W: Write> Tap<W> {
             };
             // Only at the log's very start is it known that nothing is missing.
             let reader = if place == 0 { Reader::new() } else { Reader::joining() };
+            self.written_lately.extend(recent.is_some().then_some(partition));
             self.shards.insert(partition, reader);
             places.push((partition, place));
         }
         Ok(places)
     }
 
-    /// Where no fence was near the end, the next one that comes is waited for.
+    /// Where no fence was near the end, the next one that comes is waited for. An owner's first
+    /// fence does not say where in the input it stands, so nobody can join there.
     fn say_if_waiting(&self, partition: u16) -> Result<(), ToolError> {
         if self.shards[&partition].has_joined() {
             return Ok(());
         }
+        let why = match self.written_lately.contains(&partition) {
+            true => "was written to lately, but has no fence yet at which a reader can begin",
+            false => "has no fence lately, so nobody owns it now",
+        };
         super::warn(&format!(
-            "partition {partition} has no fence lately, so nobody owns it now: waiting for one; \
-             --from start shows what is there"
+            "partition {partition} {why}: waiting for one; --from start shows what is there"
         ))
     }
 
@@ -267,8 +272,7 @@ impl<W: Write> Tap<W> {
 }
 
 fn warn(partition: u16, offset: i64, sentence: &str) -> Result<(), ToolError> {
-    writeln!(std::io::stderr(), "partition {partition}, offset {offset}: {sentence}")?;
-    Ok(())
+    Ok(super::say(&format!("partition {partition}, offset {offset}: {sentence}"))?)
 }
 
 /// Appends one line: the update's JSON object, with its partition and number in front.
