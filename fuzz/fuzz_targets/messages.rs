@@ -8,6 +8,6 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|input: &[u8]| {
     for version in 0..=12 {
         let _ = parse_api_versions(input, version.min(3), 0);
-        let _ = parse_metadata(input, version.max(1), 0, "t");
+        let _ = parse_metadata(input, version.max(4), 0, "t");
     }
 });

@@ -58,6 +58,9 @@ pub(crate) fn client_config(options: &ClientOptions) -> ClientConfig {
     config
         .set("bootstrap.servers", options.brokers.join(","))
         .set("client.id", &options.client_id)
+        // A topic that a broker creates has its default number of partitions and its default
+        // settings, which fit no topic of huntd's.
+        .set("allow.auto.create.topics", "false")
         // Without it, a request may wait up to 40 ms for the acknowledgement of the previous one.
         .set("socket.nagle.disable", "true")
         .set("api.version.request.timeout.ms", VERSIONS_MS_MAX.to_string())
@@ -185,7 +188,6 @@ pub(crate) fn reader_config(options: &ClientOptions) -> ClientConfig {
         .set("enable.auto.offset.store", "false")
         .set("enable.partition.eof", "true")
         .set("auto.offset.reset", "error")
-        .set("allow.auto.create.topics", "false")
         .set("check.crcs", "true");
     config
 }

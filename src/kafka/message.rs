@@ -108,8 +108,13 @@ const FETCH: Api = Api {
     version_min: fetch::FETCH_VERSION_MIN,
     version_max: fetch::FETCH_VERSION_MAX,
 };
-const METADATA: Api =
-    Api { key: ApiKey::Metadata, name: "Metadata", version_min: 1, version_max: 12 };
+const METADATA: Api = Api {
+    key: ApiKey::Metadata,
+    name: "Metadata",
+    // The first that can be asked about a topic without creating it.
+    version_min: 4,
+    version_max: 12,
+};
 /// What `kafka/produce.rs` writes.
 pub(super) const PRODUCE: Api = Api {
     key: ApiKey::Produce,
@@ -321,8 +326,7 @@ pub fn metadata_request(envelope: Envelope<'_>, topic: &str, out: &mut Vec<u8>) 
     let topic = MetadataRequestTopic::default().with_name(Some(TopicName(text(topic))));
     let request = MetadataRequest::default()
         .with_topics(Some(vec![topic]))
-        // Version 1 to 3 always allow it; a broker with auto.create.topics.enable may create.
-        .with_allow_auto_topic_creation(envelope.version < 4);
+        .with_allow_auto_topic_creation(false);
     encode(&METADATA, envelope, &request, out);
 }
 
@@ -379,11 +383,9 @@ pub fn parse_metadata(
     let flexible = version >= 9;
     let (brokers, cluster_id, controller, topics) =
         parse(&METADATA, flexible, bytes, correlation_id, |reader| {
-            if version >= 3 {
-                let _throttle_ms = reader.i32()?;
-            }
+            let _throttle_ms = reader.i32()?;
             let brokers = read_array(reader, flexible, |reader| read_broker(reader, flexible))?;
-            let cluster_id = if version >= 2 { reader.nullable_string(flexible)? } else { None };
+            let cluster_id = reader.nullable_string(flexible)?;
             let controller = Some(reader.i32()?).filter(|node_id| *node_id >= 0);
             let topics = read_array(reader, flexible, |reader| read_topic(reader, version))?;
             if (8..=10).contains(&version) {

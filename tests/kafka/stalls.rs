@@ -172,6 +172,36 @@ fn a_dead_letter_topic_that_is_deleted_is_named_until_it_exists_again() {
     accounts::assert_is_the_replay(kafka::shared(), &topics, follower);
 }
 
+/// By default a broker creates a topic that a client asks for, with one partition and its own
+/// settings.
+#[test]
+fn topics_that_are_deleted_under_a_running_daemon_stay_away_until_the_operator_creates_them() {
+    let topics = Topics::create(kafka::shared(), "all-deleted", 1);
+    let snapshots = format!("{}-snapshots", topics.output);
+    let client = kafka::shared().client();
+    client.create_topic(&snapshots, 1, &[("cleanup.policy", "compact")]);
+    produce(kafka::shared(), &topics, &events(1, 20, 1..=10));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = folder.path();
+    let lines = format!("directory = {directory:?}\nevery_ms = 200\ntopic = {snapshots:?}");
+    let mut huntd = start(&topics, &[("snapshot", lines)], &[]);
+    huntd.wait_until("the shard is live", |huntd| huntd.log().contains("\"live\""));
+    let names = [&topics.output, &topics.dead_letters, &snapshots, &topics.input];
+    // Records wait for the topics that go first.
+    produce(kafka::shared(), &topics, &[(0, "no event".to_owned())]);
+    produce(kafka::shared(), &topics, &events(1, 20, 11..=20));
+    names.iter().for_each(|name| client.delete_topic(name));
+    for name in names {
+        let sentence = format!("the topic `{name}` does not exist any more");
+        huntd.wait_until("a line about each", |huntd| huntd.log().contains(&sentence));
+    }
+    // librdkafka's clients ask for their topics every second or two.
+    std::thread::sleep(Duration::from_secs(5));
+    for name in names {
+        assert!(!client.has_topic(name), "{name} was created:\n{}", huntd.log());
+    }
+}
+
 /// The longest time in which brokers that answer nothing make an instance unready: five seconds
 /// until no lag is known, ten more, and some for a busy machine.
 const UNREADY_MAX: Duration = Duration::from_secs(20);

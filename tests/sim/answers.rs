@@ -95,9 +95,7 @@ impl Broker {
         frame(|writer| {
             writer.i32(correlation_id);
             writer.no_tagged_fields(flexible);
-            if version >= 3 {
-                writer.i32(0);
-            }
+            writer.i32(0);
             writer.array(BROKERS as usize, flexible);
             for node_id in 1..=BROKERS {
                 writer.i32(node_id);
@@ -106,9 +104,7 @@ impl Broker {
                 null_string(writer, flexible);
                 writer.no_tagged_fields(flexible);
             }
-            if version >= 2 {
-                writer.string("simulated", flexible);
-            }
+            writer.string("simulated", flexible);
             writer.i32(1);
             writer.array(1, flexible);
             self.write_topic(writer, node_id, version, topic);

@@ -277,7 +277,7 @@ impl Broker {
         // Both tell leader epochs since Kafka 2.1 (KIP-320).
         let metadata_version = match fetch_version >= FETCH_WITH_EPOCHS {
             true => chance.pick(&[7, 9, 10, 12, 12]) as i16,
-            false => chance.pick(&[1, 5]) as i16,
+            false => chance.pick(&[4, 5]) as i16,
         };
         // Only leader epochs tell a follower from a leader that it was before.
         let has_epochs = metadata_version >= METADATA_WITH_EPOCHS;

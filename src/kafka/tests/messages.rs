@@ -48,18 +48,14 @@ fn metadata_answer(version: i16) -> Vec<u8> {
     let mut writer = WireWriter::new(&mut out);
     writer.i32(ID);
     writer.no_tagged_fields(flexible);
-    if version >= 3 {
-        writer.i32(0);
-    }
+    writer.i32(0); // throttle time
     writer.array(1, flexible);
     writer.i32(4);
     writer.string("broker.example", flexible);
     writer.i32(9092);
     writer.string("rack-1", flexible);
     writer.no_tagged_fields(flexible);
-    if version >= 2 {
-        writer.string("cluster", flexible);
-    }
+    writer.string("cluster", flexible);
     writer.i32(4); // controller
     writer.array(1, flexible);
     writer.i16(0);
@@ -132,10 +128,10 @@ fn a_broker_that_does_not_know_the_version_is_asked_with_version_zero() {
 #[test]
 fn ranges_without_a_common_version_are_refused() {
     let range = |api_key, version_min, version_max| ApiRange { api_key, version_min, version_max };
-    let others = [range(0, 0, 3), range(2, 1, 1), range(3, 1, 1), range(22, 0, 0)];
+    let others = [range(0, 0, 3), range(2, 1, 1), range(3, 1, 4), range(22, 0, 0)];
     let choose = |fetch: &[ApiRange]| Versions::choose(&[fetch, &others].concat());
     let old =
-        Versions { fetch: 4, metadata: 1, produce: 3, init_producer_id: 0, tells_settings: false };
+        Versions { fetch: 4, metadata: 4, produce: 3, init_producer_id: 0, tells_settings: false };
     assert_eq!(choose(&[range(1, 0, 4)]), Ok(old));
     let told = Versions { tells_settings: true, ..old };
     assert_eq!(choose(&[range(1, 0, 4), range(32, 1, 4)]), Ok(told));
@@ -147,12 +143,12 @@ fn ranges_without_a_common_version_are_refused() {
 
 #[test]
 fn metadata_is_read_in_every_version() {
-    for version in 1..=12 {
+    for version in 4..=12 {
         let bytes = metadata_answer(version);
         let leader_epoch = if version >= 7 { 6 } else { -1 };
         let expected = Metadata {
             brokers: vec![Broker { node_id: 4, host: "broker.example".to_owned(), port: 9092 }],
-            cluster_id: (version >= 2).then(|| "cluster".to_owned()),
+            cluster_id: Some("cluster".to_owned()),
             controller: Some(4),
             error: ErrorCode::NONE,
             topic_id: if version >= 10 { 99 } else { 0 },
@@ -187,7 +183,7 @@ fn requests_can_be_encoded_in_every_version() {
     for version in 0..=3 {
         add(18, version, &|out| api_versions_request(envelope(version), out));
     }
-    for version in 1..=12 {
+    for version in 4..=12 {
         add(3, version, &|out| metadata_request(envelope(version), "zones", out));
     }
     for (api_key, version, bytes) in requests {
@@ -213,7 +209,7 @@ fn parse_all(bytes: &[u8]) -> bool {
     for version in 0..=3 {
         accepted |= parse_api_versions(bytes, version, ID).is_ok();
     }
-    for version in 1..=12 {
+    for version in 4..=12 {
         accepted |= parse_metadata(bytes, version, ID, "zones").is_ok();
     }
     accepted

@@ -228,6 +228,8 @@ fn run_storage_tool(java: &[String], config: &str, scram: &[String]) {
     );
 }
 
+/// A broker has Kafka's defaults, except where a line here says why not: what huntd meets in the
+/// field, a test must not hide.
 fn server_properties(place: Place, places: &[Place], folder: &Path, options: &Options) -> String {
     let voters: Vec<String> = places
         .iter()
@@ -252,17 +254,16 @@ listener.security.protocol.map=CLIENTS:PLAINTEXT,CONTROLLERS:PLAINTEXT{protocols
 inter.broker.listener.name=CLIENTS
 controller.listener.names=CONTROLLERS
 log.dirs={folder}/data
-auto.create.topics.enable=false
+# The topics of a test have a copy on each broker, or on three.
 default.replication.factor={replicas}
+# Kafka's own topics want three brokers, and many a cluster here has one.
 offsets.topic.replication.factor={replicas}
-offsets.topic.num.partitions=1
 transaction.state.log.replication.factor={replicas}
 transaction.state.log.min.isr=1
+# Fifty logs take seconds to create.
+offsets.topic.num.partitions=1
 transaction.state.log.num.partitions=1
-share.coordinator.state.topic.replication.factor={replicas}
-share.coordinator.state.topic.min.isr=1
-share.coordinator.state.topic.num.partitions=1
-# A test group has one member, or waits for the second one itself.
+# Three seconds for each group; a test's group has one member, or waits for the second one itself.
 group.initial.rebalance.delay.ms=0
 # Members of a group of the new protocol that are killed are gone as soon as those of a classic one.
 group.consumer.min.session.timeout.ms=6000
@@ -274,6 +275,7 @@ broker.session.timeout.ms=4000
 broker.heartbeat.interval.ms=500
 # The default of 128 MiB is half the heap.
 log.cleaner.dedupe.buffer.size=4194304
+# Several brokers share two cores.
 num.network.threads=2
 num.io.threads=4
 background.threads=2

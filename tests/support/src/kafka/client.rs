@@ -29,10 +29,13 @@ impl Client {
         Client { bootstrap: bootstrap.to_owned() }
     }
 
-    /// A librdkafka configuration that names the cluster and nothing else.
+    /// A librdkafka configuration that names the cluster and creates no topic.
     pub fn config(&self) -> ClientConfig {
         let mut config = ClientConfig::new();
-        config.set("bootstrap.servers", &self.bootstrap);
+        config
+            .set("bootstrap.servers", &self.bootstrap)
+            // A topic that a test misses is created by the program under test, or not at all.
+            .set("allow.auto.create.topics", "false");
         config
     }
 
@@ -108,16 +111,16 @@ impl Client {
             result.unwrap_or_else(|(topic, error)| panic!("topic {topic} not deleted: {error}"));
         }
         let deadline = Instant::now() + PATIENCE;
-        while admin
-            .inner()
-            .fetch_metadata(None, PATIENCE)
-            .expect("brokers answer")
-            .topics()
-            .iter()
-            .any(|topic| topic.name() == name)
-        {
+        while self.has_topic(name) {
             assert!(Instant::now() < deadline, "the topic {name} does not go");
         }
+    }
+
+    /// Whether a broker knows a topic.
+    pub fn has_topic(&self, name: &str) -> bool {
+        let client: BaseConsumer = self.config().create().expect("the configuration is valid");
+        let metadata = client.fetch_metadata(None, PATIENCE).expect("brokers answer");
+        metadata.topics().iter().any(|topic| topic.name() == name)
     }
 
     /// Waits until all replicas of all topics, also of Kafka's own, have what their leaders have.
