@@ -156,20 +156,38 @@ impl Settings {
         errors
     }
 
-    /// Lays `HUNTD_SECTION__KEY` variables over the values so far; other variables are ignored.
+    /// Lays `HUNTD_SECTION__KEY` variables over the values so far; other variables are ignored,
+    /// except one that would be a key's with two underscores.
     pub(crate) fn lay_environment(
         &mut self,
         variables: impl Iterator<Item = (String, String)>,
     ) -> Vec<ConfigError> {
         let mut errors = Vec::new();
         for (name, text) in variables {
-            let key = name.strip_prefix(VARIABLE_PREFIX).and_then(|rest| rest.rsplit_once("__"));
-            let Some((section, key)) = key else { continue };
+            let Some(rest) = name.strip_prefix(VARIABLE_PREFIX) else { continue };
+            let Some((section, key)) = rest.rsplit_once("__") else {
+                errors.extend(self.meant_variable(rest).map(|meant| {
+                    let sentence = format!("huntd ignores it: write {meant}, with two underscores");
+                    ConfigError::at(SettingSource::Variable(name.clone()), sentence)
+                }));
+                continue;
+            };
             let (section, key) = (section.to_lowercase().replace("__", "."), key.to_lowercase());
             let place = SettingSource::Variable(name.clone());
             errors.extend(self.lay_text(&section, &key, text, &place).err());
         }
         errors
+    }
+
+    /// The variable of a key that differs from this one only in its underscores.
+    fn meant_variable(&self, rest: &str) -> Option<String> {
+        let wanted = rest.to_lowercase();
+        self.values.iter().find_map(|(section, keys)| {
+            let is_meant = |key: &&String| format!("{section}_{key}").replace('.', "_") == wanted;
+            let key = keys.as_table()?.keys().find(is_meant)?;
+            let section = section.replace('.', "__");
+            Some(format!("{VARIABLE_PREFIX}{section}__{key}").to_uppercase())
+        })
     }
 
     /// Lays one `SECTION.KEY=VALUE` of the command line over the values so far.

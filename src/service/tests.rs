@@ -141,6 +141,21 @@ fn other_variables_are_ignored() {
 }
 
 #[test]
+fn a_variable_that_lacks_an_underscore_is_refused_and_the_right_one_is_named() {
+    for (name, meant) in [
+        ("HUNTD_KAFKA_BROKERS", "HUNTD_KAFKA__BROKERS"),
+        ("HUNTD_KAFKA_TLS_CA_FILE", "HUNTD_KAFKA__TLS__CA_FILE"),
+        ("HUNTD_FETCH_WAIT_MS_MAX", "HUNTD_FETCH__WAIT_MS_MAX"),
+    ] {
+        let error = from_variable(name, "1").expect_err("it would be ignored");
+        let sentence = format!(
+            "environment variable {name}: huntd ignores it: write {meant}, with two underscores"
+        );
+        assert_eq!(error.to_string(), sentence);
+    }
+}
+
+#[test]
 fn an_unknown_key_names_its_line_and_the_nearest_key() {
     assert_eq!(
         refusal("# mine\n[fetch]\nwait_ms_max = 5\nbyte_max = 1"),
