@@ -163,7 +163,8 @@ impl Control {
         ends.status.enter(Phase::Joining);
         let states =
             States::new(ends.snapshots.take(), options.origin.clone(), options.replicas.clone());
-        let group_lag = GroupLag::start(&options.group, ends.progress.clone());
+        let output_topic = &options.output.output_topic;
+        let group_lag = GroupLag::start(&options.group, output_topic, ends.progress.clone());
         let topic_watch = TopicWatch::start(&options, ends.status.clone());
         journal::partitions_known(output.partitions(), &options.skips);
         let ownership = OwnershipOptions {

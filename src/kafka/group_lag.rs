@@ -3,6 +3,9 @@
 //! An owner knows its own lag better and sooner. This lag is for the partitions of an owner that
 //! died: every instance shows it, so an alert sees them. And an owner that fetches from a broker
 //! which is cut off from the others hears here, from another client, how far the log has grown.
+//!
+//! The ends of the outputs tell more: another program in the group may read and commit a partition
+//! that nobody plays then.
 
 use crate::kafka::METADATA_MS_MAX;
 use crate::kafka::client::{
@@ -13,7 +16,7 @@ use crate::kafka::right::Right;
 use crate::telemetry::progress::{Progress, SHARDS_MAX};
 use rdkafka::consumer::Consumer;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -24,6 +27,10 @@ const GROUP_LAG_EVERY_MS: u64 = 2_000;
 /// Milliseconds without a commit after which a partition with records counts as unread. An owner
 /// commits every second. One of our own shards stands still after as long.
 const UNREAD_MS: u64 = 10_000;
+
+/// Milliseconds without a record in the output after which nobody plays a zone, whoever commits its
+/// input: an owner repeats its fence every ten seconds.
+const UNPLAYED_MS: u64 = 30_000;
 
 /// Milliseconds between two samples of a partition that count, at most. While no broker answers, no
 /// owner can commit.
@@ -39,30 +46,25 @@ pub struct GroupLag {
 impl GroupLag {
     /// Begins to write `group_lag` of `progress`. Without a thread or a client for it the lag stays
     /// unknown.
-    pub fn start(options: &GroupOptions, progress: Arc<Progress>) -> GroupLag {
+    pub fn start(options: &GroupOptions, output_topic: &str, progress: Arc<Progress>) -> GroupLag {
         let consumer = reader(&reader_config(&options.client), &options.client).ok();
         let (alive, ended) = mpsc::channel::<()>();
-        let topic = options.input_topic.clone();
+        let (topic, output) = (options.input_topic.clone(), output_topic.to_owned());
+        let group = options.client.group.clone();
         let watch = move |consumer: KafkaReader| {
             let pause = Duration::from_millis(GROUP_LAG_EVERY_MS);
-            let mut commits = Commits::default();
+            let mut commits = Standstills::after_ms(UNREAD_MS);
+            let mut outputs = Standstills::after_ms(UNPLAYED_MS);
             loop {
                 // It reads nothing. The poll only lets it ask for a token.
                 drop(consumer.poll(Duration::ZERO));
                 let lags = lags(&consumer, &topic).unwrap_or_default();
                 note(&lags, &progress);
                 let is_ours = |partition| progress.shard(partition).ownership_id.get() != 0;
-                let unread = commits.unread(&lags, is_ours, Instant::now());
-                progress.unread_partitions.set(commits.unread_count());
-                if !unread.is_empty() {
-                    tracing::warn!(
-                        partitions = ?unread,
-                        "nobody reads these partitions: they have records, and the group has \
-                         committed nothing of them for {} s; no instance owns them, or their \
-                         owner restores them, has halted them or stands still",
-                        UNREAD_MS / 1_000
-                    );
-                }
+                log_unread(&commits.news(&lags, is_ours, Instant::now()));
+                let dues = dues(&consumer, &output, lags.len() as i32).unwrap_or_default();
+                log_unplayed(&outputs.news(&dues, is_ours, Instant::now()), &group);
+                progress.unread_partitions.set(commits.count_with(&outputs));
                 // Nothing is ever sent.
                 if ended.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Disconnected) {
                     return;
@@ -83,6 +85,32 @@ impl Drop for GroupLag {
         if let Some(thread) = self.thread.take() {
             thread.join().expect("a panic in any thread ends the process");
         }
+    }
+}
+
+fn log_unread(partitions: &[i32]) {
+    if !partitions.is_empty() {
+        tracing::warn!(
+            ?partitions,
+            "nobody reads these partitions: they have records, and the group has committed nothing \
+             of them for {} s; no instance owns them, or their owner restores them, has halted \
+             them or stands still",
+            UNREAD_MS / 1_000
+        );
+    }
+}
+
+fn log_unplayed(partitions: &[i32], group: &str) {
+    if !partitions.is_empty() {
+        tracing::warn!(
+            ?partitions,
+            "nobody plays these partitions: for {} s their output has got nothing, not even a \
+             fence; no instance owns them, or their owner restores them or has halted them, or \
+             another program in the group has taken them: list the members with \
+             `kafka-consumer-groups.sh --describe --members --verbose --group {group}`, and give \
+             such a program a group of its own",
+            UNPLAYED_MS / 1_000
+        );
     }
 }
 
@@ -115,45 +143,59 @@ impl PartitionLag {
     }
 }
 
-/// For how long the group's offsets have not moved, by partition.
-#[derive(Debug, Default)]
-struct Commits {
-    seen: BTreeMap<i32, SeenCommit>,
+/// For how long offsets have not moved, by partition: those that the group has committed, or the
+/// ends of outputs.
+#[derive(Debug)]
+struct Standstills {
+    /// How long is too long.
+    patience: Duration,
+    seen: BTreeMap<i32, SeenOffset>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct SeenCommit {
+struct SeenOffset {
     offset: i64,
     /// When the last sample of it was.
     sampled_at: Instant,
     /// For how long it has not moved.
     waited: Duration,
-    /// Long enough to count as unread.
-    is_unread: bool,
+    /// For too long.
+    is_over: bool,
 }
 
-impl Commits {
-    /// Partitions that count as unread.
-    fn unread_count(&self) -> u64 {
-        self.seen.values().filter(|seen| seen.is_unread).count() as u64
+impl Standstills {
+    fn after_ms(patience_ms: u64) -> Standstills {
+        Standstills { patience: Duration::from_millis(patience_ms), seen: BTreeMap::new() }
     }
 
-    /// Partitions of other instances that count as unread from now on. Each is reported once until
-    /// its offset moves again. What a sample does not know of a partition changes nothing.
-    fn unread(
+    /// Partitions that have stood still for too long.
+    fn partitions(&self) -> impl Iterator<Item = i32> {
+        let over = self.seen.iter().filter(|(_, seen)| seen.is_over);
+        over.map(|(partition, _)| *partition)
+    }
+
+    /// How many partitions have stood still for too long here or there.
+    fn count_with(&self, others: &Standstills) -> u64 {
+        self.partitions().chain(others.partitions()).collect::<BTreeSet<_>>().len() as u64
+    }
+
+    /// Partitions of other instances that have stood still for too long from now on. Each is
+    /// reported once until its offset moves again. What a sample does not know of a partition
+    /// changes nothing.
+    fn news(
         &mut self,
         lags: &[Option<PartitionLag>],
         is_ours: impl Fn(i32) -> bool,
         now: Instant,
     ) -> Vec<i32> {
-        let mut unread = Vec::new();
+        let mut news = Vec::new();
         // What is ours has waited for nobody, whether or not this sample knows of it.
         self.seen.retain(|partition, _| !is_ours(*partition));
         for (partition, lag) in (0..).zip(lags) {
             let Some(lag) = *lag else { continue };
             let (offset, records) = (lag.offset, lag.records());
             let (sampled_at, waited) = (now, Duration::ZERO);
-            let moved = SeenCommit { offset, sampled_at, waited, is_unread: false };
+            let moved = SeenOffset { offset, sampled_at, waited, is_over: false };
             let seen = self.seen.entry(partition).or_insert(moved);
             if seen.offset != offset || records == 0 {
                 *seen = moved;
@@ -162,12 +204,12 @@ impl Commits {
             let elapsed = now.saturating_duration_since(seen.sampled_at);
             seen.sampled_at = now;
             seen.waited += elapsed.min(Duration::from_millis(SAMPLES_APART_MS_MAX));
-            if seen.waited >= Duration::from_millis(UNREAD_MS) && !seen.is_unread {
-                seen.is_unread = true;
-                unread.push(partition);
+            if seen.waited >= self.patience && !seen.is_over {
+                seen.is_over = true;
+                news.push(partition);
             }
         }
-        unread
+        news
     }
 }
 
@@ -192,6 +234,13 @@ fn lags(consumer: &KafkaReader, topic: &str) -> Option<Vec<Option<PartitionLag>>
     Some(committed.iter().zip(&starts).zip(&ends).map(lag).collect())
 }
 
+/// The end of each output, with the record that is due there. `None`: not all brokers answer.
+fn dues(consumer: &KafkaReader, output: &str, count: i32) -> Option<Vec<Option<PartitionLag>>> {
+    let ends = log_ends(consumer, output, count, Duration::from_millis(METADATA_MS_MAX)).ok()?;
+    let due = |offset: i64| PartitionLag { offset, end: offset + 1 };
+    Some(ends.into_iter().map(|end| end.map(due)).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,13 +255,13 @@ mod tests {
 
     /// Samples, one each [`GROUP_LAG_EVERY_MS`].
     struct Samples {
-        commits: Commits,
+        commits: Standstills,
         now: Instant,
     }
 
     impl Samples {
         fn new() -> Samples {
-            Samples { commits: Commits::default(), now: Instant::now() }
+            Samples { commits: Standstills::after_ms(UNREAD_MS), now: Instant::now() }
         }
 
         /// The same sample so often: what counts as unread from then on, and how much does.
@@ -225,9 +274,9 @@ mod tests {
             let mut news = Vec::new();
             for _ in 0..times {
                 self.now += Duration::from_millis(GROUP_LAG_EVERY_MS);
-                news.extend(self.commits.unread(sample, &is_ours, self.now));
+                news.extend(self.commits.news(sample, &is_ours, self.now));
             }
-            (news, self.commits.unread_count())
+            (news, self.commits.partitions().count() as u64)
         }
     }
 
@@ -261,6 +310,18 @@ mod tests {
         assert_eq!(samples.take(1, &moved, NOBODY_OURS), (vec![], 0));
         assert_eq!(samples.take(6, &both, NOBODY_OURS), (vec![0, 1], 2));
         assert_eq!(samples.take(1, &[], |partition| partition == 1), (vec![], 1), "it is ours");
+    }
+
+    #[test]
+    fn a_partition_that_stands_still_in_two_ways_counts_once() {
+        let (mut commits, mut outputs) = (Standstills::after_ms(1), Standstills::after_ms(1));
+        let start = Instant::now();
+        for now in [start, start + Duration::from_secs(1)] {
+            commits.news(&lags(&[(10, 20), (10, 20), (20, 20)]), NOBODY_OURS, now);
+            outputs.news(&lags(&[(10, 11), (10, 11), (20, 21)]), |partition| partition == 1, now);
+        }
+        assert_eq!(commits.count_with(&outputs), 3);
+        assert_eq!(outputs.partitions().collect::<Vec<_>>(), [0, 2]);
     }
 
     /// The log may have become shorter meanwhile.

@@ -127,7 +127,8 @@ pub const FAMILIES: [Family; 41] = [
     family(
         "huntd_partitions_unread",
         "gauge",
-        "Partitions not owned here that have records but have had no group commit for ten seconds.",
+        "Partitions not owned here with records, but without a group commit for ten seconds, or \
+         without a record in the output for thirty.",
     ),
     family(
         "huntd_lag_seconds",

@@ -21,7 +21,7 @@ fn a_partition_without_a_leader_hides_the_lag_of_no_other_one() {
         session_timeout_ms: 6_000,
     };
     let progress = Arc::new(Progress::new());
-    let _group_lag = GroupLag::start(&options, progress.clone());
+    let _group_lag = GroupLag::start(&options, &options.input_topic, progress.clone());
     let lags = || [0, 1].map(|partition| progress.shard(partition).group_lag.get());
     wait_for("the lag of the other partition", || lags() == [-1, 3]);
     assert_eq!(progress.group_lag_partitions.get(), 2);
