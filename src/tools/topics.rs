@@ -63,9 +63,14 @@ pub(super) fn prepare(
     let names = topic_names(config);
     let file = args.config.file.display();
     let input = client.find(&names.input, Right::Describe).map_err(of_control)?;
-    let partitions = input
-        .map_or_else(|| args.partitions.unwrap_or(PARTITIONS), |found| found.partitions as u16);
     let output = client.find(&names.output, output_right).map_err(of_control)?;
+    // An input that is missing may have another name: what is there cannot be wrong beside it.
+    let there = input.or(output).map(|found| found.partitions as u16);
+    let partitions = match input {
+        Some(_) => there,
+        None => args.partitions.or(there),
+    };
+    let partitions = partitions.unwrap_or(PARTITIONS);
     // A topic that is created later must not be less safe than those that are there.
     let there = output.or(input).map(|found| found.replicas as u16);
     let replicas = args.replicas.or(there).unwrap_or(REPLICAS);
@@ -94,6 +99,9 @@ pub(super) fn prepare(
         let missing = missing.join(", ");
         problems.push(match input {
             Some(_) => format!("create {missing} with `huntd topics --config {file}`"),
+            None if output.is_some() => format!(
+                "correct kafka.input_topic, or create {missing} with `huntd topics --config {file}`"
+            ),
             // Nothing that is there says how many.
             None => format!(
                 "create {missing} with `huntd topics --config {file} --partitions K --replicas N`: \

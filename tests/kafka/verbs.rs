@@ -104,6 +104,21 @@ fn topics_are_created_as_they_are_checked_and_are_only_checked_when_they_are_the
 }
 
 #[test]
+fn an_input_that_is_missing_beside_its_output_may_have_another_name() {
+    let setup = Setup::new("misnamed");
+    let ended = setup.run(&["topics", "--partitions", "3"]);
+    assert_eq!(ended.code, 0, "{}", ended.errors);
+    let other = format!("{}-misspelled", setup.input);
+    for verb in [&["topics", "--check"][..], &["check"]] {
+        let ended = setup.run(&[verb, &["--set", &format!("kafka.input_topic={other}")]].concat());
+        assert_eq!(ended.code, 5, "{}", ended.errors);
+        let wanted = format!("correct kafka.input_topic, or create `{other}` with ");
+        assert!(ended.errors.contains(&wanted), "{}", ended.errors);
+        assert!(!ended.errors.contains("must have"), "the output is blamed: {}", ended.errors);
+    }
+}
+
+#[test]
 fn created_topics_are_there_when_the_verb_has_ended() {
     // Whether a broker has heard of a topic by then is chance: more often than not it has not.
     for _ in 0..8 {
