@@ -34,7 +34,7 @@ pub enum ControlError {
 
 impl ControlError {
     /// Whether brokers that are only starting may be the cause.
-    pub(super) fn may_pass(&self) -> bool {
+    pub(crate) fn may_pass(&self) -> bool {
         match self {
             ControlError::Membership(error) => !error.is_final(),
             ControlError::Topic(error) => error.may_pass(),

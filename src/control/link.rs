@@ -3,9 +3,11 @@
 use crate::control::channel::{CONNECT_MS_MAX, Channel, is_tls};
 use crate::control::dialler::DialOptions;
 use crate::fetch::dialling::{DialError, Dialled, Endpoint, open_any};
+use crate::kafka::coordinator;
+use crate::kafka::error_code::ErrorCode;
 use crate::kafka::list_offsets::{self, LogEnd, Offsets};
 use crate::kafka::message::{
-    self, API_VERSIONS_VERSION_MAX, ApiVersionsAnswer, Envelope, Metadata, Versions,
+    self, API_VERSIONS_VERSION_MAX, ApiVersionsAnswer, Broker, Envelope, Metadata, Versions,
 };
 use crate::kafka::sasl::{self, SaslExchange};
 use crate::kafka::security::{SaslOptions, TlsOptions};
@@ -187,6 +189,20 @@ impl Link {
             list_offsets::request(envelope, topic, partitions, end, out);
         })?;
         list_offsets::parse(&answer, CORRELATION_ID, topic)
+            .map_err(|error| self.channel.answer_error(error))
+    }
+
+    /// Asks for the coordinator of a group: a broker, or why there is none.
+    pub(super) fn ask_coordinator(
+        &mut self,
+        options: &DialOptions,
+        group: &str,
+    ) -> Result<Result<Broker, ErrorCode>, DialError> {
+        let answer = self.channel.ask("FindCoordinator", |out| {
+            let envelope = envelope(options, coordinator::FIND_COORDINATOR_VERSION);
+            coordinator::request(envelope, group, out);
+        })?;
+        coordinator::parse_answer(&answer, CORRELATION_ID)
             .map_err(|error| self.channel.answer_error(error))
     }
 

@@ -10,6 +10,7 @@ mod connecting;
 pub(crate) mod control_error;
 pub mod dialler;
 pub mod handover;
+mod join_watch;
 mod journal;
 mod link;
 pub mod output_log;

@@ -8,6 +8,7 @@ use crate::control::surveyor::Surveyor;
 use crate::control::topic_rules::{TopicNames, TopicProblem};
 use crate::fetch::dialling::{DialError, Endpoint, open_any};
 use crate::kafka::error_code::ErrorCode;
+use crate::kafka::membership::MembershipError;
 use crate::kafka::message::{Broker, MessageError, Metadata};
 use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
@@ -112,6 +113,26 @@ impl TopicClient {
     /// Brokers that the cluster has now.
     pub(crate) fn broker_count(&mut self, topic: &str) -> Result<usize, DialError> {
         Ok(self.link.ask_metadata(&self.options, topic)?.brokers.len())
+    }
+
+    /// The broker that coordinates a group. The first question lets the cluster create the topic of
+    /// its coordinators, so the answer may come a little later.
+    pub(crate) fn coordinator(&mut self, group: &str) -> Result<Broker, ControlError> {
+        let found = self.link.ask_coordinator(&self.options, group)?;
+        found.map_err(|error| {
+            let group = group.to_owned();
+            let wrong = match error {
+                ErrorCode::GROUP_AUTHORIZATION_FAILED => MembershipError::NotAuthorised {
+                    what: format!("the group `{group}`"),
+                    right: Right::Describe,
+                },
+                error => {
+                    let brokers = self.brokers.len();
+                    MembershipError::NoCoordinator { group, error, brokers }
+                }
+            };
+            wrong.into()
+        })
     }
 
     /// The settings of a topic that is there. A broker that does not tell any has none.

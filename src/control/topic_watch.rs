@@ -5,6 +5,7 @@
 use super::ControlOptions;
 use super::control_error::ControlError;
 use super::dialler::DialOptions;
+use super::join_watch::JoinWatch;
 use super::topic_client::{FoundTopic, TopicClient};
 use super::topic_rules::TopicNames;
 use crate::kafka::RECONNECT_MS_MIN;
@@ -47,9 +48,10 @@ impl TopicWatch {
         let (alive, ended) = mpsc::channel::<()>();
         let seen = Arc::new(TopicFindings::default());
         let (dial, names) = (options.dial.clone(), options.topics.clone());
-        let by_thread = seen.clone();
+        let (group, by_thread) = (options.group.client.group.clone(), seen.clone());
         let watch = move || {
             let (mut client, mut tried, mut sightings) = (None, 0, Sightings::default());
+            let mut join_watch = JoinWatch::default();
             for polls in 1_u32.. {
                 let mut pause_ms = POLL_EVERY_MS;
                 // A poll without an answer changes nothing.
@@ -61,6 +63,9 @@ impl TopicWatch {
                     if sightings.doubts_any_of(&found) {
                         pause_ms = RECONNECT_MS_MIN;
                     }
+                }
+                if let Some(client) = &mut client {
+                    join_watch.poll(client, &group, status.phase());
                 }
                 if sightings.are_doubted() || polls.is_multiple_of(CONNECTION_POLLS_MAX) {
                     client = None;

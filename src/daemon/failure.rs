@@ -72,10 +72,12 @@ impl Failure {
                 MembershipError::TlsFailed(_) | MembershipError::TlsOutdated(_) => {
                     ExitCode::TlsRefused
                 }
-                MembershipError::InstanceTaken(_) | MembershipError::Refused(_) => ExitCode::Config,
-                MembershipError::Unreachable(_) | MembershipError::Passing(_) => {
-                    ExitCode::KafkaUnreachable
-                }
+                MembershipError::InstanceTaken(_)
+                | MembershipError::Inconsistent(_)
+                | MembershipError::Refused(_) => ExitCode::Config,
+                MembershipError::Unreachable(_)
+                | MembershipError::NoCoordinator { .. }
+                | MembershipError::Passing(_) => ExitCode::KafkaUnreachable,
             },
             Failure::Control(ControlError::Topic(error)) => match error {
                 TopicError::Missing(_)

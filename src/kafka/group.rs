@@ -345,6 +345,9 @@ fn trouble(
             let what = format!("the group `{}`", options.client.group);
             MembershipError::NotAuthorised { what, right: Right::Read }
         }
+        Some(Code::InconsistentGroupProtocol) => {
+            MembershipError::Inconsistent(options.client.group.clone())
+        }
         Some(Code::ClusterAuthorizationFailed) => {
             let what = "the cluster".to_owned();
             MembershipError::NotAuthorised { what, right: Right::DescribeCluster }
@@ -455,7 +458,6 @@ fn config(options: &GroupOptions) -> ClientConfig {
         .set("socket.timeout.ms", answer_ms_max.min(SOCKET_TIMEOUT_MS_MAX).to_string())
         .set("enable.auto.commit", "false")
         .set("enable.auto.offset.store", "false")
-        .set("allow.auto.create.topics", "false")
         .set("statistics.interval.ms", STATISTICS_MS.to_string());
     if let Some(id) = &options.instance_id {
         config.set("group.instance.id", id);

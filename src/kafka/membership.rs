@@ -1,5 +1,6 @@
 //! The events of a member of the consumer group, and the reasons why it cannot be one: only values.
 
+use crate::kafka::error_code::ErrorCode;
 use crate::kafka::right::Right;
 
 /// What happened to our partitions.
@@ -43,6 +44,28 @@ pub enum MembershipError {
         /// What is missing.
         right: Right,
     },
+    /// No broker coordinates the group.
+    #[error(
+        "no broker coordinates the group `{group}`: {error} If the topic `__consumer_offsets` is \
+         missing, the cluster cannot create it: it has {brokers} brokers, and the brokers' \
+         offsets.topic.replication.factor, 3 by default, must not be more; if the topic is there, \
+         start the brokers that have its replicas"
+    )]
+    NoCoordinator {
+        /// The group.
+        group: String,
+        /// The broker's reason.
+        error: ErrorCode,
+        /// How many brokers the cluster has.
+        brokers: usize,
+    },
+    /// The group's members have no way in common to share partitions.
+    #[error(
+        "the group `{0}` has members with which huntd cannot share partitions: another program, \
+         or an instance with another kafka.group_protocol; stop them, or give this deployment a \
+         kafka.group of its own; `kafka-consumer-groups.sh --describe --members` lists them"
+    )]
+    Inconsistent(String),
     /// Two instances use one static id.
     #[error("another instance uses the group instance id `{0}`; give each instance its own")]
     InstanceTaken(String),
@@ -73,8 +96,11 @@ pub enum MembershipError {
 impl MembershipError {
     /// Whether only an operator can help.
     pub fn is_final(&self) -> bool {
-        use MembershipError::{Passing, TlsFailed, Unreachable};
-        let may_pass = matches!(self, Unreachable(_) | TlsFailed(_) | Passing(_));
+        use MembershipError::{Inconsistent, NoCoordinator, Passing, TlsFailed, Unreachable};
+        let may_pass = matches!(
+            self,
+            Unreachable(_) | TlsFailed(_) | Passing(_) | NoCoordinator { .. } | Inconsistent(_)
+        );
         !may_pass && !self.is_cured_by_a_start()
     }
 

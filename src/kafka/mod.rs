@@ -14,6 +14,8 @@ pub mod fetch;
 
 pub mod list_offsets;
 
+pub(crate) mod coordinator;
+
 pub mod record_batch;
 
 pub mod batch_writer;

@@ -6,6 +6,7 @@ use super::failure::ToolError;
 use super::{rulebook, topics, zone_rules};
 use crate::control::advertised::DialledBrokers;
 use crate::control::dialler;
+use crate::control::topic_client::TopicClient;
 use crate::daemon::failure::Failure;
 use crate::engine::rules::ENGINE_VERSION;
 use crate::kafka::right::Right;
@@ -18,6 +19,13 @@ use crate::service::cli::{CheckArgs, TopicsArgs};
 use crate::service::config::Config;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
+use std::time::{Duration, Instant};
+
+/// Milliseconds in which a cluster creates the topic that its coordinators need, of 50 partitions.
+const COORDINATOR_MS_MAX: u64 = 5_000;
+
+/// Milliseconds between two questions for the coordinator.
+const ASK_COORDINATOR_EVERY_MS: u64 = 100;
 
 /// Prints what `run` would do, and everything that is wrong.
 pub fn run(args: &CheckArgs) -> Result<(), ToolError> {
@@ -111,6 +119,7 @@ fn online(
         }
     }
     errors.extend(topics::prepare(&only_check, config, &mut client, Right::Read).err());
+    errors.extend(missing_coordinator(&mut client, &config.group.client.group));
     // A user that is refused again and again may be locked out.
     if errors.iter().any(ToolError::is_refusal) {
         return (errors, warnings);
@@ -127,6 +136,21 @@ fn online(
         Err(error) => errors.push(error),
     }
     (errors, warnings)
+}
+
+/// Why no broker coordinates the group, if none does. The first question lets the cluster create
+/// the topic that it needs for that.
+fn missing_coordinator(client: &mut TopicClient, group: &str) -> Option<ToolError> {
+    let end = Instant::now() + Duration::from_millis(COORDINATOR_MS_MAX);
+    loop {
+        match client.coordinator(group) {
+            Ok(_) => return None,
+            Err(error) if error.may_pass() && Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(ASK_COORDINATOR_EVERY_MS));
+            }
+            Err(error) => return Some(topics::of_control(error)),
+        }
+    }
 }
 
 /// The rules of zones that rules.files do not have, in one sentence.

@@ -1,14 +1,20 @@
 //! The consumer group: offsets for lag tools, its protocols, and no Fetch of librdkafka's.
 
 use crate::players::{events, produce};
+use crate::restarts::wait_until_owned;
+use crate::verbs;
 use huntd::kafka::client::ClientOptions;
 use huntd::kafka::group::{GroupOptions, GroupProtocol, Membership};
 use huntd::kafka::membership::MembershipEvent;
 use huntd::kafka::security::Security;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
-use support::kafka;
+use support::kafka::{self, Cluster, Options};
 use support::notified::Systemd;
 
 #[test]
@@ -74,6 +80,94 @@ fn a_member_of_the_group_fetches_nothing() {
         }
         assert_eq!(membership.fetch_requests(), Some(0), "{group_protocol:?}");
     }
+}
+
+/// Kafka wants three replicas of the groups' topic, and one broker has no room for them.
+#[test]
+fn a_cluster_that_cannot_coordinate_groups_is_named_by_check_and_by_a_start() {
+    let properties = vec![("offsets.topic.replication.factor", "3".to_owned())];
+    let cluster = Cluster::start(1, &Options { properties, ..Options::for_tests() });
+    let topics = Topics::create(&cluster, "uncoordinated", 1);
+    let mut huntd = Huntd::start(&cluster, &topics, &[]);
+    let sentence = format!("no broker coordinates the group `{}`: COORDINATOR_NOT", topics.group());
+    huntd.wait_until("a line about it", |huntd| huntd.log().contains(&sentence));
+    let remedy = "it has 1 brokers, and the brokers' offsets.topic.replication.factor";
+    assert!(huntd.log().contains(remedy), "{}", huntd.log());
+    let keys = [
+        format!("kafka.brokers={}", cluster.bootstrap()),
+        format!("kafka.input_topic={}", topics.input),
+        format!("kafka.output_topic={}", topics.output),
+        format!("kafka.dead_letter_topic={}", topics.dead_letters),
+        format!("kafka.group={}", topics.group()),
+    ];
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/config/huntd.toml");
+    let mut arguments = vec!["check", "--config", config];
+    keys.iter().for_each(|key| arguments.extend(["--set", key.as_str()]));
+    let ended = verbs::huntd(&arguments);
+    assert_eq!(ended.code, 4, "{}{}", ended.output, ended.errors);
+    assert!(ended.errors.contains(&sentence), "{}", ended.errors);
+}
+
+/// Another program in the group, until it is dropped.
+struct Stranger {
+    is_there: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Stranger {
+    fn join(topics: &Topics) -> Stranger {
+        let mut config = kafka::shared().client().config();
+        config
+            .set("group.id", topics.group())
+            .set("partition.assignment.strategy", "cooperative-sticky")
+            .set("session.timeout.ms", "6000");
+        let consumer: BaseConsumer = config.create().expect("the configuration is valid");
+        consumer.subscribe(&[&topics.input]).expect("it begins to join");
+        let is_there = Arc::new(AtomicBool::new(true));
+        let stays = is_there.clone();
+        let (joined, is_in) = mpsc::channel();
+        let consume = move || {
+            while stays.load(Ordering::Relaxed) {
+                drop(consumer.poll(Duration::from_millis(100)));
+                if consumer.assignment().is_ok_and(|assigned| assigned.count() > 0) {
+                    joined.send(()).ok();
+                }
+            }
+        };
+        let thread = Some(thread::spawn(consume));
+        is_in.recv_timeout(Duration::from_secs(60)).expect("it has joined");
+        Stranger { is_there, thread }
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        self.is_there.store(false, Ordering::Relaxed);
+        self.thread.take().expect("it runs until then").join().expect("it ends");
+    }
+}
+
+/// It reads and commits what it has, so no lag grows.
+#[test]
+fn partitions_that_another_program_in_the_group_has_taken_count_as_unread() {
+    let topics = Topics::create(kafka::shared(), "taken", 2);
+    let _stranger = Stranger::join(&topics);
+    produce(kafka::shared(), &topics, &events(2, 20, 1..=10));
+    let mut huntd = Huntd::start(kafka::shared(), &topics, &[]);
+    wait_until_owned(&mut huntd, 1);
+    let words = "another program in the group has taken them";
+    huntd.wait_until("a line about it", |huntd| huntd.log().contains(words));
+    assert_eq!(huntd.metric("huntd_partitions_unread"), 1, "{}", huntd.log());
+}
+
+#[test]
+fn members_that_share_partitions_in_another_way_are_named_with_what_to_do() {
+    let topics = Topics::create(kafka::shared(), "inconsistent", 1);
+    let _stranger = Stranger::join(&topics);
+    let mut huntd =
+        Huntd::start(kafka::shared(), &topics, &[("kafka", "group_protocol = \"eager\"")]);
+    let words = format!("the group `{}` has members with which huntd cannot", topics.group());
+    huntd.wait_until("a line about it", |huntd| huntd.log().contains(&words));
 }
 
 fn options(topics: &Topics, protocol: GroupProtocol) -> GroupOptions {
