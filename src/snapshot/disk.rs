@@ -5,7 +5,7 @@ use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -92,7 +92,7 @@ impl StateDirectory {
 
     /// Its files. As long as they are used, the directory is this process's.
     pub(crate) fn files(&self) -> Files {
-        Files { _lock: Some(self.lock.clone()), ..Files::of(&self.directory) }
+        Files { lock: Some(self.lock.clone()), ..Files::of(&self.directory) }
     }
 }
 
@@ -102,13 +102,28 @@ pub struct Files {
     directory: PathBuf,
     /// The file that was used last.
     open: Option<(String, File)>,
-    _lock: Option<Arc<File>>,
+    /// The lock that makes the directory this process's; `None`: it is another's.
+    lock: Option<Arc<File>>,
 }
 
 impl Files {
     /// The files of a directory, which another process may use too, for reading.
     pub fn of(directory: &Path) -> Files {
-        Files { directory: directory.to_owned(), open: None, _lock: None }
+        Files { directory: directory.to_owned(), open: None, lock: None }
+    }
+
+    /// Fails if the directory at the path is no longer the one that this process has locked: it was
+    /// removed and made again, and another process may have the lock of the new one.
+    fn check_lock(&self) -> io::Result<()> {
+        let Some(lock) = &self.lock else { return Ok(()) };
+        let held = lock.metadata()?;
+        let is_held = |there: fs::Metadata| (there.dev(), there.ino()) == (held.dev(), held.ino());
+        match fs::metadata(self.directory.join(LOCK_NAME)).is_ok_and(is_held) {
+            true => Ok(()),
+            false => Err(io::Error::other(
+                "it was removed or replaced while huntd ran; restart huntd, which makes it again",
+            )),
+        }
     }
 
     fn file(&mut self, name: &str) -> io::Result<&File> {
@@ -145,6 +160,7 @@ impl Disk for Files {
     }
 
     fn preallocate(&mut self, name: &str, bytes: u64) -> io::Result<()> {
+        self.check_lock()?;
         self.open = None;
         let path = self.directory.join(name);
         let mut options = OpenOptions::new();
@@ -175,6 +191,7 @@ impl Disk for Files {
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        self.check_lock()?;
         self.open = None;
         fs::rename(self.directory.join(from), self.directory.join(to))
     }
@@ -184,7 +201,39 @@ impl Disk for Files {
     }
 
     fn remove(&mut self, name: &str) -> io::Result<()> {
+        self.check_lock()?;
         self.open = None;
         fs::remove_file(self.directory.join(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_was_made_again_is_its_new_owner_s_alone() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let directory = folder.path().join("state");
+        let first = StateDirectory::take(&directory).expect("nobody has it");
+        let mut files = first.files();
+        files.preallocate("0.a", 10).expect("it is ours");
+        fs::remove_dir_all(&directory).expect("it can be removed");
+        let second = StateDirectory::take(&directory).expect("the new one is nobody's");
+        second.files().preallocate("0.a", 20).expect("it is the second one's");
+        for result in [
+            files.preallocate("0.a", 10),
+            files.preallocate("0.b", 10),
+            files.rename("0.a", "0.c"),
+            files.remove("0.a"),
+        ] {
+            let error = result.expect_err("the directory is another's").to_string();
+            assert!(error.starts_with("it was removed or replaced"), "{error}");
+        }
+        let names = second.files().list().expect("it is there");
+        assert_eq!(names.len(), 2, "{names:?}");
+        assert_eq!(fs::metadata(directory.join("0.a")).expect("it is there").len(), 20);
+        fs::remove_dir_all(&directory).expect("it can be removed");
+        assert!(files.preallocate("0.a", 10).is_err(), "nothing is there");
     }
 }
