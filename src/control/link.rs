@@ -2,6 +2,7 @@
 
 use crate::control::channel::{CONNECT_MS_MAX, Channel, is_tls};
 use crate::control::dialler::DialOptions;
+use crate::control::lookup::lookup;
 use crate::fetch::dialling::{DialError, Dialled, Endpoint, open_any};
 use crate::kafka::coordinator;
 use crate::kafka::error_code::ErrorCode;
@@ -14,7 +15,7 @@ use crate::kafka::security::{SaslOptions, TlsOptions};
 use crate::kafka::tls::{self, TlsConfig, TlsError};
 use crate::kafka::topic_requests::{self, Creation, NewTopic, TopicSettings};
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -77,8 +78,8 @@ impl Link {
         mut open: impl FnMut(Channel, SocketAddr) -> Result<Link, DialError>,
     ) -> Result<Link, DialError> {
         let unknown = |error| DialError::of_name(&endpoint.host, error);
-        let addresses = (endpoint.host.as_str(), endpoint.port).to_socket_addrs();
-        let addresses = addresses.map_err(unknown)?.take(ADDRESSES_MAX);
+        let addresses = lookup(&endpoint.host, endpoint.port).map_err(unknown)?;
+        let addresses = addresses.into_iter().take(ADDRESSES_MAX);
         open_any(addresses, |address| open(Channel::connect(endpoint, address)?, address))
             .unwrap_or_else(|| Err(unknown(io::Error::other("it has no address"))))
     }

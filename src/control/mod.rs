@@ -13,6 +13,7 @@ pub mod handover;
 mod join_watch;
 mod journal;
 mod link;
+mod lookup;
 pub mod output_log;
 mod panic_file;
 mod random;

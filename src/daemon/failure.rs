@@ -13,6 +13,7 @@ use crate::runtime::ring_error::RingError;
 use crate::service;
 use crate::service::exit::ExitCode;
 use crate::snapshot::disk::DirectoryError;
+use std::io;
 
 /// Why the daemon could not start, or has ended.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +45,11 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// The process has no file descriptor or thread left.
+    pub(crate) fn out_of_resources(error: io::Error) -> Failure {
+        Failure::Service(service::Error::Resources(error))
+    }
+
     /// What the process exits with.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {

@@ -19,7 +19,7 @@ use crate::control::dialler;
 use crate::daemon::failure::Failure;
 use crate::daemon::snapshots::RunningSnapshotThreads;
 use crate::daemon::threads::{joined, spawn};
-use crate::daemon::wiring::{Wiring, control_options, start_diallers};
+use crate::daemon::wiring::{Wiring, check_names, control_options, start_diallers};
 use crate::engine::rules::rulebook::Rulebook;
 use crate::publisher::PublisherError;
 use crate::runtime::cpu::{self, Plan};
@@ -80,6 +80,8 @@ impl Daemon {
         let stop_daemon = move || asked.store(true, Ordering::Release);
         let service =
             Service::start(&config.service, observed.clone(), wiring.reloader, stop_daemon)?;
+        // The port is there and signals are caught: a name server may take its time.
+        check_names(&config.group.client.brokers)?;
         let (options, (ends, dial_ends)) = (config.publisher.clone(), wiring.publisher);
         let publish = move || publisher::run(options, ends, dial_ends);
         let publisher = spawn("publisher", &stop, publish)?;

@@ -1,7 +1,6 @@
 //! How the daemon's threads begin and end together.
 
 use crate::daemon::failure::Failure;
-use crate::service;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -20,7 +19,7 @@ pub(crate) fn spawn<T: Send + 'static>(
         result
     };
     let started = thread::Builder::new().name(name.to_owned()).spawn(whole);
-    started.map_err(|error| Failure::Service(service::Error::Resources(error)))
+    started.map_err(Failure::out_of_resources)
 }
 
 /// Waits until a thread has ended, but not for longer than this: whether it has.

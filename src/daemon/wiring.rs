@@ -5,6 +5,7 @@
 //! of their own.
 
 use crate::control::dialler::{self, DialOptions, DiallerEnds};
+use crate::control::roll_call::roll_call;
 use crate::control::topic_rules::TopicNames;
 use crate::control::{self, MESSAGES_MAX, RULEBOOKS_MAX};
 use crate::daemon::failure::Failure;
@@ -56,7 +57,7 @@ impl Wiring {
         observed: &Observed,
         stop: &Arc<AtomicBool>,
     ) -> Result<Wiring, Failure> {
-        check_surroundings(&config.group.client.brokers)?;
+        check_surroundings()?;
         let (to_control, control_messages) = bounded(MESSAGES_MAX + REPORTS_MAX);
         let hot_bell = Arc::new(Bell::new().map_err(service::Error::Resources)?);
         let (to_hot, hot_messages) = bounded_with_bell(MESSAGES_MAX, &hot_bell);
@@ -201,14 +202,27 @@ pub(crate) fn dial_options(config: &Config, topic: &str) -> DialOptions {
     }
 }
 
-/// There are file descriptors and threads for a start. Some of the names in the configuration may
-/// be unknown then, but not all.
-fn check_surroundings(brokers: &[String]) -> Result<(), Failure> {
+/// There are file descriptors and threads for a start.
+fn check_surroundings() -> Result<(), Failure> {
     process::check_descriptors()
         .and_then(|()| process::check_threads())
-        .map_err(service::Error::Resources)?;
-    match brokers.iter().any(|broker| broker.to_socket_addrs().is_ok()) {
-        true => Ok(()),
-        false => Err(Failure::UnknownBrokers(brokers.join(","))),
+        .map_err(Failure::out_of_resources)
+}
+
+/// Some of the names in the configuration may be unknown at a start, but not all. A name server
+/// that does not answer is waited for as brokers are: by the control thread.
+pub(crate) fn check_names(brokers: &[String]) -> Result<(), Failure> {
+    let is_known = |broker: String| broker.to_socket_addrs().is_ok();
+    let answers = roll_call(brokers.to_vec(), is_known).map_err(Failure::out_of_resources)?;
+    if answers.contains(&Some(true)) {
+        return Ok(());
     }
+    if answers.contains(&None) {
+        tracing::warn!(
+            "the name server does not answer for {}: huntd waits for it; check the name service",
+            brokers.join(", ")
+        );
+        return Ok(());
+    }
+    Err(Failure::UnknownBrokers(brokers.join(",")))
 }

@@ -24,7 +24,7 @@ pub enum ExitCode {
     VerificationFailed = 9,
     /// A shard had halted when the process was stopped.
     ShardHalted = 10,
-    /// The process has no file descriptor or thread left.
+    /// The process has no file descriptor or thread left, or no room for its output.
     OutOfResources = 11,
     /// There is no TLS connection to a broker.
     TlsRefused = 12,
@@ -94,7 +94,7 @@ impl ExitCode {
                 "A shard had halted when huntd was stopped: the log names partition and reason."
             }
             ExitCode::OutOfResources => {
-                "No file descriptor or thread is left: raise `LimitNOFILE=` and `TasksMax=`."
+                "A descriptor, thread or room on a disk is missing: the message says what to do."
             }
             ExitCode::TlsRefused => {
                 "A broker is not trusted, or refuses us: check certificates and `[kafka.tls]`."

@@ -3,6 +3,7 @@
 use super::exit::ExitCode;
 use futures_lite::StreamExt;
 use std::io;
+use std::sync::OnceLock;
 
 /// SIGTERM and SIGINT, caught from now on.
 pub(crate) struct Signals {
@@ -34,6 +35,15 @@ impl Signals {
         // A failed read of the signal pipe is no signal, and the stream never ends.
         while !matches!(self.caught.next().await, Some(Ok(_))) {}
     }
+}
+
+/// A write beyond the limit for a file's length (`ulimit -f`, `LimitFSIZE=`) fails with an error
+/// from now on. By default its signal ends the process.
+pub(crate) fn survive_long_files() -> io::Result<()> {
+    static CAUGHT: OnceLock<async_signal::Signals> = OnceLock::new();
+    // Nobody waits for the signal: it only has to be caught.
+    let _first = CAUGHT.set(async_signal::Signals::new([async_signal::Signal::Xfsz])?);
+    Ok(())
 }
 
 /// SIGHUP, caught from now on: files that may change while the process runs are read again.

@@ -162,7 +162,8 @@ impl<D: Disk> SnapshotWriter<D> {
         self.forget(partition);
         let sentence = format!(
             "a snapshot of partition {partition} was not stored: {error}; give the state directory \
-             room and make it writable: until then a restart replays from an older one"
+             room, make it writable, and raise LimitFSIZE= if a file is too large: until then a \
+             restart replays from an older one"
         );
         self.outcomes.push_back(SnapshotOutcome::Failed { partition, sentence });
     }

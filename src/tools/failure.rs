@@ -58,7 +58,7 @@ pub enum ToolError {
     #[error("{}", .0.iter().map(ToolError::to_string).collect::<Vec<_>>().join("\n"))]
     Several(Vec<ToolError>),
     /// Standard output takes no more.
-    #[error("cannot write to standard output: {0}")]
+    #[error("the output cannot be written: {0}; make room on its disk, or send it elsewhere")]
     Output(#[from] io::Error),
 }
 
@@ -104,7 +104,7 @@ impl ToolError {
             ToolError::Several(errors) => errors.first().map_or(ExitCode::Ok, ToolError::exit_code),
             // A reader that closes the pipe, as `head` does, has seen enough.
             ToolError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::Ok,
-            ToolError::Output(_) => ExitCode::Usage,
+            ToolError::Output(_) => ExitCode::OutOfResources,
         }
     }
 

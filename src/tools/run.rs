@@ -3,9 +3,10 @@
 use super::failure::ToolError;
 use super::rulebook;
 use crate::daemon;
+use crate::daemon::failure::Failure;
 use crate::ownership::acquisition::Remedy;
 use crate::service::cli::RunArgs;
-use crate::service::log;
+use crate::service::{log, shutdown};
 
 /// Runs the daemon until a signal ends it.
 pub fn run(args: &RunArgs) -> Result<(), ToolError> {
@@ -15,6 +16,7 @@ pub fn run(args: &RunArgs) -> Result<(), ToolError> {
     }
     config.publisher.skips.clone_from(&args.skip);
     log::start(&config.service);
+    shutdown::survive_long_files().map_err(Failure::out_of_resources)?;
     let rulebook = rulebook(&config.rules_files)?;
     Ok(daemon::run(config, rulebook)?)
 }

@@ -10,12 +10,13 @@ use crate::serve::feed::FeedOptions;
 use crate::serve::{self, ServeError};
 use crate::service::cli::ServeArgs;
 use crate::service::config::Config;
-use crate::service::log;
+use crate::service::{log, shutdown};
 
 /// Serves until a signal ends it.
 pub fn run(args: &ServeArgs) -> Result<(), ToolError> {
     let config = args.config.load()?;
     log::start(&config.service);
+    shutdown::survive_long_files().map_err(Failure::out_of_resources)?;
     let rulebook = rulebook(&config.rules_files)?;
     ask_brokers(&config)?;
     serve::run(&config, feed_options(&config), rulebook).map_err(failure)

@@ -7,3 +7,5 @@ mod child;
 mod command_line;
 mod documents;
 mod http;
+mod started;
+mod surroundings;

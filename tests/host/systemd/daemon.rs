@@ -83,7 +83,7 @@ pub(crate) fn cluster() -> MockCluster<'static, DefaultProducerContext> {
 }
 
 /// One player joins in each partition.
-fn produce_joins(brokers: &str) {
+pub(crate) fn produce_joins(brokers: &str) {
     let mut config = ClientConfig::new();
     let producer: BaseProducer =
         config.set("bootstrap.servers", brokers).create().expect("a producer");
