@@ -3,9 +3,10 @@
 use huntd::runtime::allocator;
 use huntd::service::cli::{Cli, Verb};
 use huntd::service::exit::{self, ExitCode};
+use huntd::service::log;
 use huntd::shards;
 use huntd::tools::{
-    self, check, demo, load, reference, replay, room, rules, run, serve, snapshot, tap, topics,
+    check, demo, load, reference, replay, room, rules, run, serve, snapshot, tap, topics,
 };
 
 fn main() -> std::process::ExitCode {
@@ -32,13 +33,11 @@ fn main() -> std::process::ExitCode {
         Err(error) => {
             let code = error.exit_code();
             if code != ExitCode::Ok {
-                for line in error.to_string().lines() {
-                    // If standard error is closed, the error cannot be reported.
-                    let _ = tools::say(&format!("huntd: {line}"));
-                }
+                exit::say(&error.to_string());
             }
             code
         }
     };
+    log::flush();
     code.into()
 }

@@ -47,15 +47,13 @@ const CALLS: [i64; 24] = [
 ];
 
 /// What the serving thread needs besides.
-const SERVING_CALLS: [i64; 6] = [
+const SERVING_CALLS: [i64; 5] = [
     // The end of what is sent to a client.
     libc::SYS_shutdown,
     // The pipe of the signals, which async-io watches, and librdkafka's wake-ups.
     libc::SYS_epoll_ctl,
     libc::SYS_read,
     libc::SYS_recvfrom,
-    // The journal, where the log goes there.
-    libc::SYS_sendmsg,
     // A client of librdkafka that ends waits for its threads.
     libc::SYS_clock_nanosleep,
 ];

@@ -2,6 +2,7 @@
 
 use crate::serve::answers::{Served, ZoneState};
 use crate::serve::counts::{AnswerKind, BOUNDS_US, ServeCounts};
+use crate::service::log;
 use crate::view::zone::ZonePosition;
 use std::fmt::Write;
 use std::time::Instant;
@@ -84,6 +85,7 @@ fn write_counts(out: &mut String, counts: &ServeCounts) {
             "Allocations of the serving thread.",
             *allocations,
         ),
+        ("huntd_log_lines_lost_total", "counter", log::LOST_HELP, log::lost_lines()),
     ];
     for (name, kind, help, value) in singles {
         _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");

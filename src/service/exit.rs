@@ -1,5 +1,9 @@
 //! Closed list of exit codes, the same for every verb. docs/OPERATIONS.md has the same table.
 
+use super::log;
+use super::plain_text::Plain;
+use std::backtrace::{Backtrace, BacktraceStatus};
+
 /// How the process ended, for the program that started it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -123,11 +127,26 @@ impl From<ExitCode> for std::process::ExitCode {
 /// restart goes through recovery instead. `is_contained` says, on the thread that panics, whether
 /// the panic will be caught.
 pub fn end_on_panic(is_contained: fn() -> bool) {
-    let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        report(panic);
+        let thread = std::thread::current();
+        let (name, trace) = (thread.name().unwrap_or("?"), Backtrace::capture());
+        log::say(match trace.status() {
+            BacktraceStatus::Disabled => format!("thread '{name}' {panic}\n"),
+            _ => format!("thread '{name}' {panic}\n{trace}\n"),
+        });
         if !is_contained() {
-            std::process::exit(i32::from(ExitCode::Bug.number()));
+            end(ExitCode::Bug);
         }
     }));
+}
+
+/// Ends the process from any thread, once the log is written.
+pub(crate) fn end(code: ExitCode) -> ! {
+    log::flush();
+    std::process::exit(i32::from(code.number()))
+}
+
+/// Says on standard error what is wrong, a line each.
+pub fn say(sentences: &str) {
+    log::say(sentences.lines().map(|line| format!("huntd: {}\n", Plain(line))).collect());
 }

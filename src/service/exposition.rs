@@ -3,6 +3,7 @@
 //! Names follow its conventions: prefix, base unit, `_total` for counters. No label names a player.
 
 use super::Observed;
+use super::log;
 use super::process::Process;
 use crate::runtime::wall_clock::unix_ms;
 use crate::telemetry::metrics::{Counter, Gauge, Histogram};
@@ -22,7 +23,7 @@ pub struct Family {
 }
 
 /// All families but the plain counters, in the order of the page.
-pub const FAMILIES: [Family; 41] = [
+pub const FAMILIES: [Family; 42] = [
     family(
         "huntd_events_applied_total",
         "counter",
@@ -141,6 +142,7 @@ pub const FAMILIES: [Family; 41] = [
         "When this process stored its newest snapshot, by partition; absent before the first.",
     ),
     family("huntd_ready", "gauge", "1 while the daemon should get work."),
+    family("huntd_log_lines_lost_total", "counter", log::LOST_HELP),
     family("huntd_build_info", "gauge", "1, with version and revision as labels."),
     family("process_cpu_seconds_total", "counter", "Time that all threads had a core."),
     family("process_resident_memory_bytes", "gauge", "Memory that is in RAM."),
@@ -259,6 +261,7 @@ fn values(page: &mut String, name: &str, observed: &Observed) {
             (at_ms > 0).then(|| at_ms.cast_unsigned() / 1000)
         }),
         "huntd_ready" => line(page, name, "", u64::from(status.unready().is_empty())),
+        "huntd_log_lines_lost_total" => line(page, name, "", log::lost_lines()),
         "huntd_build_info" => line(page, name, BUILD_LABELS, 1),
         _ => unreachable!("the list of families is closed"),
     }

@@ -1,14 +1,23 @@
-//! Log lines: to the journal if systemd started the daemon, else to standard error.
+//! Log lines: to the journal if systemd started the daemon, else to standard error. The log thread
+//! writes them (`log_thread.rs`).
 
 use super::ServiceOptions;
+use super::journal_line::JournalLayer;
+use super::log_thread::{LogSender, Sink};
+use super::plain_text::Plain;
 
-use std::io::IsTerminal;
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
 use std::sync::OnceLock;
 use tracing::Level;
+use tracing::field::Field;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::Layer;
+use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, reload};
@@ -46,27 +55,39 @@ pub(crate) const LEVELS: [(&str, Level); 5] = [
 /// What is logged can be changed while the process runs: the subscriber is the process's, too.
 static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
 
+/// The way to the log thread, once it is started.
+static LINES: OnceLock<LogSender> = OnceLock::new();
+
 /// Sends log lines where the options say, for the rest of the process's life. If the journal is
-/// configured but absent, text takes its place, with a line that says so.
-pub(crate) fn start(options: &ServiceOptions) {
-    let journal = match options.log_format {
+/// configured but absent, text takes its place, with a line that says so. An error says that no
+/// thread or descriptor is left.
+pub(crate) fn start(options: &ServiceOptions) -> io::Result<()> {
+    let wants_journal = match options.log_format {
         LogFormat::Journald => true,
         LogFormat::Auto => stderr_is_the_journal(),
         LogFormat::Text | LogFormat::Json => false,
     };
-    let journal = journal.then(tracing_journald::layer);
-    let refusal = match &journal {
-        Some(Err(error)) => Some(error.to_string()),
-        _ => None,
+    let (sink, refusal) = match wants_journal.then(Sink::journal) {
+        None => (Sink::Stderr, None),
+        Some(Ok(journal)) => (journal, None),
+        Some(Err(error)) => (Sink::Stderr, Some(error)),
     };
-    let layer = match journal {
-        Some(Ok(layer)) => layer.boxed(),
-        _ if options.log_format == LogFormat::Json => {
-            tracing_subscriber::fmt::layer().json().with_writer(std::io::stderr).boxed()
+    let is_journal = matches!(sink, Sink::Journal(_));
+    let lines = LINES.get_or_init({
+        let lines = LogSender::start(sink)?;
+        move || lines
+    });
+    let fmt_layer = || tracing_subscriber::fmt::layer().log_internal_errors(false);
+    let layer = match options.log_format {
+        _ if is_journal => JournalLayer::new(lines.clone()).boxed(),
+        LogFormat::Json => {
+            let lines = LineWriter { lines: lines.clone(), is_json: true };
+            fmt_layer().json().with_writer(lines).boxed()
         }
-        _ => tracing_subscriber::fmt::layer()
-            .with_ansi(std::io::stderr().is_terminal())
-            .with_writer(std::io::stderr)
+        LogFormat::Auto | LogFormat::Text | LogFormat::Journald => fmt_layer()
+            .fmt_fields(debug_fn(write_field).delimited(" "))
+            .with_ansi(io::stderr().is_terminal())
+            .with_writer(LineWriter { lines: lines.clone(), is_json: false })
             .boxed(),
     };
     let (filter, handle) = reload::Layer::new(filter(options.log_level));
@@ -78,6 +99,74 @@ pub(crate) fn start(options: &ServiceOptions) {
     }
     if let Some(refusal) = refusal {
         tracing::warn!("the journal cannot be reached, so text goes to standard error: {refusal}");
+    }
+    Ok(())
+}
+
+/// Writes to standard error, without waiting for its reader if the log thread runs. The text has
+/// its own lines.
+pub(crate) fn say(text: String) {
+    match LINES.get() {
+        Some(lines) => lines.send_text(text),
+        // If standard error is closed, nothing can be said.
+        None => _ = io::stderr().write_all(text.as_bytes()),
+    }
+}
+
+/// Waits until the lines are written, for a second at most: the process is about to end.
+pub fn flush() {
+    LINES.get().into_iter().for_each(LogSender::flush);
+}
+
+/// What the metric of lost lines says.
+pub(crate) const LOST_HELP: &str = "Log lines lost, because their reader was slow or away.";
+
+/// Lines lost so far, because nobody read the log fast enough.
+pub(crate) fn lost_lines() -> u64 {
+    LINES.get().map_or(0, LogSender::lost)
+}
+
+/// Writes a field of a text line.
+fn write_field(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    let value = Plain(format_args!("{value:?}"));
+    match field.name() {
+        "message" => write!(out, "{value}"),
+        // The line shows them already.
+        name if name.starts_with("log.") => Ok(()),
+        name => write!(out, "{name}={value}"),
+    }
+}
+
+/// A line of JSON with all control characters escaped: JSON itself demands it of 32 of them.
+fn escaped(line: &[u8]) -> Option<Vec<u8>> {
+    let text = str::from_utf8(line).ok()?.strip_suffix('\n')?;
+    Some(format!("{}\n", Plain(text)).into_bytes())
+}
+
+/// Takes the lines of the formatting layer, each in one piece.
+#[derive(Clone)]
+struct LineWriter {
+    lines: LogSender,
+    is_json: bool,
+}
+
+impl Write for LineWriter {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let escaped = if self.is_json { escaped(line) } else { None };
+        self.lines.send_line(escaped.unwrap_or_else(|| line.to_vec()));
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for LineWriter {
+    type Writer = LineWriter;
+
+    fn make_writer(&self) -> LineWriter {
+        self.clone()
     }
 }
 
@@ -116,6 +205,54 @@ fn stderr_is_the_journal() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::{Arc, Mutex};
+
+    /// What a subscriber writes.
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("nobody panics").extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn foreign_text_forges_no_line_and_reaches_no_terminal() {
+        let foreign = "no\n2026-01-01 ERROR huntd: forged\u{9b}2J\u{1b}[2J";
+        for is_json in [false, true] {
+            let written = Written::default();
+            let writer = written.clone();
+            let layer = tracing_subscriber::fmt::layer();
+            let layer = match is_json {
+                true => layer.json().with_writer(move || writer.clone()).boxed(),
+                false => layer
+                    .fmt_fields(debug_fn(write_field).delimited(" "))
+                    .with_ansi(false)
+                    .with_writer(move || writer.clone())
+                    .boxed(),
+            };
+            let subscriber = tracing_subscriber::registry().with(layer);
+            tracing::subscriber::with_default(subscriber, || {
+                tracing::warn!(partition = 3, of = %foreign, quoted = foreign, "says: {foreign}");
+            });
+            let line = written.0.lock().expect("nobody panics").clone();
+            let line = if is_json { escaped(&line).expect("it is text") } else { line };
+            let text = String::from_utf8(line).expect("it is text");
+            let text = text.strip_suffix('\n').expect("a line ends");
+            assert!(!text.chars().any(char::is_control), "{text:?}");
+            assert!(text.contains("says: no\\n2026-01-01 ERROR huntd: forged\\u009b2J"), "{text}");
+            assert!(
+                text.contains(if is_json { "\"partition\":3" } else { " partition=3" }),
+                "{text}"
+            );
+        }
+    }
 
     #[test]
     fn librdkafka_s_lines_are_logged_only_from_a_finer_level_on() {

@@ -5,6 +5,7 @@
 //! the daemon restarted, whatever the other threads do.
 
 use super::Observed;
+use super::plain_text::Plain;
 use super::restoring::Restoring;
 use super::standstill::Standstill;
 use super::status::{Phase, Trouble, is_ready};
@@ -265,7 +266,7 @@ pub(super) fn stopped(systemd: &Systemd, ended: Result<(), String>) {
             tracing::info!("drained: the shards are released and the queues are empty");
             "huntd has drained".to_owned()
         }
-        Err(sentence) => format!("huntd has FAILED: {sentence}"),
+        Err(sentence) => format!("huntd has FAILED: {}", Plain(sentence)),
     };
     systemd.say_owed();
     systemd.mention(&[NotifyState::Stopping, NotifyState::Status(&status)]);

@@ -1,6 +1,6 @@
 //! Signals: the first SIGTERM or SIGINT asks the daemon to drain, a second one ends it at once.
 
-use super::exit::ExitCode;
+use super::exit::{self, ExitCode};
 use futures_lite::StreamExt;
 use std::io;
 use std::sync::OnceLock;
@@ -23,7 +23,7 @@ impl Signals {
         tracing::info!("asked to stop: draining; a second signal ends huntd at once");
         stop();
         self.next().await;
-        std::process::exit(i32::from(ExitCode::Interrupted.number()));
+        exit::end(ExitCode::Interrupted);
     }
 
     /// Waits for the first signal.

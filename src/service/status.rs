@@ -1,5 +1,6 @@
 //! What the daemon is doing, for systemd and for `/readyz`.
 
+use super::plain_text::Plain;
 use super::standstill::StillShard;
 use super::unready::Unready;
 use atomic_waker::AtomicWaker;
@@ -138,7 +139,8 @@ impl Status {
     pub(crate) fn set_setbacks<'s>(&self, setbacks: impl Iterator<Item = (i32, &'s str)>) {
         let mut set_back = self.set_back.lock().expect(UNPOISONED);
         set_back.clear();
-        set_back.extend(setbacks.map(|(partition, why)| (partition, why.to_owned())));
+        // Brokers have written parts of the sentences.
+        set_back.extend(setbacks.map(|(partition, why)| (partition, Plain(why).to_string())));
     }
 
     /// Why the daemon should get no work, or nothing if it should: its phase, then what weighs

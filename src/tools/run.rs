@@ -15,8 +15,9 @@ pub fn run(args: &RunArgs) -> Result<(), ToolError> {
         config.remedy = Remedy::StartOver;
     }
     config.publisher.skips.clone_from(&args.skip);
-    log::start(&config.service);
-    shutdown::survive_long_files().map_err(Failure::out_of_resources)?;
+    log::start(&config.service)
+        .and_then(|()| shutdown::survive_long_files())
+        .map_err(Failure::out_of_resources)?;
     let rulebook = rulebook(&config.rules_files)?;
     Ok(daemon::run(config, rulebook)?)
 }

@@ -15,8 +15,9 @@ use crate::service::{log, shutdown};
 /// Serves until a signal ends it.
 pub fn run(args: &ServeArgs) -> Result<(), ToolError> {
     let config = args.config.load()?;
-    log::start(&config.service);
-    shutdown::survive_long_files().map_err(Failure::out_of_resources)?;
+    log::start(&config.service)
+        .and_then(|()| shutdown::survive_long_files())
+        .map_err(Failure::out_of_resources)?;
     let rulebook = rulebook(&config.rules_files)?;
     ask_brokers(&config)?;
     serve::run(&config, feed_options(&config), rulebook).map_err(failure)

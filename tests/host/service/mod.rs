@@ -7,5 +7,6 @@ mod child;
 mod command_line;
 mod documents;
 mod http;
+mod log;
 mod started;
 mod surroundings;

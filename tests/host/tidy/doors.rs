@@ -100,8 +100,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("thiserror", &["src/"]),
     ("toml", &["src/serve/access.rs", "src/service/"]),
     ("tracing", &["src/"]),
-    ("tracing_journald", &["src/service/log.rs"]),
-    ("tracing_subscriber", &["src/service/log.rs"]),
+    ("tracing_subscriber", &["src/service/journal_line.rs", "src/service/log.rs"]),
     (
         "zstd",
         &["src/kafka/codec.rs", "src/testing/batch_builder.rs", "src/tools/matches/records.rs"],

@@ -1,0 +1,251 @@
+//! The log thread: writes what all threads log, so that a reader of the log who stops reading
+//! delays none of them.
+//!
+//! Lines wait in a queue. A line that does not fit is lost and counted. Once all that waits is
+//! written, a line says how many were lost.
+
+use crate::queue::bell::Bell;
+use crate::queue::{Receiver, Sender, bounded_with_bell};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Lines that may wait to be written: those of a bad minute.
+const LOG_LINES_MAX: usize = 1_024;
+
+/// Bytes of the lines that may wait.
+const LOG_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Milliseconds for which the end of the process waits until all lines are written.
+const FLUSH_MS_MAX: u64 = 1_000;
+
+/// Milliseconds between two checks whether they are.
+const FLUSH_POLL_MS: u64 = 1;
+
+/// Milliseconds that the log thread sleeps at a time: its bell ends the sleep.
+const LOG_SLEEP_MS_MAX: u64 = 1_000;
+
+/// Where the journal takes datagrams: <https://systemd.io/JOURNAL_NATIVE_PROTOCOL/>.
+const JOURNAL_SOCKET: &str = "/run/systemd/journal/socket";
+
+/// Who gets the log lines.
+pub(super) enum Sink {
+    /// Standard error.
+    Stderr,
+    /// The journal, a datagram for each line.
+    Journal(UnixDatagram),
+}
+
+impl Sink {
+    /// The journal, if somebody receives there.
+    pub(super) fn journal() -> io::Result<Sink> {
+        let socket = UnixDatagram::unbound()?;
+        socket.set_nonblocking(true)?;
+        match socket.send_to(&[], JOURNAL_SOCKET) {
+            // It has much to do, and is there.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            sent => drop(sent?),
+        }
+        // From now on the log thread alone waits for it.
+        socket.set_nonblocking(false)?;
+        Ok(Sink::Journal(socket))
+    }
+}
+
+/// Something to be written.
+enum LogItem {
+    /// A line in the form that the sink wants.
+    Line(Vec<u8>),
+    /// Text for standard error, whatever the sink is.
+    Text(Vec<u8>),
+}
+
+impl LogItem {
+    fn bytes(&self) -> &[u8] {
+        let (LogItem::Line(bytes) | LogItem::Text(bytes)) = self;
+        bytes
+    }
+}
+
+/// What all ends of the log share.
+#[derive(Default)]
+struct LogCounts {
+    /// Lines that are sent and not written.
+    unwritten: AtomicUsize,
+    unwritten_bytes: AtomicUsize,
+    lost: AtomicU64,
+}
+
+/// The end of the log that other threads have.
+#[derive(Clone)]
+pub(super) struct LogSender {
+    items: Sender<LogItem>,
+    counts: Arc<LogCounts>,
+}
+
+impl LogSender {
+    /// Starts the log thread.
+    pub(super) fn start(sink: Sink) -> io::Result<LogSender> {
+        let bell = Arc::new(Bell::new()?);
+        let (items, inbox) = bounded_with_bell(LOG_LINES_MAX, &bell);
+        let counts = Arc::new(LogCounts::default());
+        let stderr = stderr()?;
+        let writer = LogWriter { inbox, bell, sink, stderr, counts: counts.clone() };
+        thread::Builder::new().name("log".to_owned()).spawn(move || writer.run())?;
+        Ok(LogSender { items, counts })
+    }
+
+    /// Sends a line, or loses it if there is no room.
+    pub(super) fn send_line(&self, line: Vec<u8>) {
+        self.send(LogItem::Line(line));
+    }
+
+    /// Sends text for standard error, or loses it if there is no room.
+    pub(super) fn send_text(&self, text: String) {
+        self.send(LogItem::Text(text.into_bytes()));
+    }
+
+    fn send(&self, item: LogItem) {
+        let (counts, bytes) = (&self.counts, item.bytes().len());
+        counts.unwritten.fetch_add(1, Ordering::AcqRel);
+        let waiting = counts.unwritten_bytes.fetch_add(bytes, Ordering::AcqRel);
+        if waiting + bytes > LOG_BYTES_MAX || self.items.try_send(item).is_err() {
+            counts.settle(bytes, false);
+        }
+    }
+
+    /// Lines lost so far.
+    pub(super) fn lost(&self) -> u64 {
+        self.counts.lost.load(Ordering::Acquire)
+    }
+
+    /// Waits until all that was sent is written, but not for longer than [`FLUSH_MS_MAX`].
+    pub(super) fn flush(&self) {
+        let end = Instant::now() + Duration::from_millis(FLUSH_MS_MAX);
+        while self.counts.unwritten.load(Ordering::Acquire) > 0 && Instant::now() < end {
+            // A confined thread may not sleep, but may wait for a lock.
+            thread::park_timeout(Duration::from_millis(FLUSH_POLL_MS));
+        }
+    }
+}
+
+impl LogCounts {
+    /// An item waits no more, because it was written or is lost.
+    fn settle(&self, bytes: usize, is_written: bool) {
+        if !is_written {
+            self.lost.fetch_add(1, Ordering::AcqRel);
+        }
+        self.unwritten_bytes.fetch_sub(bytes, Ordering::AcqRel);
+        self.unwritten.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Standard error without the lock of the standard library: others could not take it while a write
+/// waits for a reader.
+fn stderr() -> io::Result<File> {
+    use std::os::fd::AsFd;
+    Ok(File::from(io::stderr().as_fd().try_clone_to_owned()?))
+}
+
+/// The log thread's state.
+struct LogWriter {
+    inbox: Receiver<LogItem>,
+    bell: Arc<Bell>,
+    sink: Sink,
+    stderr: File,
+    counts: Arc<LogCounts>,
+}
+
+impl LogWriter {
+    /// Writes for the life of the process: the subscriber keeps a sender.
+    fn run(mut self) {
+        let mut reported = 0;
+        loop {
+            let mut has_written = false;
+            while let Some(item) = self.inbox.try_receive() {
+                let is_written = self.write(&item).is_ok();
+                self.counts.settle(item.bytes().len(), is_written);
+                has_written |= is_written;
+            }
+            let lost = self.counts.lost.load(Ordering::Acquire);
+            // Only a reader who reads again can be told.
+            if has_written && lost > reported {
+                reported = lost;
+                tracing::error!(
+                    lost,
+                    "log lines are lost: their reader was slow or away; the number counts all \
+                     since the start"
+                );
+                continue;
+            }
+            if self.inbox.senders_gone() {
+                return;
+            }
+            let wait = Duration::from_millis(LOG_SLEEP_MS_MAX);
+            if self.bell.sleep(wait).is_err() {
+                thread::sleep(wait);
+            }
+        }
+    }
+
+    fn write(&mut self, item: &LogItem) -> io::Result<()> {
+        match (item, &self.sink) {
+            (LogItem::Line(line), Sink::Journal(socket)) => {
+                socket.send_to(line, JOURNAL_SOCKET).map(drop)
+            }
+            (LogItem::Line(text), Sink::Stderr) | (LogItem::Text(text), _) => {
+                self.stderr.write_all(text)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A log whose lines go to a pair of sockets that only the test reads.
+    fn log() -> (LogSender, LogWriter, UnixDatagram) {
+        let (socket, reader) = UnixDatagram::pair().expect("sockets");
+        let bell = Arc::new(Bell::new().expect("an eventfd"));
+        let (items, inbox) = bounded_with_bell(LOG_LINES_MAX, &bell);
+        let counts = Arc::new(LogCounts::default());
+        let stderr = stderr().expect("a descriptor");
+        let writer =
+            LogWriter { inbox, bell, sink: Sink::Journal(socket), stderr, counts: counts.clone() };
+        (LogSender { items, counts }, writer, reader)
+    }
+
+    #[test]
+    fn lines_that_do_not_fit_are_lost_and_counted_and_nobody_waits() {
+        let (sender, mut writer, _reader) = log();
+        for _ in 0..LOG_LINES_MAX + 7 {
+            sender.send_line(b"line".to_vec());
+        }
+        assert_eq!(sender.lost(), 7);
+        while let Some(item) = writer.inbox.try_receive() {
+            writer.counts.settle(item.bytes().len(), true);
+        }
+        sender.send_line(vec![0; LOG_BYTES_MAX]);
+        sender.send_line(vec![0; 1]);
+        assert_eq!(sender.lost(), 8, "the bytes are bounded, too");
+        let item = writer.inbox.try_receive().expect("it fits");
+        writer.counts.settle(item.bytes().len(), true);
+        sender.send_line(vec![0; LOG_BYTES_MAX + 1]);
+        assert_eq!(sender.lost(), 9, "a line may be too long by itself");
+        sender.flush();
+        assert_eq!(sender.counts.unwritten_bytes.load(Ordering::Acquire), 0);
+    }
+
+    #[test]
+    fn the_end_does_not_wait_for_a_reader_for_longer_than_its_bound() {
+        let (sender, _writer, _reader) = log();
+        sender.send_line(b"line".to_vec());
+        sender.flush();
+        assert_eq!(sender.counts.unwritten.load(Ordering::Acquire), 1, "nobody has read it");
+    }
+}
