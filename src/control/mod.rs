@@ -43,7 +43,7 @@ use crate::snapshot::disk::Files;
 use crate::snapshot::format::Origin;
 use crate::snapshot::replicas;
 use crate::snapshot::slots::Store;
-use crate::telemetry::metrics::{Gauge, Metrics};
+use crate::telemetry::metrics::{Counter, Gauge, Metrics};
 use crate::telemetry::progress::{Progress, SHARDS_MAX};
 use certificates::Certificates;
 use connecting::Clients;
@@ -199,6 +199,7 @@ impl Control {
     /// Runs until every shard is released, because the daemon has to end.
     fn run(mut self) -> Result<(), ControlError> {
         loop {
+            self.ends.metrics.add(Counter::ControlTurns, 1);
             self.poll_stop();
             self.poll_group();
             self.poll_threads();
@@ -431,8 +432,7 @@ impl Control {
     }
 
     fn rejoin(&mut self) {
-        let joined = Membership::join(&self.options.group);
-        let joined = joined.map(|membership| {
+        let joined = Membership::join(&self.options.group).map(|membership| {
             self.group_events.clear();
             leave(std::mem::replace(&mut self.membership, membership));
         });
@@ -479,6 +479,7 @@ fn keep_watch(
     membership: &mut Membership,
     group_events: &mut VecDeque<MembershipEvent>,
 ) -> ControlFlow<()> {
+    ends.metrics.add(Counter::ControlTurns, 1);
     group_events.extend(membership.poll(Duration::ZERO));
     let is_answer = |event: &MembershipEvent| matches!(event, MembershipEvent::Answered { .. });
     match ends.stop.load(Ordering::Acquire) || !group_events.iter().all(is_answer) {

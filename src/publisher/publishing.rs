@@ -423,6 +423,7 @@ impl<P: Produce<Sent>> Publisher<P> {
 
     /// A turn, and what comes after it.
     pub(super) fn step(&mut self) -> Result<Pause, PublisherError> {
+        self.ends.metrics.add(Counter::PublisherTurns, 1);
         let inbox = self.turn(Time::read())?;
         let busy = Duration::from_millis(PUBLISHER_BUSY_MS_MAX);
         match inbox {

@@ -4,6 +4,7 @@ use crate::engine::actor::Compass;
 use crate::engine::refusal::{Effect, Hint};
 use crate::engine::update::Update;
 use crate::serve::counts::ServeCounts;
+use crate::serve::feed_messages::FeedWatch;
 use crate::serve::json::Json;
 use crate::serve::lag::Lag;
 use crate::serve::problem::Problem;
@@ -28,6 +29,8 @@ pub struct Served {
     pub zones: Vec<ZoneState>,
     /// What the process counts of itself.
     pub counts: ServeCounts,
+    /// The feed thread, without which the view stands still.
+    pub(crate) feed: FeedWatch,
 }
 
 /// How a zone is doing.
@@ -62,7 +65,8 @@ impl Served {
     /// No zone is loaded yet.
     pub fn new(zones: usize, players_max: usize) -> Served {
         let view = View::new(zones, players_max);
-        Served { view, zones: vec![ZoneState::Loading; zones], counts: ServeCounts::default() }
+        let (counts, feed) = (ServeCounts::default(), FeedWatch::default());
+        Served { view, zones: vec![ZoneState::Loading; zones], counts, feed }
     }
 
     /// Folds the next updates of a zone; no answer is made of it until its frame is sealed.

@@ -96,7 +96,8 @@ impl Feed {
     pub(crate) fn run(mut self, sender: &FeedSender, stop: &Arc<AtomicBool>) {
         let mut readings: Vec<Option<Reading>> = Vec::new();
         for zone in 0..self.zones {
-            let begun = self.begin(zone, stop);
+            sender.count_turn();
+            let begun = self.begin(zone, stop, sender);
             readings.push(match begun {
                 Ok((reading, begun)) => {
                     if let Some(begun) = begun {
@@ -116,6 +117,7 @@ impl Feed {
         let consumer = self.consumer.clone();
         let ends = LogEnds::start(consumer.clone(), topic, self.zones);
         while !stop.load(Ordering::Acquire) && !sender.is_closed() {
+            sender.count_turn();
             let polled = consumer.poll(Duration::ZERO).or_else(|| {
                 sender.call();
                 consumer.poll(POLL_WAIT)
@@ -206,6 +208,7 @@ impl Feed {
         &self,
         zone: u16,
         stop: &Arc<AtomicBool>,
+        sender: &FeedSender,
     ) -> Result<(Reading, Option<Box<ZoneView>>), String> {
         let wait = Duration::from_millis(METADATA_MS_MAX);
         let topic = &self.options.output_topic;
@@ -214,7 +217,7 @@ impl Feed {
             .fetch_watermarks(topic, zone.into(), wait)
             .map_err(|error| format!("`{topic}` cannot be read: {error}; restart huntd serve"))?;
         let is_there = |mark: &Mark| (log_start..=log_end).contains(&mark.output_offset);
-        if let Some((shard, header)) = self.newest(zone, &is_there, stop) {
+        if let Some((shard, header)) = self.newest(zone, &is_there, stop, sender) {
             let (follower, begun, from) =
                 Follower::from_snapshot(&shard, &header, &self.rulebook, log_start);
             let ZonePosition { update: next_update, next_offset } = begun.position();
@@ -236,9 +239,10 @@ impl Feed {
         zone: u16,
         is_there: &dyn Fn(&Mark) -> bool,
         stop: &Arc<AtomicBool>,
+        sender: &FeedSender,
     ) -> Option<(Box<Shard>, Header)> {
         let stored = self.stored(zone, is_there);
-        let replicated = self.replicated(zone, is_there, stop);
+        let replicated = self.replicated(zone, is_there, stop, sender);
         [stored, replicated].into_iter().flatten().max_by_key(|(_, header)| header.next_offset)
     }
 
@@ -268,13 +272,17 @@ impl Feed {
         zone: u16,
         is_there: &dyn Fn(&Mark) -> bool,
         stop: &Arc<AtomicBool>,
+        sender: &FeedSender,
     ) -> Option<(Box<Shard>, Header)> {
         let topic = self.options.snapshots.topic.clone()?;
         let (client, origin) = (self.options.client.clone(), self.origin());
         let replicas = Replicas::connect(ReplicaOptions { client, topic, origin });
-        let mut watch = || match stop.load(Ordering::Acquire) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        let mut watch = || {
+            sender.count_turn();
+            match stop.load(Ordering::Acquire) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
         };
         let loaded = replicas.and_then(|replicas| {
             let is_wanted = |header: &Header| is_there(&header.mark);

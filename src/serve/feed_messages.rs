@@ -3,6 +3,7 @@
 use crate::engine::rules::rulebook::Rulebook;
 use crate::engine::update::Update;
 use crate::queue::bell::Bell;
+use crate::telemetry::turning::{TurnCount, Turning};
 use crate::view::zone::ZoneView;
 use smol::channel::{Sender, TrySendError};
 use std::cell::Cell;
@@ -15,6 +16,10 @@ pub(crate) const FEED_MESSAGES_MAX: usize = 64;
 /// Messages after which the serving thread is called, although more have been fetched: to wake it
 /// for each would cost more than most of them do.
 const MESSAGES_PER_CALL: usize = 8;
+
+/// Milliseconds without a turn of the feed after which it counts as stuck: it waits for brokers and
+/// the disk, but not for that long.
+const FEED_STUCK_MS: u64 = 30_000;
 
 /// A message about a zone to the serving thread.
 #[derive(Debug)]
@@ -62,12 +67,42 @@ pub(crate) struct FeedSender {
     bell: Arc<Bell>,
     /// Messages that the serving thread was not called for.
     uncalled: Cell<usize>,
+    turns: TurnCount,
+}
+
+/// How the serving thread sees whether the feed goes on.
+#[derive(Debug, Default)]
+pub(crate) struct FeedWatch {
+    turns: TurnCount,
+    seen: Turning,
+}
+
+impl FeedWatch {
+    /// Looks whether the feed has turned.
+    pub(super) fn note(&mut self, now: Instant) {
+        self.seen.note(self.turns.get(), now);
+    }
+
+    /// Whether the feed has turned before, and does not any more.
+    pub(super) fn is_stuck(&self, now: Instant) -> bool {
+        self.seen.is_stuck(FEED_STUCK_MS, now)
+    }
 }
 
 impl FeedSender {
     /// Nothing is sent yet.
     pub(crate) fn new(messages: Sender<FeedMessage>, bell: Arc<Bell>) -> FeedSender {
-        FeedSender { messages, bell, uncalled: Cell::new(0) }
+        FeedSender { messages, bell, uncalled: Cell::new(0), turns: TurnCount::default() }
+    }
+
+    /// Counts a turn of the feed.
+    pub(super) fn count_turn(&self) {
+        self.turns.add_one();
+    }
+
+    /// A watch of this feed.
+    pub(super) fn watch(&self) -> FeedWatch {
+        FeedWatch { turns: self.turns.clone(), seen: Turning::default() }
     }
 
     /// Whether nobody receives any more.

@@ -14,15 +14,21 @@ pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 /// its own count of allocations shows what clients cost.
 const METRICS_BYTES: usize = 16 * 1024;
 
+/// Why a process serves what is old.
+const FEED_STUCK: &str = "the feed thread does not turn; restart huntd serve";
+
 /// Where the metrics are.
 pub(crate) const METRICS: &str = "/metrics";
 
 /// What a probe answers, which needs no token: status and text. `None`: this path is no probe.
 pub(crate) fn probe(path: &str, served: &Served) -> Option<(&'static str, String)> {
     match path {
-        // The process answers, so it lives.
-        "/livez" => Some(("200 OK", "live\n".to_owned())),
-        "/readyz" => Some(match unready(&served.zones) {
+        // The serving thread answers, so it lives.
+        "/livez" => Some(match served.feed.is_stuck(Instant::now()) {
+            false => ("200 OK", "live\n".to_owned()),
+            true => ("503 Service Unavailable", format!("{FEED_STUCK}\n")),
+        }),
+        "/readyz" => Some(match unready(served) {
             None => ("200 OK", "ready\n".to_owned()),
             Some(reason) => ("503 Service Unavailable", format!("{reason}\n")),
         }),
@@ -31,7 +37,11 @@ pub(crate) fn probe(path: &str, served: &Served) -> Option<(&'static str, String
 }
 
 /// Why clients should go to another process, if they should.
-fn unready(zones: &[ZoneState]) -> Option<String> {
+fn unready(served: &Served) -> Option<String> {
+    if served.feed.is_stuck(Instant::now()) {
+        return Some(FEED_STUCK.to_owned());
+    }
+    let zones = &served.zones;
     if let Some(zone) = zones.iter().position(|zone| *zone == ZoneState::Loading) {
         return Some(format!("zone {zone} is being loaded"));
     }

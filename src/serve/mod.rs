@@ -191,10 +191,11 @@ impl Server {
         stop: &Arc<AtomicBool>,
         beside: impl FnOnce(Rc<Gate>) -> B,
     ) -> Result<(), ServeError> {
-        let Server { served, gate, listener, appender, reports, feed, bell, .. } = self;
+        let Server { mut served, gate, listener, appender, reports, feed, bell, .. } = self;
         let sockets = Sockets::new(listener, bell.clone())?;
         let (messages, receiver) = channel::bounded(FEED_MESSAGES_MAX);
         let sender = FeedSender::new(messages, bell.clone());
+        served.feed = sender.watch();
         let stopped = stop.clone();
         let thread = std::thread::Builder::new()
             .name("feed".to_owned())

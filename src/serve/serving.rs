@@ -88,6 +88,7 @@ impl Serving {
             return Ok(folded);
         }
         let begun = Instant::now();
+        served.feed.note(begun);
         if std::mem::take(&mut folding.has_news) {
             sessions.frames_folded(served);
         }

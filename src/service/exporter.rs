@@ -8,11 +8,10 @@ use super::{Observed, exposition};
 use async_io::{Async, Timer};
 use futures_lite::{AsyncReadExt, AsyncWriteExt, FutureExt};
 use smol::{LocalExecutor, Task};
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::rc::{Rc, Weak};
+use std::rc::Weak;
 use std::time::Duration;
 
 /// HTTP connections served at once. A further one takes the place of the oldest: clients that
@@ -52,12 +51,7 @@ impl Exporter {
     }
 
     /// Serves connections as long as the executor runs.
-    pub(crate) async fn serve(
-        self,
-        executor: Weak<LocalExecutor<'static>>,
-        observed: Observed,
-        live: Rc<Cell<bool>>,
-    ) {
+    pub(crate) async fn serve(self, executor: Weak<LocalExecutor<'static>>, observed: Observed) {
         // Dropping a task closes its connection.
         let mut connections: VecDeque<Task<()>> = VecDeque::new();
         loop {
@@ -71,14 +65,14 @@ impl Exporter {
             if connections.len() == HTTP_CONNECTIONS_MAX {
                 connections.pop_front();
             }
-            let (observed, live) = (observed.clone(), live.clone());
+            let observed = observed.clone();
             connections.push_back(executor.spawn(async move {
                 let patience = async {
                     Timer::after(Duration::from_millis(HTTP_EXCHANGE_MS_MAX)).await;
                     Ok(())
                 };
                 // A client may break off at any time.
-                let _ = exchange(stream, &observed, &live).or(patience).await;
+                let _ = exchange(stream, &observed).or(patience).await;
             }));
         }
     }
@@ -157,11 +151,7 @@ pub fn asked(bytes: &[u8]) -> HttpRequest {
 }
 
 /// One request and its answer.
-async fn exchange(
-    mut stream: Async<TcpStream>,
-    observed: &Observed,
-    live: &Cell<bool>,
-) -> io::Result<()> {
+async fn exchange(mut stream: Async<TcpStream>, observed: &Observed) -> io::Result<()> {
     let mut head = [0; HTTP_HEAD_BYTES_MAX];
     let mut filled = 0;
     let asked = loop {
@@ -175,7 +165,7 @@ async fn exchange(
             asked => break asked,
         }
     };
-    stream.write_all(&answer(asked, observed, live.get())).await?;
+    stream.write_all(&answer(asked, observed)).await?;
     stream.get_ref().shutdown(Shutdown::Write)?;
     drain(&mut stream).await
 }
@@ -195,15 +185,18 @@ async fn drain(stream: &mut Async<TcpStream>) -> io::Result<()> {
     Ok(())
 }
 
-fn answer(asked: HttpRequest, observed: &Observed, live: bool) -> Vec<u8> {
+fn answer(asked: HttpRequest, observed: &Observed) -> Vec<u8> {
     let refused = |status, sentence: &str| (status, format!("{sentence}\n"));
     let (status, body) = match asked {
         HttpRequest::More => unreachable!("an answer waits for the whole head"),
         HttpRequest::Page(Page::Metrics, _) => ("200 OK", exposition::render(observed)),
-        HttpRequest::Page(Page::Live, _) if live => ("200 OK", "live\n".to_owned()),
-        HttpRequest::Page(Page::Live, _) => {
-            ("503 Service Unavailable", "the hot thread does not turn\n".to_owned())
-        }
+        HttpRequest::Page(Page::Live, _) => match &observed.status.stuck_threads()[..] {
+            [] => ("200 OK", "live\n".to_owned()),
+            stuck => {
+                let lines = stuck.iter().map(|name| format!("the {name} thread does not turn\n"));
+                ("503 Service Unavailable", lines.collect())
+            }
+        },
         HttpRequest::Page(Page::Ready, _) => match &observed.status.unready()[..] {
             [] => ("200 OK", "ready\n".to_owned()),
             reasons => {

@@ -31,6 +31,8 @@ pub(crate) mod restoring;
 
 mod standstill;
 
+pub(crate) mod thread_watch;
+
 pub mod exporter;
 
 pub mod exposition;
@@ -60,7 +62,6 @@ use notify::Reporter;
 use reload::Reloader;
 use smol::channel;
 use status::Status;
-use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -173,9 +174,8 @@ fn serve(
     stop: impl FnOnce() + 'static,
     end: &channel::Receiver<Result<(), String>>,
 ) {
-    let live = Rc::new(Cell::new(true));
     let executor = Rc::new(smol::LocalExecutor::new());
-    let http = exporter.serve(Rc::downgrade(&executor), observed.clone(), live.clone());
+    let http = exporter.serve(Rc::downgrade(&executor), observed.clone());
     executor.spawn(http).detach();
     executor.spawn(signals.watch(stop)).detach();
     let systemd = Rc::new(Systemd::of_environment());
@@ -183,7 +183,7 @@ fn serve(
         let (progress, systemd) = (observed.progress.clone(), systemd.clone());
         executor.spawn(async move { reloader.run(reloads, &progress, &systemd).await }).detach();
     }
-    executor.spawn(Reporter::run(observed, live, systemd.clone())).detach();
+    executor.spawn(Reporter::run(observed, systemd.clone())).detach();
     let ended = smol::block_on(executor.run(end.recv()));
     // A daemon that has not begun has no result.
     let ended = ended.unwrap_or_else(|_| Err("it could not start, read the log".to_owned()));

@@ -1,8 +1,8 @@
 //! What systemd is told of the daemon: READY, STATUS, WATCHDOG, STOPPING, EXTEND_TIMEOUT_USEC. How
 //! it gets there is in `systemd.rs`.
 //!
-//! The watchdog is fed only if the hot thread has turned since the last time: a stuck engine gets
-//! the daemon restarted, whatever the other threads do.
+//! The watchdog is fed only if the hot thread has turned since the last time, and no other thread
+//! is stuck: the daemon is restarted, whatever the other threads do.
 
 use super::Observed;
 use super::plain_text::Plain;
@@ -10,12 +10,12 @@ use super::restoring::Restoring;
 use super::standstill::Standstill;
 use super::status::{Phase, Trouble, is_ready};
 use super::systemd::Systemd;
+use super::thread_watch::{self, ThreadWatch};
 use super::unready::{Unready, counted};
 
 use crate::telemetry::metrics::Counter;
 use futures_lite::FutureExt;
 use sd_notify::NotifyState;
-use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -24,9 +24,6 @@ pub(crate) const SAMPLE_MS_MAX: u64 = 1_000;
 
 /// Milliseconds between two status lines for systemd.
 const STATUS_MS: u64 = 2_000;
-
-/// Milliseconds without a turn of the hot thread after which the daemon counts as stuck.
-pub(crate) const STUCK_MS: u64 = 5_000;
 
 /// Milliseconds of patience that the daemon asks of systemd at a time while it starts or drains.
 const PATIENCE_MS: u64 = 10_000;
@@ -47,6 +44,8 @@ pub(crate) struct Sample {
     pub unready: Vec<Unready>,
     /// Turns of the hot thread so far.
     pub turns: u64,
+    /// Turns of all threads that count theirs.
+    pub all_turns: u64,
     /// Records taken so far, whatever their outcome.
     pub records: u64,
     /// Shards owned.
@@ -80,7 +79,6 @@ pub(crate) struct Reporter {
     last: Sample,
     ready_said: bool,
     draining_since: Option<Instant>,
-    turned_at: Instant,
     status_at: Option<Instant>,
     status_records: u64,
 }
@@ -91,29 +89,26 @@ impl Reporter {
         Reporter {
             ready_said: false,
             draining_since: None,
-            turned_at: sample.now,
             status_at: None,
             status_records: sample.records,
             last: sample,
         }
     }
 
-    /// Samples the daemon and reports to systemd, for the daemon's life. `live` is false while the
-    /// hot thread is stuck.
-    pub(super) async fn run(observed: Observed, live: Rc<Cell<bool>>, systemd: Rc<Systemd>) {
+    /// Samples the daemon and reports to systemd, for the daemon's life.
+    pub(super) async fn run(observed: Observed, systemd: Rc<Systemd>) {
         let pause = Systemd::watchdog()
             .map_or(Duration::MAX, |watchdog| watchdog / 3)
             .min(Duration::from_millis(SAMPLE_MS_MAX));
         let mut reporter = Reporter::new(sample(&observed));
         let mut standstill = Standstill::default();
+        let mut thread_watch = ThreadWatch::default();
         loop {
-            let still = standstill.sample(&observed.progress, Instant::now());
-            observed.status.set_still_shards(still);
+            let (now, phase) = (Instant::now(), observed.status.phase());
+            observed.status.set_still_shards(standstill.sample(&observed.progress, now));
+            let stuck = thread_watch.sample(&observed.metrics, phase, now);
+            observed.status.set_stuck_threads(stuck);
             let report = reporter.next(sample(&observed));
-            let stuck = reporter.stuck();
-            if live.replace(!stuck) == stuck {
-                log_liveness(stuck);
-            }
             if report.ready {
                 tracing::info!("ready: {}", counted(reporter.last.shards, "shard"));
             }
@@ -129,10 +124,11 @@ impl Reporter {
     /// What to say after a sample.
     pub(crate) fn next(&mut self, sample: Sample) -> Notification {
         let mut report = Notification::default();
-        let turned = sample.turns != self.last.turns;
-        if turned {
-            self.turned_at = sample.now;
-        }
+        // While the daemon drains, its threads end one after the other.
+        let turned = match sample.phase {
+            Phase::Draining => sample.all_turns != self.last.all_turns,
+            _ => sample.turns != self.last.turns && sample.trouble.stuck_threads == 0,
+        };
         if is_ready(sample.phase, sample.trouble) && !self.ready_said {
             self.ready_said = true;
             report.ready = true;
@@ -152,14 +148,6 @@ impl Reporter {
         }
         self.last = sample;
         report
-    }
-
-    /// Whether the hot thread has turned once, and then no more for a while.
-    fn stuck(&self) -> bool {
-        let still = self.last.now.saturating_duration_since(self.turned_at);
-        self.last.turns > 0
-            && self.last.phase < Phase::Draining
-            && still >= Duration::from_millis(STUCK_MS)
     }
 
     /// A start or a drain that makes progress may take longer than the unit's timeouts. One without
@@ -197,6 +185,7 @@ fn sample(observed: &Observed) -> Sample {
         trouble: observed.status.trouble(),
         unready: observed.status.unready(),
         turns: metrics.get(Counter::Turns),
+        all_turns: thread_watch::all_turns(metrics),
         records: metrics.get(Counter::RecordsReceived),
         shards,
         restoring: Restoring::of(&observed.progress),
@@ -231,14 +220,6 @@ fn status_line(sample: &Sample, records: u64, since: Option<Duration>) -> String
         line += &format!(", NOBODY READS {} other partitions, read the log", sample.unread);
     }
     line
-}
-
-fn log_liveness(stuck: bool) {
-    if stuck {
-        tracing::error!("the hot thread has not turned for {STUCK_MS} ms; the watchdog is not fed");
-    } else {
-        tracing::warn!("the hot thread turns again");
-    }
 }
 
 fn tell(systemd: &Systemd, report: &Notification) {
@@ -286,6 +267,7 @@ mod tests {
             trouble: Trouble::default(),
             unready: Vec::new(),
             turns,
+            all_turns: turns,
             records: ms,
             shards: 2,
             restoring,
@@ -332,21 +314,6 @@ mod tests {
             .map(|(tick, turns)| reporter.next(at(start, tick, Phase::Ready, turns)).watchdog)
             .collect();
         assert_eq!(fed, [false, true, false, false, true]);
-    }
-
-    #[test]
-    fn a_hot_thread_that_turned_and_stopped_is_stuck() {
-        let start = Instant::now();
-        let mut reporter = Reporter::new(at(start, 0, Phase::Starting, 0));
-        reporter.next(at(start, 2 * STUCK_MS, Phase::Joining, 0));
-        assert!(!reporter.stuck(), "it has not begun to turn");
-        reporter.next(at(start, 2 * STUCK_MS + 1, Phase::Ready, 1));
-        reporter.next(at(start, 3 * STUCK_MS, Phase::Ready, 1));
-        assert!(!reporter.stuck(), "it may pause for a while");
-        reporter.next(at(start, 3 * STUCK_MS + 1, Phase::Ready, 1));
-        assert!(reporter.stuck());
-        reporter.next(at(start, 3 * STUCK_MS + 2, Phase::Ready, 2));
-        assert!(!reporter.stuck(), "it turns again");
     }
 
     #[test]

@@ -63,6 +63,8 @@ pub struct Trouble {
     pub still: u32,
     /// Topics that are needed and do not exist.
     pub missing_topics: u32,
+    /// Threads that do not turn although they must.
+    pub stuck_threads: u32,
 }
 
 /// Whether a daemon in this phase and with this trouble should get work.
@@ -81,6 +83,7 @@ pub struct Status {
     still_shards: Mutex<Vec<StillShard>>,
     missing_topics: Mutex<Vec<String>>,
     set_back: Mutex<Vec<(i32, String)>>,
+    stuck_threads: Mutex<Vec<&'static str>>,
     changed: AtomicWaker,
 }
 
@@ -110,6 +113,7 @@ impl Status {
             halted: self.halted_shards.load(Ordering::Acquire),
             still: self.still_shards.lock().expect(UNPOISONED).len() as u32,
             missing_topics: self.missing_topics().len() as u32,
+            stuck_threads: self.stuck_threads().len() as u32,
         }
     }
 
@@ -122,6 +126,16 @@ impl Status {
     /// The shards that stand still now. The service thread finds them itself.
     pub(crate) fn set_still_shards(&self, still: Vec<StillShard>) {
         *self.still_shards.lock().expect(UNPOISONED) = still;
+    }
+
+    /// The names of the threads that do not turn now. The service thread finds them itself.
+    pub(crate) fn set_stuck_threads(&self, names: Vec<&'static str>) {
+        *self.stuck_threads.lock().expect(UNPOISONED) = names;
+    }
+
+    /// The names of the threads that do not turn although they must.
+    pub(crate) fn stuck_threads(&self) -> Vec<&'static str> {
+        self.stuck_threads.lock().expect(UNPOISONED).clone()
     }
 
     /// The names of topics that are needed and do not exist.
@@ -147,11 +161,12 @@ impl Status {
     /// most.
     pub(crate) fn unready(&self) -> Vec<Unready> {
         let (phase, halted) = (self.phase(), self.halted_shards.load(Ordering::Acquire));
-        let missing = self.missing_topics();
+        let (stuck, missing) = (self.stuck_threads(), self.missing_topics());
         let still = self.still_shards.lock().expect(UNPOISONED).clone();
         let set_back = self.set_back.lock().expect(UNPOISONED).clone();
         let reasons = [
             (phase != Phase::Ready).then_some(Unready::Phase(phase)),
+            (!stuck.is_empty()).then_some(Unready::Stuck(stuck)),
             (!missing.is_empty()).then_some(Unready::MissingTopics(missing)),
             (halted > 0).then_some(Unready::Halted(halted)),
             (!still.is_empty()).then_some(Unready::Still(still)),

@@ -13,6 +13,8 @@ const NAMED_MAX: usize = 10;
 pub(crate) enum Unready {
     /// It is in another phase.
     Phase(Phase),
+    /// The threads with these names do not turn.
+    Stuck(Vec<&'static str>),
     /// Topics of these names are needed and do not exist.
     MissingTopics(Vec<String>),
     /// This many shards cannot go on without an operator.
@@ -28,6 +30,12 @@ impl Unready {
     pub(crate) fn in_full(&self) -> String {
         match self {
             Unready::Phase(phase) => format!("huntd {}", phase.words()),
+            Unready::Stuck(names) => {
+                format!(
+                    "threads that do not turn: {}; read the log, restart huntd",
+                    names.join(", ")
+                )
+            }
             Unready::MissingTopics(names) => {
                 let names = names.join(", ");
                 format!("topics do not exist: {names}; create them with `huntd topics`")
@@ -51,6 +59,9 @@ impl Unready {
         let (named, count) = match self {
             Unready::Phase(phase) => {
                 return format!("huntd {}: {}", phase.words(), counted(shards, "shard"));
+            }
+            Unready::Stuck(names) => {
+                (None, format!("thread {} DOES NOT TURN, read the log", names.join(" and ")))
             }
             Unready::MissingTopics(names) => {
                 (None, format!("{} MISSING, read the log", counted(names.len(), "topic")))

@@ -70,6 +70,10 @@ counters! {
         "Snapshot replicas that could not be stored.";
     Turns, "turns", "hot thread",
         "Turns of the hot thread's loop.";
+    ControlTurns, "control_turns", "control thread",
+        "Turns of the control thread's loop.";
+    PublisherTurns, "publisher_turns", "publisher",
+        "Turns of the publisher's loop.";
     RingEnters, "ring_enters", "hot thread",
         "Calls of io_uring_enter by the hot thread.";
     ConnectionsOpened, "connections_opened", "hot thread",

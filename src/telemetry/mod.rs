@@ -10,3 +10,5 @@ pub mod tally;
 pub(crate) mod repeated;
 
 pub mod printable;
+
+pub(crate) mod turning;
