@@ -2,7 +2,7 @@
 
 use crate::serve::answers::{Served, ZoneState};
 use crate::serve::counts::{AnswerKind, BOUNDS_US, ServeCounts};
-use crate::service::log;
+use crate::service::{log, reload};
 use crate::view::zone::ZonePosition;
 use std::fmt::Write;
 use std::time::Instant;
@@ -95,6 +95,7 @@ fn write_counts(out: &mut String, counts: &ServeCounts) {
             "Allocations of the serving thread.",
             *allocations,
         ),
+        ("huntd_reload_refused", "gauge", reload::REFUSED_HELP, u64::from(reload::is_refused())),
         ("huntd_log_lines_lost_total", "counter", log::LOST_HELP, log::lost_lines()),
     ];
     for (name, kind, help, value) in singles {

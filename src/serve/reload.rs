@@ -6,7 +6,7 @@
 use super::access::Tokens;
 use super::gate::Gate;
 use crate::engine::rules::rulebook::Rulebook;
-use crate::service::reload::InForce;
+use crate::service::reload::{self, InForce};
 use crate::service::shutdown::Reloads;
 use smol::channel::{Receiver, Sender};
 use std::rc::Rc;
@@ -32,9 +32,7 @@ impl ServingReloader {
     pub(super) async fn run(mut self, mut reloads: Reloads) {
         while !self.reloaded.is_closed() {
             reloads.next().await;
-            if let Err(sentence) = self.reload().await {
-                tracing::error!("not reloaded, and nothing has changed: {sentence}");
-            }
+            reload::note(&self.reload().await);
         }
     }
 

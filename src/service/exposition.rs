@@ -3,8 +3,8 @@
 //! Names follow its conventions: prefix, base unit, `_total` for counters. No label names a player.
 
 use super::Observed;
-use super::log;
 use super::process::Process;
+use super::{log, reload};
 use crate::runtime::wall_clock::unix_ms;
 use crate::telemetry::metrics::{Counter, Gauge, Histogram};
 use crate::telemetry::progress::{Progress, ShardProgress};
@@ -23,7 +23,7 @@ pub struct Family {
 }
 
 /// All families but the plain counters, in the order of the page.
-pub const FAMILIES: [Family; 42] = [
+pub const FAMILIES: [Family; 43] = [
     family(
         "huntd_events_applied_total",
         "counter",
@@ -142,6 +142,7 @@ pub const FAMILIES: [Family; 42] = [
         "When this process stored its newest snapshot, by partition; absent before the first.",
     ),
     family("huntd_ready", "gauge", "1 while the daemon should get work."),
+    family("huntd_reload_refused", "gauge", reload::REFUSED_HELP),
     family("huntd_log_lines_lost_total", "counter", log::LOST_HELP),
     family("huntd_build_info", "gauge", "1, with version and revision as labels."),
     family("process_cpu_seconds_total", "counter", "Time that all threads had a core."),
@@ -261,10 +262,19 @@ fn values(page: &mut String, name: &str, observed: &Observed) {
             (at_ms > 0).then(|| at_ms.cast_unsigned() / 1000)
         }),
         "huntd_ready" => line(page, name, "", u64::from(status.unready().is_empty())),
-        "huntd_log_lines_lost_total" => line(page, name, "", log::lost_lines()),
+        "huntd_reload_refused" | "huntd_log_lines_lost_total" => process_wide(page, name),
         "huntd_build_info" => line(page, name, BUILD_LABELS, 1),
         _ => unreachable!("the list of families is closed"),
     }
+}
+
+/// What belongs to the process, whether it runs a daemon or serves.
+fn process_wide(page: &mut String, name: &str) {
+    let value = match name {
+        "huntd_reload_refused" => u64::from(reload::is_refused()),
+        _ => log::lost_lines(),
+    };
+    line(page, name, "", value);
 }
 
 fn head(page: &mut String, name: &str, kind: &str, help: &str) {

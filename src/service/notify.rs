@@ -6,6 +6,7 @@
 
 use super::Observed;
 use super::plain_text::Plain;
+use super::reload;
 use super::restoring::Restoring;
 use super::standstill::Standstill;
 use super::status::{Phase, Trouble, is_ready};
@@ -56,6 +57,8 @@ pub(crate) struct Sample {
     pub lag: Option<i64>,
     /// Partitions that other instances do not read, or that have none.
     pub unread: u64,
+    /// The last reload was refused.
+    pub is_reload_refused: bool,
 }
 
 /// What to tell systemd now.
@@ -139,7 +142,8 @@ impl Reporter {
         }
         report.watchdog = turned;
         report.extend_us = self.patience(&sample, turned);
-        let news = (sample.phase, sample.trouble) != (self.last.phase, self.last.trouble);
+        let state = |sample: &Sample| (sample.phase, sample.trouble, sample.is_reload_refused);
+        let news = state(&sample) != state(&self.last);
         let since = self.status_at.map(|at| sample.now.saturating_duration_since(at));
         if news || since.is_none_or(|since| since >= Duration::from_millis(STATUS_MS)) {
             report.status = Some(status_line(&sample, sample.records - self.status_records, since));
@@ -191,14 +195,16 @@ fn sample(observed: &Observed) -> Sample {
         restoring: Restoring::of(&observed.progress),
         lag,
         unread: observed.progress.unread_partitions.get(),
+        is_reload_refused: reload::is_refused(),
     }
 }
 
 /// `ready: 3 shards, 120000 records/s, 78 records behind`.
 fn status_line(sample: &Sample, records: u64, since: Option<Duration>) -> String {
+    let refused = if sample.is_reload_refused { ", RELOAD REFUSED, read the log" } else { "" };
     if sample.restoring.shards > 0 && sample.phase == Phase::Restoring {
         let at_rate = sample.restoring.at_rate(records, since.unwrap_or_default());
-        return format!("huntd is {at_rate}");
+        return format!("huntd is {at_rate}{refused}");
     }
     // What an operator can look into says more than that shards are restored.
     let tells = |reason: &&Unready| {
@@ -219,7 +225,7 @@ fn status_line(sample: &Sample, records: u64, since: Option<Duration>) -> String
     if sample.unread > 0 {
         line += &format!(", NOBODY READS {} other partitions, read the log", sample.unread);
     }
-    line
+    line + refused
 }
 
 fn tell(systemd: &Systemd, report: &Notification) {
@@ -273,6 +279,7 @@ mod tests {
             restoring,
             lag: Some(7),
             unread: 0,
+            is_reload_refused: false,
         }
     }
 
@@ -359,11 +366,13 @@ mod tests {
         sample.records += 3 * STATUS_MS;
         sample.now += Duration::from_millis(STATUS_MS);
         (sample.unready, sample.unread) = (vec![Unready::Halted(1)], 3);
+        sample.is_reload_refused = true;
         assert_eq!(
             reporter.next(sample.clone()).status.as_deref(),
             Some(
                 "huntd is not ready: 1 shard HALTED, read the log; 2 run, 3000 records/s, lag \
-                 not known yet, NOBODY READS 3 other partitions, read the log"
+                 not known yet, NOBODY READS 3 other partitions, read the log, RELOAD \
+                 REFUSED, read the log"
             )
         );
     }

@@ -12,6 +12,7 @@ use super::{log, rules};
 use crate::engine::rules::rulebook::Rulebook;
 use crate::queue::Sender;
 use crate::telemetry::progress::Progress;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// What may change in the configuration while the process runs.
@@ -22,6 +23,25 @@ const KEYS_OF_SERVE: [&str; 1] = ["serve."];
 
 /// Keys that only `huntd run` uses, by the start of their paths.
 const KEYS_OF_RUN: [&str; 5] = ["fetch.", "input.", "publish.", "cpu.", "service.listen"];
+
+/// Whether the process has refused its last reload.
+static IS_REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// What the metric says.
+pub(crate) const REFUSED_HELP: &str = "1 if the last reload was refused, 0 otherwise.";
+
+/// Whether the last reload was refused, so that the files are not what the process goes by.
+pub(crate) fn is_refused() -> bool {
+    IS_REFUSED.load(Ordering::Acquire)
+}
+
+/// Notes how a reload has ended, and logs why if it was refused.
+pub(crate) fn note(reloaded: &Result<(), String>) {
+    IS_REFUSED.store(reloaded.is_err(), Ordering::Release);
+    if let Err(sentence) = reloaded {
+        tracing::error!("not reloaded, and nothing has changed: {sentence}");
+    }
+}
 
 /// Milliseconds between two checks whether the shards know the rules.
 const KNOWN_POLL_MS: u64 = 10;
@@ -139,11 +159,10 @@ impl Reloader {
         loop {
             reloads.next().await;
             let is_announced = systemd.reloading();
-            match self.reload() {
-                Ok(()) => self.wait_until_known(progress).await,
-                Err(sentence) => {
-                    tracing::error!("not reloaded, and nothing has changed: {sentence}");
-                }
+            let reloaded = self.reload();
+            note(&reloaded);
+            if reloaded.is_ok() {
+                self.wait_until_known(progress).await;
             }
             if is_announced {
                 systemd.ready();

@@ -67,11 +67,15 @@ fn assert_refuses(
     ] {
         change(daemon, from, &to);
         hear_reload(systemd);
-        let log = daemon.log();
-        let refusal = log.lines().rfind(|line| line.contains("reloaded"));
-        let refusal = refusal.filter(|line| line.contains("not reloaded, and nothing has changed"));
-        assert!(refusal.is_some_and(|line| line.contains(words)), "{words}: {log}");
+        // The log's own thread writes it.
+        daemon.wait_until(words, |huntd| {
+            let log = huntd.log();
+            let last = log.lines().rfind(|line| line.contains("reloaded"));
+            let wanted = ["not reloaded, and nothing has changed", words];
+            last.is_some_and(|line| wanted.iter().all(|part| line.contains(part)))
+        });
         assert_eq!(known(daemon), 1, "{words}");
+        assert_eq!(daemon.metric("huntd_reload_refused"), 1, "{words}");
         let text = std::fs::read_to_string(daemon.config()).expect("it is there");
         std::fs::write(daemon.config(), text.replace(&to, from)).expect("it is writable");
     }
@@ -113,6 +117,7 @@ fn rules_and_log_level_are_read_again_while_the_game_goes_on_and_is_served_or_re
     let begun = hear_reload(&systemd);
     assert!(begun.iter().any(|state| state.starts_with("MONOTONIC_USEC=")), "{begun:?}");
     assert_eq!(known(&daemon), 2);
+    assert_eq!(daemon.metric("huntd_reload_refused"), 0);
     serving.reload();
     serving.wait_for("\"message\":\"reloaded\"");
     let (config, file) = (daemon.config(), second.to_str().expect("text"));
@@ -130,7 +135,7 @@ fn rules_and_log_level_are_read_again_while_the_game_goes_on_and_is_served_or_re
     change(&daemon, &two, &one);
     hear_reload(&systemd);
     assert_eq!(known(&daemon), 2);
-    assert!(daemon.log().contains("put its file back as it was"), "{}", daemon.log());
+    daemon.wait_until("a refusal", |huntd| huntd.log().contains("put its file back as it was"));
     serving.reload();
     serving.wait_for("put its file back as it was");
     change(&daemon, &one, &two);

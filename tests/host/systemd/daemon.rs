@@ -34,9 +34,9 @@ pub(crate) fn unit_at(file: &Path, program: &Path, folder: &Path) -> String {
     let shipped = std::fs::read_to_string(file).expect("it is there");
     let kept = shipped.lines().filter(|line| !LEFT_OUT.iter().any(|key| line.starts_with(key)));
     let unit = kept.collect::<Vec<_>>().join("\n");
-    let start = format!("ExecStart={} ", program.display());
-    let unit = unit.replace("ExecStart=/usr/local/bin/huntd ", &start);
-    let unit = unit.replace("ExecStart=/usr/bin/huntd ", &start);
+    let start = format!("={} ", program.display());
+    let unit = unit.replace("=/usr/local/bin/huntd ", &start);
+    let unit = unit.replace("=/usr/bin/huntd ", &start);
     unit.replace("/etc/huntd/", &format!("{}/", folder.display()))
 }
 
@@ -244,23 +244,28 @@ fn systemd_starts_reloads_watches_and_stops_huntd() {
     assert!(metrics.contains("\nhuntd_records_received_total 2\n"), "{metrics}");
 
     // What can be read again is, and what cannot be is refused: huntd runs on.
-    let reload = |session: &mut Session, text: String| {
+    let reload = |session: &mut Session, text: &str| {
         std::fs::write(&config, text).expect("it is writable");
-        let (code, printed) = session.run("systemctl --user reload huntd");
-        assert_eq!(code, 0, "{printed}");
+        let (code, _) = session.run("systemctl --user reload huntd");
         session.property_until("huntd", "ActiveState", |state| state == "active");
+        code
     };
+    let refused = || get(port, "/metrics").contains("\nhuntd_reload_refused 1\n");
     let text = std::fs::read_to_string(&config).expect("it is there");
     let first = std::env::current_dir().expect("the repository").join("config/rules.toml");
     let second = folder.path().join("rules.toml");
     let with_both = format!("{text}[rules]\nfiles = {:?}\n", [&first, &second]);
     let known = || get(port, "/metrics").matches("\nhuntd_ruleset_known{").count();
-    reload(&mut session, with_both.clone());
-    assert_eq!(known(), 1, "there is no second file yet");
+    assert_ne!(reload(&mut session, &with_both), 0, "there is no second file yet");
+    assert_eq!(known(), 1);
+    // Only the daemon knows what takes a restart.
+    assert_eq!(reload(&mut session, &format!("{text}[publish]\nlinger_us_max = 7\n")), 0);
+    session.property_until("huntd", "StatusText", |text| text.contains("RELOAD REFUSED"));
+    assert!(refused());
     let built_in = std::fs::read_to_string(&first).expect("the repository has it");
     std::fs::write(&second, built_in.replace("health = 100", "health = 90")).expect("a file");
-    reload(&mut session, with_both);
-    session.until("true", |_| known() == 2);
+    assert_eq!(reload(&mut session, &with_both), 0);
+    session.until("true", |_| known() == 2 && !refused());
 
     // A process that is stopped feeds no watchdog: systemd replaces it.
     let first = session.property("huntd", "MainPID");
