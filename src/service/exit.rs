@@ -1,7 +1,7 @@
 //! Closed list of exit codes, the same for every verb. docs/OPERATIONS.md has the same table.
 
 use super::log;
-use super::plain_text::Plain;
+use crate::telemetry::printable::printable;
 use std::backtrace::{Backtrace, BacktraceStatus};
 
 /// How the process ended, for the program that started it.
@@ -148,5 +148,5 @@ pub(crate) fn end(code: ExitCode) -> ! {
 
 /// Says on standard error what is wrong, a line each.
 pub fn say(sentences: &str) {
-    log::say(sentences.lines().map(|line| format!("huntd: {}\n", Plain(line))).collect());
+    log::say(sentences.lines().map(|line| format!("huntd: {}\n", printable(line))).collect());
 }

@@ -2,7 +2,7 @@
 //! <https://systemd.io/JOURNAL_NATIVE_PROTOCOL/> is the source.
 
 use super::log_thread::LogSender;
-use super::plain_text::Plain;
+use crate::telemetry::printable::printable;
 use std::fmt::{self, Display};
 use std::io::Write;
 use tracing::field::{Field, Visit};
@@ -57,7 +57,8 @@ struct JournalLine {
 
 impl JournalLine {
     fn put(&mut self, name: &str, value: impl Display) {
-        let value = Plain(value).to_string();
+        let value = value.to_string();
+        let value = printable(&value);
         self.bytes.extend_from_slice(name.as_bytes());
         self.bytes.push(b'\n');
         self.bytes.extend_from_slice(&(value.len() as u64).to_le_bytes());

@@ -4,7 +4,7 @@
 use super::ServiceOptions;
 use super::journal_line::JournalLayer;
 use super::log_thread::{LogSender, Sink};
-use super::plain_text::Plain;
+use crate::telemetry::printable::printable;
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -128,7 +128,8 @@ pub(crate) fn lost_lines() -> u64 {
 
 /// Writes a field of a text line.
 fn write_field(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
-    let value = Plain(format_args!("{value:?}"));
+    let value = format!("{value:?}");
+    let value = printable(&value);
     match field.name() {
         "message" => write!(out, "{value}"),
         // The line shows them already.
@@ -140,7 +141,7 @@ fn write_field(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> f
 /// A line of JSON with all control characters escaped: JSON itself demands it of 32 of them.
 fn escaped(line: &[u8]) -> Option<Vec<u8>> {
     let text = str::from_utf8(line).ok()?.strip_suffix('\n')?;
-    Some(format!("{}\n", Plain(text)).into_bytes())
+    Some(format!("{}\n", printable(text)).into_bytes())
 }
 
 /// Takes the lines of the formatting layer, each in one piece.

@@ -51,8 +51,6 @@ pub mod log;
 mod journal_line;
 mod log_thread;
 
-pub(crate) mod plain_text;
-
 pub mod exit;
 
 use crate::telemetry::metrics::Metrics;

@@ -5,7 +5,6 @@
 //! is stuck: the daemon is restarted, whatever the other threads do.
 
 use super::Observed;
-use super::plain_text::Plain;
 use super::reload;
 use super::restoring::Restoring;
 use super::standstill::Standstill;
@@ -13,6 +12,7 @@ use super::status::{Phase, Trouble, is_ready};
 use super::systemd::Systemd;
 use super::thread_watch::{self, ThreadWatch};
 use super::unready::{Unready, counted};
+use crate::telemetry::printable::printable;
 
 use crate::telemetry::metrics::Counter;
 use futures_lite::FutureExt;
@@ -253,7 +253,7 @@ pub(super) fn stopped(systemd: &Systemd, ended: Result<(), String>) {
             tracing::info!("drained: the shards are released and the queues are empty");
             "huntd has drained".to_owned()
         }
-        Err(sentence) => format!("huntd has FAILED: {}", Plain(sentence)),
+        Err(sentence) => format!("huntd has FAILED: {}", printable(&sentence)),
     };
     systemd.say_owed();
     systemd.mention(&[NotifyState::Stopping, NotifyState::Status(&status)]);

@@ -1,8 +1,8 @@
 //! What the daemon is doing, for systemd and for `/readyz`.
 
-use super::plain_text::Plain;
 use super::standstill::StillShard;
 use super::unready::Unready;
+use crate::telemetry::printable::printable;
 use atomic_waker::AtomicWaker;
 use std::future::poll_fn;
 use std::sync::Mutex;
@@ -154,7 +154,7 @@ impl Status {
         let mut set_back = self.set_back.lock().expect(UNPOISONED);
         set_back.clear();
         // Brokers have written parts of the sentences.
-        set_back.extend(setbacks.map(|(partition, why)| (partition, Plain(why).to_string())));
+        set_back.extend(setbacks.map(|(partition, why)| (partition, printable(why).into_owned())));
     }
 
     /// Why the daemon should get no work, or nothing if it should: its phase, then what weighs

@@ -5,6 +5,7 @@ use huntd::control::surveyor::Surveyor;
 use huntd::kafka::right::Right;
 use huntd::kafka::topic_error::TopicError;
 use huntd::output::encode::{decode_frame, encode};
+use huntd::output::fence_id::InputTag;
 use huntd::output::frame::{Chain, Format, FrameHeader, FrameKind, POSITION_UNKNOWN};
 use huntd::output::reader::{Reader, Verdict};
 use huntd::ownership::acquired::Acquired;
@@ -44,6 +45,7 @@ fn brief(partition: i32) -> Brief {
         to_skip: Vec::new(),
         remedy: Remedy::Refuse,
         diverged: false,
+        input: InputTag::of_topic(&[1; 16]),
     }
 }
 
