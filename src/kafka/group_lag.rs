@@ -28,8 +28,8 @@ const GROUP_LAG_EVERY_MS: u64 = 2_000;
 /// commits every second. One of our own shards stands still after as long.
 const UNREAD_MS: u64 = 10_000;
 
-/// Milliseconds without a record in the output after which nobody plays a zone, whoever commits its
-/// input: an owner repeats its fence every ten seconds.
+/// Milliseconds without a record in the output after which nobody plays a zone, even if its input
+/// is committed: an owner repeats its fence every ten seconds.
 const UNPLAYED_MS: u64 = 30_000;
 
 /// Milliseconds between two samples of a partition that count, at most. While no broker answers, no

@@ -3,8 +3,9 @@
 use super::progress::SHARDS_MAX;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Names that one tally can have.
-const TALLY_NAMES_MAX: usize = 64;
+/// Names that one tally can have: 128 of them take a megabyte. Kafka's error codes are the longest
+/// list.
+const TALLY_NAMES_MAX: usize = 128;
 
 /// One count for each partition and name. One thread writes.
 pub struct Tally {

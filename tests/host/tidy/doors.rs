@@ -43,7 +43,6 @@ const DOORS: &[(&str, &[&str])] = &[
         "kafka_protocol",
         &[
             "src/kafka/coordinator.rs",
-            "src/kafka/error_code.rs",
             "src/kafka/message.rs",
             "src/kafka/producer_id.rs",
             "src/kafka/sasl.rs",
