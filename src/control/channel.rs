@@ -30,7 +30,8 @@ const RESPONSE_BYTES_MAX: usize = 4 * 1024 * 1024;
 const RECEIVE_BYTES: usize = 16 * 1024;
 
 /// What a broker is asked with the first bytes of a connection with TLS.
-const HANDSHAKE: &str = "a TLS handshake";
+const HANDSHAKE: &str = "a TLS handshake, as brokers do that have no certificate with an RSA, \
+     P-256, P-384 or Ed25519 key, the kinds that huntd can check";
 
 /// Questions and answers.
 pub(super) struct Channel {

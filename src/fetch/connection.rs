@@ -34,6 +34,10 @@ const ARRIVING_BYTES_MIN: usize = 16 * 1024;
 /// Bytes of a connection's buffer before a response needs more.
 const BUFFER_BYTES_MIN: usize = 64 * 1024;
 
+/// The error of a connection that has ended. A broker does not say that a request is too large.
+const CLOSED: &str = "it has closed the connection; if it goes on doing so, look at its log: a \
+     request may be larger than its socket.request.max.bytes, 104857600 by default";
+
 /// Why a connection is of no more use. The next one may do better.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectionError {
@@ -397,7 +401,9 @@ impl Connection {
             operations.receive(&self.socket, buffer, start)
         };
         match finish(&self.turns, receive, deadline).await {
-            (_, Ok(Some(0))) => Err(self.broken(io::ErrorKind::UnexpectedEof.into())),
+            (_, Ok(Some(0))) => {
+                Err(self.broken(io::Error::new(io::ErrorKind::UnexpectedEof, CLOSED)))
+            }
             (_, Err(error)) => Err(self.broken(error)),
             (buffer, Ok(count)) => Ok((buffer, count.unwrap_or(0))),
         }
