@@ -87,12 +87,7 @@ fn a_member_of_the_group_fetches_nothing() {
 fn a_cluster_that_cannot_coordinate_groups_is_named_by_check_and_by_a_start() {
     let properties = vec![("offsets.topic.replication.factor", "3".to_owned())];
     let cluster = Cluster::start(1, &Options { properties, ..Options::for_tests() });
-    let topics = Topics::create(&cluster, "uncoordinated", 1);
-    let mut huntd = Huntd::start(&cluster, &topics, &[]);
-    let sentence = format!("no broker coordinates the group `{}`: COORDINATOR_NOT", topics.group());
-    huntd.wait_until("a line about it", |huntd| huntd.log().contains(&sentence));
-    let remedy = "it has 1 brokers, and the brokers' offsets.topic.replication.factor";
-    assert!(huntd.log().contains(remedy), "{}", huntd.log());
+    let topics = Topics::named("uncoordinated", 1);
     let keys = [
         format!("kafka.brokers={}", cluster.bootstrap()),
         format!("kafka.input_topic={}", topics.input),
@@ -101,11 +96,22 @@ fn a_cluster_that_cannot_coordinate_groups_is_named_by_check_and_by_a_start() {
         format!("kafka.group={}", topics.group()),
     ];
     let config = concat!(env!("CARGO_MANIFEST_DIR"), "/config/huntd.toml");
-    let mut arguments = vec!["check", "--config", config];
-    keys.iter().for_each(|key| arguments.extend(["--set", key.as_str()]));
-    let ended = verbs::huntd(&arguments);
-    assert_eq!(ended.code, 4, "{}{}", ended.output, ended.errors);
-    assert!(ended.errors.contains(&sentence), "{}", ended.errors);
+    let run = |verb: &[&str]| {
+        let sets = keys.iter().flat_map(|key| ["--set", key.as_str()]);
+        let arguments = verb.iter().copied().chain(["--config", config]).chain(sets);
+        verbs::huntd(&arguments.collect::<Vec<_>>())
+    };
+    let created = run(&["topics", "--partitions", "1"]);
+    assert_eq!(created.code, 0, "{}", created.errors);
+
+    let mut huntd = Huntd::start(&cluster, &topics, &[]);
+    let sentence = format!("no broker coordinates the group `{}`: COORDINATOR_NOT", topics.group());
+    huntd.wait_until("a line about it", |huntd| huntd.log().contains(&sentence));
+    let remedy = "it has 1 brokers, and the brokers' offsets.topic.replication.factor";
+    assert!(huntd.log().contains(remedy), "{}", huntd.log());
+    let checked = run(&["check"]);
+    assert_eq!(checked.code, 4, "{}{}", checked.output, checked.errors);
+    assert!(checked.errors.contains(&sentence), "{}", checked.errors);
 }
 
 /// Another program in the group, until it is dropped.
