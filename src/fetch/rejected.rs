@@ -106,7 +106,7 @@ impl Rejected {
     }
 
     /// Records that it stands for.
-    pub fn records(&self) -> u64 {
+    pub(crate) fn records(&self) -> u64 {
         self.run.map_or(1, |run| run.records)
     }
 

@@ -9,6 +9,6 @@ pub mod tally;
 
 pub(crate) mod repeated;
 
-pub mod printable;
+pub(crate) mod printable;
 
 pub(crate) mod turning;

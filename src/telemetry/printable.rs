@@ -6,7 +6,7 @@ use std::fmt::Write;
 /// The text with each character that a terminal may act on as `\u` and four hexadecimal digits, so
 /// that a JSON string stays one. These are the control characters of ASCII and of Latin-1, and those
 /// that change the direction of text.
-pub fn printable(text: &str) -> Cow<'_, str> {
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_acted_on) {
         return text.into();
     }
