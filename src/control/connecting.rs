@@ -6,7 +6,7 @@ use super::output_log::OutputLog;
 use super::surveyor::Surveyor;
 use super::topic_client::TopicClient;
 use super::topic_rules::TopicProblem;
-use super::{ControlError, ControlOptions, Journal, journal};
+use super::{CONTROL_POLL_MS, ControlError, ControlOptions, Journal, journal};
 use crate::fetch::dialling::DialError;
 use crate::kafka::group::Membership;
 use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
@@ -14,8 +14,13 @@ use crate::ownership::group_session::TOPIC_MISSING_MS_MAX;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// Milliseconds that a try may still take once the daemon has to end: it may be about to say what
+/// is wrong.
+const ATTEMPT_END_MS_MAX: u64 = 1_000;
 
 /// What asks about the output topic, and a membership that has begun. The files were read before
 /// them.
@@ -36,7 +41,11 @@ pub(super) fn connect(
     // Threads that wait for a silent broker outlast their try, so later tries do not dial again.
     let mut are_brokers_checked = false;
     loop {
-        let error = match try_once(options, tried, &mut are_brokers_checked) {
+        let Some(attempt) = attempt(options, tried, are_brokers_checked, stop)? else {
+            return Ok(None);
+        };
+        are_brokers_checked = attempt.are_brokers_checked;
+        let error = match attempt.clients {
             Ok(clients) => return Ok(Some(clients)),
             Err(error) => error,
         };
@@ -61,6 +70,45 @@ pub(super) fn connect(
         thread::sleep(Duration::from_millis(wait_ms));
         wait_ms = (wait_ms * 2).min(RECONNECT_MS_MAX);
         tried += 1;
+    }
+}
+
+/// How one try has ended.
+struct Attempt {
+    clients: Result<Clients, ControlError>,
+    are_brokers_checked: bool,
+}
+
+/// Tries once, on a thread of its own: a broker that says nothing takes ten seconds for each
+/// question, and a stop cannot wait for that. `None`: the daemon has to end before the try does.
+fn attempt(
+    options: &ControlOptions,
+    tried: usize,
+    mut are_brokers_checked: bool,
+    stop: &AtomicBool,
+) -> Result<Option<Attempt>, ControlError> {
+    let (sender, ended) = mpsc::channel();
+    let options = options.clone();
+    let trying = move || {
+        let clients = try_once(&options, tried, &mut are_brokers_checked);
+        // Perhaps nobody waits any more.
+        drop(sender.send(Attempt { clients, are_brokers_checked }));
+    };
+    let thread = thread::Builder::new().name("connecting".to_owned()).spawn(trying);
+    thread.map_err(DialError::Resources)?;
+    let mut until = None;
+    loop {
+        match ended.recv_timeout(Duration::from_millis(CONTROL_POLL_MS)) {
+            Ok(attempt) => return Ok(Some(attempt)),
+            Err(RecvTimeoutError::Disconnected) => unreachable!("a panic ends the process"),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if stop.load(Ordering::Acquire) {
+            let end = Instant::now() + Duration::from_millis(ATTEMPT_END_MS_MAX);
+            if Instant::now() >= *until.get_or_insert(end) {
+                return Ok(None);
+            }
+        }
     }
 }
 

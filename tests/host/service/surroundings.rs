@@ -4,8 +4,9 @@ use super::started::Started;
 use crate::systemd::daemon::{cluster, produce_joins};
 use std::fs::File;
 use std::io::{BufRead, BufReader, PipeReader, pipe};
-use std::net::UdpSocket;
+use std::net::{TcpListener, UdpSocket};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 use support::needs;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_huntd");
@@ -34,6 +35,22 @@ fn a_name_server_that_hangs_keeps_no_daemon_from_answering_saying_why_and_ending
     daemon.wait_until("/livez", |answer| answer.starts_with("HTTP/1.1 200 "));
     read_until(log.try_clone().expect("a descriptor"), "the name server does not answer");
     daemon.stop();
+}
+
+/// How long a drain may take, as docs/OPERATIONS.md says.
+const DRAIN_MAX: Duration = Duration::from_secs(6);
+
+#[test]
+fn a_start_whose_broker_says_nothing_ends_within_the_bound_of_a_drain() {
+    // The kernel accepts for it.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let broker = silent.local_addr().expect("it is bound").to_string();
+    let (_log, writer) = pipe().expect("a pipe");
+    let mut daemon = Started::by(Command::new(PROGRAM), "run", &broker, "", writer);
+    daemon.wait_until("/readyz", |answer| answer.contains("waits for a broker that answers"));
+    let asked = Instant::now();
+    daemon.stop();
+    assert!(asked.elapsed() < DRAIN_MAX, "{:?}", asked.elapsed());
 }
 
 #[test]
