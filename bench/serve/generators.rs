@@ -53,7 +53,7 @@ impl Ask {
 
     /// The request with this number, for one of these players.
     fn request(self, number: u64, players: &[String]) -> String {
-        let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
+        let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let player = &players[number as usize % players.len()];
         match self {
             Ask::Poll => get(&format!("/v1/players/{player}/poll")),
@@ -62,7 +62,8 @@ impl Ask {
             Ask::Board => get(&format!("/v1/boards/world?from={}&count=20", 1 + number % 1_000)),
             Ask::Command => {
                 let body = format!(r#"{{"type":"loot","player_id":"{player}"}}"#);
-                let head = "POST /v1/events?wait_ms=10000 HTTP/1.1\r\nHost: h\r\nContent-Length:";
+                let head = "POST /v1/events?wait_ms=10000 HTTP/1.1\r\nHost: localhost\r\n\
+                    Content-Type: application/json\r\nContent-Length:";
                 format!("{head} {}\r\n\r\n{body}", body.len())
             }
         }

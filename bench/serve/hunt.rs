@@ -136,7 +136,8 @@ impl Drop for Over<'_> {
 /// A request with one event of an actor.
 fn command(kind: &str, id: u64, more: &str) -> String {
     let body = format!(r#"{{"type":"{kind}","player_id":{id}{more}}}"#);
-    let head = "POST /v1/events?zone=0&wait_ms=10000 HTTP/1.1\r\nHost: h\r\nContent-Length:";
+    let head = "POST /v1/events?zone=0&wait_ms=10000 HTTP/1.1\r\nHost: localhost\r\n\
+        Content-Type: application/json\r\nContent-Length:";
     format!("{head} {}\r\n\r\n{body}", body.len())
 }
 
@@ -180,7 +181,8 @@ fn lay(serving: &Serving, hunt: u64, treasures: u64, seconds: u64) -> Vec<Place>
 fn listen(serving: &Serving) -> BufReader<TcpStream> {
     let mut stream = TcpStream::connect(serving.address()).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket takes the option");
-    write!(stream, "GET /v1/stream?zone={ZONE} HTTP/1.1\r\nHost: h\r\n\r\n").expect("it reads");
+    write!(stream, "GET /v1/stream?zone={ZONE} HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .expect("it reads");
     let mut stream = BufReader::new(stream);
     let mut line = String::new();
     while !line.starts_with("event: at") {

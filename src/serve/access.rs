@@ -57,8 +57,21 @@ pub(crate) enum AccessError {
 pub(crate) enum Scope {
     /// Asking.
     Read,
-    /// Posting events of any player, and of the world.
+    /// Posting events of any player who is in a zone.
     Command,
+    /// Posting where players enter: `join`.
+    Join,
+    /// Posting events of the world: hunts, rules, ticks.
+    World,
+}
+
+/// Why a token is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TokenRefusal {
+    /// It is not known, or nobody who may has signed it.
+    Unknown,
+    /// The game has signed it, for a time that is over.
+    Expired,
 }
 
 /// The file as it is written.
@@ -163,17 +176,23 @@ impl Tokens {
         Ok(Tokens { tokens, player_keys, player_requests_per_s: players.requests_per_s })
     }
 
-    /// The client that this token belongs to; `None`: the token is not known.
-    pub(crate) fn client(&self, token: &str, now_s: u64) -> Option<Client> {
+    /// The client that this token belongs to.
+    pub(crate) fn client(&self, token: &str, now_s: u64) -> Result<Client, TokenRefusal> {
         if let Some(signed) = token.strip_prefix(PLAYER_PREFIX) {
-            return self.player(signed, now_s);
+            return match self.player(signed).ok_or(TokenRefusal::Unknown)? {
+                Client::Player { expires_s, .. } if expires_s <= now_s => {
+                    Err(TokenRefusal::Expired)
+                }
+                player => Ok(player),
+            };
         }
         let shown = Sha256::digest(token.as_bytes());
         let is_shown = |token: &Token| bool::from(token.sha256.ct_eq(shown.as_slice()));
-        self.tokens.iter().position(is_shown).map(Client::Token)
+        self.tokens.iter().position(is_shown).map(Client::Token).ok_or(TokenRefusal::Unknown)
     }
 
-    fn player(&self, signed: &str, now_s: u64) -> Option<Client> {
+    /// The player whose token the game has signed.
+    fn player(&self, signed: &str) -> Option<Client> {
         let (said, signature) = signed.rsplit_once('.')?;
         let signature = bytes_of(signature)?;
         let is_signed = |key: &Vec<u8>| {
@@ -185,8 +204,7 @@ impl Tokens {
         }
         let (player_id, expires_s) = said.split_once('.')?;
         let (player_id, expires_s) = (player_id.parse().ok()?, expires_s.parse().ok()?);
-        let is_one = player_id != 0 && expires_s > now_s;
-        is_one.then_some(Client::Player { player_id, expires_s })
+        (player_id != 0).then_some(Client::Player { player_id, expires_s })
     }
 
     /// Requests per second that a client may send.
@@ -245,9 +263,9 @@ mod tests {
     #[test]
     fn a_token_is_who_has_its_hash_in_the_file() {
         let tokens = whole();
-        assert_eq!(tokens.client("abc", 0), Some(Client::Token(0)));
-        assert_eq!(tokens.client("abd", 0), None);
-        assert_eq!(tokens.client(ABC, 0), None);
+        assert_eq!(tokens.client("abc", 0), Ok(Client::Token(0)));
+        assert_eq!(tokens.client("abd", 0), Err(TokenRefusal::Unknown));
+        assert_eq!(tokens.client(ABC, 0), Err(TokenRefusal::Unknown));
         assert!(tokens.has(Client::Token(0), Scope::Read));
         assert!(!tokens.has(Client::Token(0), Scope::Command));
         assert_eq!(tokens.requests_per_s(Client::Token(0)), 5);
@@ -259,8 +277,8 @@ mod tests {
         for key in [vec![0x0b; 32], bytes_of(ABC).unwrap()] {
             let token = player_token(&key, 7, 1_000);
             let player = Client::Player { player_id: 7, expires_s: 1_000 };
-            assert_eq!(tokens.client(&token, 999), Some(player));
-            assert_eq!(tokens.client(&token, 1_000), None);
+            assert_eq!(tokens.client(&token, 999), Ok(player));
+            assert_eq!(tokens.client(&token, 1_000), Err(TokenRefusal::Expired));
             assert!(!tokens.has(player, Scope::Read) && !tokens.has(player, Scope::Command));
             for forged in [
                 token.replace("7.1000", "8.1000"),
@@ -273,7 +291,7 @@ mod tests {
                 "player.7.1000.".to_owned(),
                 "player.".to_owned(),
             ] {
-                assert_eq!(tokens.client(&forged, 0), None, "{forged}");
+                assert_eq!(tokens.client(&forged, 0), Err(TokenRefusal::Unknown), "{forged}");
             }
         }
     }

@@ -7,10 +7,11 @@
 use crate::decoder::reject::Reject;
 use crate::decoder::{Decoder, RecordPosition};
 use crate::engine::change::Change;
-use crate::engine::event::{ActionKind, Event};
+use crate::engine::event::{Action, ActionKind, Event, Subject};
 use crate::engine::update::Update;
-use crate::output::update_json;
+use crate::output::{event_json, update_json};
 use crate::serve::answers::{Served, at};
+use crate::serve::gate::Pass;
 use crate::serve::json::Json;
 use crate::serve::problem::Problem;
 use crate::serve::waiting::AwaitedOffset;
@@ -77,11 +78,10 @@ impl Stamps {
     }
 }
 
-/// The commands of a body: one event, or an array of some. A zone that the request does not name is
-/// the one that the player is in.
+/// The commands of a body, as far as the pass is good for them: one event, or an array of some. A
+/// zone that the request does not name is the one that the player is in.
 pub(crate) fn commands(
-    body: &[u8],
-    zone: Option<u16>,
+    (body, zone, pass): (&[u8], Option<u16>, &Pass),
     served: &Served,
     decoder: &mut Decoder,
     mut stamp: impl FnMut() -> i64,
@@ -89,14 +89,31 @@ pub(crate) fn commands(
     let events = events(body).ok_or(Problem::NoEvents)?;
     let mut commands = Vec::with_capacity(events.len());
     for text in events {
-        let (record, event) = stamped(text, decoder, stamp()).map_err(Problem::NoEvent)?;
-        let Event { player_id, ts_us, action, .. } = event;
+        let stamp = stamp();
+        let (record, event) = stamped(text, decoder, stamp)?;
+        let (player_id, action) = (event.player_id, event.action.kind());
+        if !pass.may_command(player_id, action) {
+            return Err(Problem::OutOfScope);
+        }
+        let is_world = matches!(action.subject(), Subject::World | Subject::WorldCounted);
         let zone = match zone {
             Some(zone) => zone,
+            None if is_world => {
+                let must_be = "the number of the zone that the world's event is for";
+                return Err(Problem::Parameter { name: "zone", must_be });
+            }
             None => served.zone_of(player_id)?,
         };
-        served.zone(zone)?;
-        let action = action.kind();
+        let view = served.zone(zone)?;
+        if let Action::RulesChange { ruleset } = event.action
+            && !view.knows(ruleset)
+        {
+            return Err(Problem::RulesetUnknown(ruleset));
+        }
+        let (record, ts_us) = match pass.player() {
+            Some(_) => (of_player(&event, stamp)?, stamp),
+            None => (record, event.ts_us),
+        };
         commands.push(Command { zone, player_id, action, ts_us, record });
     }
     Ok(commands)
@@ -130,26 +147,50 @@ fn events(body: &[u8]) -> Option<Vec<&[u8]>> {
     (events.len() <= COMMANDS_MAX).then_some(events)
 }
 
+/// The record of an event that a player has posted: its time is this process's. Its `seq` is not
+/// ahead of the time either: the events that others post of the player, as to make it leave, count
+/// by the time, and would change nothing until then.
+fn of_player(event: &Event, now_us: i64) -> Result<Vec<u8>, Problem> {
+    if event.seq > now_us.max(0).cast_unsigned() {
+        let must_be = "at most the time in microseconds since the Unix epoch, or leave it out";
+        return Err(Problem::Parameter { name: "seq", must_be });
+    }
+    let mut record = Vec::new();
+    event_json::write_event(&mut record, event.player_id, event.seq, now_us, &event.action);
+    Ok(record)
+}
+
 /// The record of an event, with what it leaves out: `seq`, `ts_us`, or both.
-fn stamped(text: &[u8], decoder: &mut Decoder, stamp: i64) -> Result<(Vec<u8>, Event), Reject> {
+fn stamped(text: &[u8], decoder: &mut Decoder, stamp: i64) -> Result<(Vec<u8>, Event), Problem> {
     let origin = RecordPosition { offset: 0, time_ms: 0 };
-    let written = decoder.decode(origin, Some(text));
-    if written != Err(Reject::MissingField) {
-        return Ok((text.to_vec(), written?));
+    let refused = |decoder: &mut Decoder, reject, record: &[u8]| {
+        Err(Problem::NoEvent { reject, words: decoder.explain(reject, Some(record)) })
+    };
+    match decoder.decode(origin, Some(text)) {
+        Ok(event) => return Ok((text.to_vec(), event)),
+        Err(Reject::MissingField) => {}
+        Err(reject) => return refused(decoder, reject, text),
     }
     let fields = [
         format!("\"seq\":{stamp},\"ts_us\":{stamp},"),
         format!("\"ts_us\":{stamp},"),
         format!("\"seq\":{stamp},"),
     ];
-    let inside = text.trim_ascii().strip_prefix(b"{").ok_or(Reject::NotAnObject)?;
+    let text = text.trim_ascii();
+    let Some(inside) = text.strip_prefix(b"{") else {
+        return refused(decoder, Reject::NotAnObject, text);
+    };
+    let mut lacking = None;
     for field in fields {
         let record = [b"{", field.as_bytes(), inside].concat();
-        if let Ok(event) = decoder.decode(origin, Some(&record)) {
-            return Ok((record, event));
+        match decoder.decode(origin, Some(&record)) {
+            Ok(event) => return Ok((record, event)),
+            // The first of these has the most, so it lacks what the client has to write.
+            Err(Reject::MissingField) => _ = lacking.get_or_insert(record),
+            Err(_) => {}
         }
     }
-    Err(Reject::MissingField)
+    refused(decoder, Reject::MissingField, lacking.as_deref().unwrap_or(text))
 }
 
 /// Whether it is known what became of a command.

@@ -471,7 +471,12 @@ fn failed(commands: &[(Command, Appended)]) -> Option<Problem> {
     if any(Appended::Refused) {
         return Some(Problem::NotTaken);
     }
-    any(Appended::Full).then_some(Problem::Busy)
+    let is_full = |(_, appended): &(Command, Appended)| *appended == Appended::Full;
+    if commands.iter().all(is_full) {
+        return Some(Problem::Busy);
+    }
+    // Some are there, so sending all again as they are would double those without a `seq`.
+    any(Appended::Full).then_some(Problem::Unknown)
 }
 
 fn not_there(

@@ -1,15 +1,19 @@
 //! The gate: lets a request in, by its token and by how many came before it.
 //!
-//! Without tokens everybody may ask everything: the address is a loopback one then.
+//! Without tokens everybody on the host may do everything: the address is a loopback one then. A
+//! page of another site that is open in a browser of this host is not let in: a request of it has
+//! that site's `Origin`, or, where a name leads here only since the page was loaded, its `Host`.
+//! And a body of a type that browsers send without asking the server first is not read.
 
-use crate::engine::event::Subject;
-use crate::serve::access::{Client, Scope, Tokens};
-use crate::serve::command::{COMMANDS_MAX, Command};
+use crate::engine::event::{ActionKind, Subject};
+use crate::serve::access::{Client, Scope, TokenRefusal, Tokens};
+use crate::serve::command::COMMANDS_MAX;
 use crate::serve::problem::Problem;
-use crate::serve::request::ClientRequest;
+use crate::serve::request::{ClientRequest, RequestMethod};
 use crate::serve::routes::{PlayerQuery, Route};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 /// Clients whose requests are counted at once. Beyond that, those who were quiet are forgotten.
 const CLIENTS_MAX: usize = 65_536;
@@ -43,8 +47,16 @@ pub(crate) struct Pass {
     /// `None`: everybody is let in.
     client: Option<Client>,
     edition: u32,
+    rights: Rights,
+}
+
+/// The scopes that a client has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rights {
     reads: bool,
     commands: bool,
+    joins: bool,
+    world: bool,
 }
 
 impl Gate {
@@ -79,18 +91,27 @@ impl Gate {
         let edition = self.edition.get();
         let tokens = self.tokens.borrow();
         let Some(tokens) = tokens.as_ref() else {
-            return Ok(Pass { client: None, edition, reads: true, commands: true });
+            admit_local(request)?;
+            let rights = Rights { reads: true, commands: true, joins: true, world: true };
+            return Ok(Pass { client: None, edition, rights });
         };
         let shown = request.authorization.and_then(|value| {
             let (scheme, token) = value.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
         });
-        let client = shown.and_then(|token| tokens.client(token, self.unix_s(now_ms)));
-        let client = client.ok_or(Problem::Unauthorized)?;
+        let client = tokens.client(shown.unwrap_or_default(), self.unix_s(now_ms));
+        let client = client.map_err(|refusal| match refusal {
+            TokenRefusal::Unknown => Problem::Unauthorized,
+            TokenRefusal::Expired => Problem::TokenExpired,
+        })?;
         self.count(tokens, client, 1, now_ms)?;
-        let (reads, commands) =
-            (tokens.has(client, Scope::Read), tokens.has(client, Scope::Command));
-        Ok(Pass { client: Some(client), edition, reads, commands })
+        let rights = Rights {
+            reads: tokens.has(client, Scope::Read),
+            commands: tokens.has(client, Scope::Command),
+            joins: tokens.has(client, Scope::Join),
+            world: tokens.has(client, Scope::World),
+        };
+        Ok(Pass { client: Some(client), edition, rights })
     }
 
     /// Whether a client that was let in may stay.
@@ -102,19 +123,16 @@ impl Gate {
         pass.edition == self.edition.get() && !is_over
     }
 
-    /// Lets the events of a request in, of which the request itself counted as one.
-    pub(crate) fn admit_commands(
+    /// Lets this many events of a request in, of which the request itself counted as one.
+    pub(crate) fn count_commands(
         &self,
         pass: &Pass,
-        commands: &[Command],
+        commands: usize,
         now_ms: u64,
     ) -> Result<(), Problem> {
-        if !commands.iter().all(|command| pass.may_command(command)) {
-            return Err(Problem::OutOfScope);
-        }
         match (pass.client, self.tokens.borrow().as_ref()) {
             (Some(client), Some(tokens)) if pass.edition == self.edition.get() => {
-                self.count(tokens, client, commands.len().saturating_sub(1), now_ms)
+                self.count(tokens, client, commands.saturating_sub(1), now_ms)
             }
             _ => Ok(()),
         }
@@ -162,7 +180,7 @@ impl Pass {
     pub(crate) fn may_read(&self, route: &Route) -> bool {
         let is_public = matches!(route, Route::Board(_) | Route::Zones | Route::OpenApi);
         match (self.client, route) {
-            _ if self.reads => true,
+            _ if self.rights.reads => true,
             (
                 Some(Client::Player { player_id, .. }),
                 Route::Player(PlayerQuery { player_id: asked, .. })
@@ -175,22 +193,60 @@ impl Pass {
 
     /// Whether it is good for everything that is to be read.
     pub(crate) fn may_read_all(&self) -> bool {
-        self.reads
+        self.rights.reads
     }
 
     /// Whether it is good for any event at all.
     pub(crate) fn may_post(&self) -> bool {
-        self.commands || matches!(self.client, Some(Client::Player { .. }))
+        let Rights { commands, joins, world, .. } = self.rights;
+        commands || joins || world || self.player().is_some()
     }
 
-    fn may_command(&self, command: &Command) -> bool {
+    /// The player whose token was shown.
+    pub(crate) fn player(&self) -> Option<u64> {
         match self.client {
-            _ if self.commands => true,
-            Some(Client::Player { player_id, .. }) => {
-                // An arrival would bring something along from elsewhere.
-                player_id == command.player_id && command.action.subject() == Subject::Player
-            }
-            _ => false,
+            Some(Client::Player { player_id, .. }) => Some(player_id),
+            _ => None,
         }
     }
+
+    /// Whether it is good for this event. A player acts where it is; where it enters is for others
+    /// to say.
+    pub(crate) fn may_command(&self, player_id: u64, action: ActionKind) -> bool {
+        let Rights { commands, joins, world, .. } = self.rights;
+        match (action.subject(), action) {
+            (Subject::World | Subject::WorldCounted, _) => world,
+            (Subject::Arrival, _) | (Subject::Player, ActionKind::Join) => joins,
+            (Subject::Player, _) => commands || self.player() == Some(player_id),
+        }
+    }
+}
+
+/// Lets in what a program on this host asks, or a page that came from it.
+fn admit_local(request: &ClientRequest) -> Result<(), Problem> {
+    // HTTP/1.0 may have no Host; no browser speaks that.
+    if !request.host.is_none_or(is_local) {
+        return Err(Problem::HostForeign);
+    }
+    let origin = request.origin.map(|origin| origin.split_once("://"));
+    if origin.is_some_and(|origin| !origin.is_some_and(|(_, authority)| is_local(authority))) {
+        return Err(Problem::OriginForeign);
+    }
+    let content_type = request.content_type.and_then(|value| value.split(';').next());
+    let is_json = content_type.is_some_and(|of| of.trim().eq_ignore_ascii_case("application/json"));
+    match request.method {
+        RequestMethod::Post if !is_json => Err(Problem::NotJson),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a host, perhaps with a port, is this one by a name that nobody else can give away.
+fn is_local(authority: &str) -> bool {
+    let host = match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next(),
+        None => authority.split(':').next(),
+    };
+    let host = host.unwrap_or_default();
+    let is_loopback = host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    is_loopback || host.eq_ignore_ascii_case("localhost")
 }

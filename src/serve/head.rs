@@ -54,7 +54,9 @@ impl AnswerHead {
         });
         let more = match problem {
             Problem::MethodNotAllowed(allowed) => format!("Allow: {allowed}\r\n"),
-            Problem::Unauthorized => "WWW-Authenticate: Bearer\r\n".to_owned(),
+            Problem::Unauthorized | Problem::TokenExpired => {
+                "WWW-Authenticate: Bearer\r\n".to_owned()
+            }
             _ if problem.is_passing() => "Retry-After: 1\r\n".to_owned(),
             _ => String::new(),
         };

@@ -55,8 +55,13 @@ impl Postings {
         let appender = self.appender.as_mut().ok_or(Problem::Forbidden)?;
         let now_us = unix_us();
         let stamps = &mut self.stamps;
-        let commands = commands(body, zone, served, &mut self.decoder, || stamps.next(now_us))?;
-        gate.admit_commands(pass, &commands, now_ms)?;
+        let stamp = || stamps.next(now_us);
+        let commands = commands((body, zone, pass), served, &mut self.decoder, stamp)?;
+        // All of them or none: what is sent again without a `seq` must not be there twice.
+        if self.commands_waiting + commands.len() > COMMANDS_WAITING_MAX {
+            return Err(Problem::Busy);
+        }
+        gate.count_commands(pass, commands.len(), now_ms)?;
         self.posted += 1;
         let come_to = |command: &Command| {
             served.view.zone(command.zone).map_or(0, |zone| zone.position().next_offset)
@@ -67,14 +72,11 @@ impl Postings {
             commands: Vec::with_capacity(commands.len()),
         };
         for (at, mut command) in commands.into_iter().enumerate() {
-            let has_room = self.commands_waiting < COMMANDS_WAITING_MAX;
-            if has_room {
-                let zone = command.zone;
-                let ticket = Ticket { zone, session, posting: posting.number, command: at };
-                appender.append(std::mem::take(&mut command.record), ticket);
-                self.commands_waiting += 1;
-            }
-            posting.commands.push((command, (!has_room).then_some(Appended::Full)));
+            let zone = command.zone;
+            let ticket = Ticket { zone, session, posting: posting.number, command: at };
+            appender.append(std::mem::take(&mut command.record), ticket);
+            self.commands_waiting += 1;
+            posting.commands.push((command, None));
         }
         Ok(posting)
     }

@@ -50,11 +50,26 @@ pub(crate) enum Problem {
         at: ZonePosition,
     },
     /// The body is no event.
-    NoEvent(Reject),
+    NoEvent {
+        /// The reason.
+        reject: Reject,
+        /// The reason in words, with the field that is to blame.
+        words: String,
+    },
+    /// The rules that a `rules_change` names are not known here.
+    RulesetUnknown(u32),
+    /// A body that is not said to be JSON.
+    NotJson,
+    /// The request was sent to another host's name.
+    HostForeign,
+    /// The request is of another site's page.
+    OriginForeign,
     /// The body is no JSON object, and no array of a few.
     NoEvents,
     /// The request shows no token that is known here.
     Unauthorized,
+    /// The token was valid once.
+    TokenExpired,
     /// The token is not good for this.
     OutOfScope,
     /// The client has sent too many requests.
@@ -77,14 +92,19 @@ impl Problem {
         match self {
             Problem::Malformed
             | Problem::Parameter { .. }
-            | Problem::NoEvent(_)
+            | Problem::NoEvent { .. }
+            | Problem::RulesetUnknown(_)
             | Problem::NoEvents => "400 Bad Request",
-            Problem::Unauthorized => "401 Unauthorized",
-            Problem::Forbidden | Problem::OutOfScope => "403 Forbidden",
+            Problem::Unauthorized | Problem::TokenExpired => "401 Unauthorized",
+            Problem::Forbidden
+            | Problem::OutOfScope
+            | Problem::HostForeign
+            | Problem::OriginForeign => "403 Forbidden",
             Problem::NoRoute | Problem::PlayerNotHere | Problem::ZoneUnknown(_) => "404 Not Found",
             Problem::MethodNotAllowed(_) => "405 Method Not Allowed",
             Problem::NotThereYet { .. } => "412 Precondition Failed",
             Problem::BodyTooLong => "413 Content Too Large",
+            Problem::NotJson => "415 Unsupported Media Type",
             Problem::ExpectationUnknown => "417 Expectation Failed",
             Problem::TooMany => "429 Too Many Requests",
             Problem::HeadTooLong => "431 Request Header Fields Too Large",
@@ -132,9 +152,23 @@ impl Problem {
                      operator starts the zone over"
                 );
             }
-            Problem::NoEvent(reject) => return format!("the body is no event: {}", reject.name()),
+            Problem::NoEvent { reject, words } => {
+                return format!("the body is no event: {}: {words}", reject.name());
+            }
+            Problem::RulesetUnknown(ruleset) => {
+                return format!(
+                    "ruleset {ruleset} is in no file of rules.files of this process; add its \
+                     file, at every daemon first"
+                );
+            }
+            Problem::NotJson => "send the body as Content-Type: application/json",
+            Problem::HostForeign => {
+                "use an address of this host, as localhost, or set serve.tokens"
+            }
+            Problem::OriginForeign => "pages of other sites are not served; set serve.tokens",
             Problem::NoEvents => "send one event, or an array of at most 64",
             Problem::Unauthorized => "send a token that is valid, as Authorization: Bearer TOKEN",
+            Problem::TokenExpired => "the token has expired; ask the game for a new one",
             Problem::OutOfScope => "use a token whose scope has this, or ask for your own player",
             Problem::TooMany => "send fewer requests per second; try again in a second",
             Problem::Forbidden => "this process takes no events; post them to another one",

@@ -34,6 +34,12 @@ pub(crate) struct ClientRequest<'a> {
     pub path: &'a str,
     /// What follows the path's `?`; empty without.
     pub query: &'a str,
+    /// The value of `Host`; only HTTP/1.0 has none.
+    pub host: Option<&'a str>,
+    /// The value of `Origin`, which browsers send.
+    pub origin: Option<&'a str>,
+    /// The value of `Content-Type`.
+    pub content_type: Option<&'a str>,
     /// The value of `Authorization`.
     pub authorization: Option<&'a str>,
     /// The value of `Last-Event-ID`.
@@ -65,6 +71,8 @@ pub(crate) enum Parsed<'a> {
 struct Headers<'a> {
     length: Option<usize>,
     host: Option<&'a str>,
+    origin: Option<&'a str>,
+    content_type: Option<&'a str>,
     is_expecting: bool,
     closes: bool,
     stays: bool,
@@ -122,6 +130,9 @@ fn read<'a>(
         method,
         path,
         query,
+        host: headers.host,
+        origin: headers.origin,
+        content_type: headers.content_type,
         authorization: headers.authorization,
         last_event_id: headers.last_event_id,
         huntd_at: headers.huntd_at,
@@ -156,6 +167,10 @@ fn read_headers<'a>(headers: &[httparse::Header<'a>]) -> Result<Headers<'a>, Pro
             }
         } else if named("host") {
             once(&mut read.host, text()?)?;
+        } else if named("origin") {
+            once(&mut read.origin, text()?)?;
+        } else if named("content-type") {
+            once(&mut read.content_type, text()?)?;
         } else if named("expect") {
             for expected in text()?.split(',').map(str::trim).filter(|one| !one.is_empty()) {
                 if !expected.eq_ignore_ascii_case("100-continue") {

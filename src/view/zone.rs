@@ -146,6 +146,11 @@ impl ZoneView {
         &self.rules
     }
 
+    /// Whether the zone could change to these rules.
+    pub(crate) fn knows(&self, ruleset: u32) -> bool {
+        self.rulebook.find(ruleset).is_some()
+    }
+
     /// Their hash.
     pub(crate) fn ruleset(&self) -> u32 {
         self.ruleset

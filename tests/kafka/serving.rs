@@ -49,7 +49,7 @@ fn expected(topics: &Topics) -> Served {
 
 fn body_of(served: &Served, path: &str) -> String {
     let mut exchange = Exchange::default();
-    exchange.receive(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
+    exchange.receive(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
     exchange.advance(served, &Gate::open(), 0);
     let answer = String::from_utf8(exchange.unsent().to_vec()).expect("an answer is text");
     answer.split_once("\r\n\r\n").expect("an answer has a head").1.to_owned()
@@ -201,7 +201,7 @@ fn the_serving_thread_alone_may_call_only_what_it_needs() {
 /// The status that a path is answered with for this token.
 fn status_for(serving: &Serving, path: &str, token: &str) -> u16 {
     let mut stream = TcpStream::connect(serving.address()).expect("it listens");
-    let head = format!("GET {path} HTTP/1.1\r\nHost: huntd\r\nConnection: close\r\n");
+    let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
     write!(stream, "{head}Authorization: Bearer {token}\r\n\r\n").expect("it reads");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("it answers");

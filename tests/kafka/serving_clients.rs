@@ -13,7 +13,7 @@ use support::serving::Serving;
 const SESSIONS: usize = 64;
 
 const JOIN: &str = r#"{"type":"join","player_id":7,"x":1000,"y":2000}"#;
-const CARD: &[u8] = b"GET /v1/players/7?at=0:1 HTTP/1.1\r\nHost: h\r\n\r\n";
+const CARD: &[u8] = b"GET /v1/players/7?at=0:1 HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 /// A daemon with a single zone, in which nothing happens by itself.
 fn daemon(name: &str, folder: &tempfile::TempDir) -> Huntd {
@@ -97,7 +97,8 @@ fn a_client_is_asked_for_its_event_and_reads_it_at_another_process() {
         serving.body_at(&[0], "/v1/zones");
     }
     let mut session = connect(first.address());
-    let head = "POST /v1/events?zone=0&wait_ms=10000 HTTP/1.1\r\nHost: h\r\nExpect: 100-continue";
+    let head = "POST /v1/events?zone=0&wait_ms=10000 HTTP/1.1\r\nHost: localhost\r\n\
+        Content-Type: application/json\r\nExpect: 100-continue";
     write!(session, "{head}\r\nContent-Length: {}\r\n\r\n", JOIN.len()).expect("it reads");
     let asked = answer(&mut session).expect("it asks for the body");
     assert_eq!(asked, ("HTTP/1.1 100 Continue\r\n\r\n".to_owned(), String::new()));
@@ -106,11 +107,13 @@ fn a_client_is_asked_for_its_event_and_reads_it_at_another_process() {
     assert!(head.starts_with("HTTP/1.1 200 OK") && body.contains("\"applied\""), "{head}{body}");
     let at = head.lines().find_map(|line| line.strip_prefix("Huntd-At: ")).expect("a position");
     let mut other = connect(second.address());
-    write!(other, "GET /v1/players/7 HTTP/1.1\r\nHost: h\r\nHuntd-At: {at}\r\n\r\n").unwrap();
+    write!(other, "GET /v1/players/7 HTTP/1.1\r\nHost: localhost\r\nHuntd-At: {at}\r\n\r\n")
+        .unwrap();
     let (head, body) = answer(&mut other).expect("it answers");
     assert!(head.starts_with("HTTP/1.1 200 OK") && body.contains("\"x\":1000"), "{head}{body}");
     // The session goes on, and what its head forbids is refused without a body.
-    let head = "POST /v1/zones HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 9";
+    let head = "POST /v1/zones HTTP/1.1\r\nHost: localhost\r\n\
+        Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 9";
     write!(session, "{head}\r\n\r\n").expect("it reads");
     let (head, _) = answer(&mut session).expect("it answers");
     assert!(head.starts_with("HTTP/1.1 405 ") && head.contains("Connection: close"), "{head}");

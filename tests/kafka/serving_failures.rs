@@ -54,7 +54,10 @@ struct Answer {
 fn post(address: &str, body: &str, wait_ms: u64) -> Option<(u16, serde_json::Value)> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(ANSWER_WAIT)).ok()?;
-    let head = format!("POST /v1/events?wait_ms={wait_ms}&zone=1 HTTP/1.1\r\nHost: h\r\n");
+    let head = format!(
+        "POST /v1/events?wait_ms={wait_ms}&zone=1 HTTP/1.1\r\nHost: localhost\r\n\
+        Content-Type: application/json\r\n"
+    );
     let length = body.len();
     write!(stream, "{head}Connection: close\r\nContent-Length: {length}\r\n\r\n{body}").ok()?;
     let mut text = String::new();
@@ -190,7 +193,8 @@ impl Listener {
         stream.set_read_timeout(Some(ANSWER_WAIT)).expect("a socket takes a timeout");
         let resumed = self.updates.last().map(|(id, _)| format!("Last-Event-ID: {id}\r\n"));
         let resumed = resumed.unwrap_or_default();
-        let head = format!("GET /v1/stream?zone={zone} HTTP/1.1\r\nHost: h\r\n{resumed}\r\n");
+        let head =
+            format!("GET /v1/stream?zone={zone} HTTP/1.1\r\nHost: localhost\r\n{resumed}\r\n");
         stream.write_all(head.as_bytes()).expect("it reads");
         let mut text = vec![0; bytes_max];
         let mut read = 0;

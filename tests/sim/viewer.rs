@@ -237,7 +237,7 @@ fn encoded(header: &FrameHeader, updates: &[Update]) -> Vec<u8> {
 
 fn answer(served: &Served, path: &str) -> String {
     let mut exchange = Exchange::default();
-    exchange.receive(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
+    exchange.receive(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
     exchange.advance(served, &Gate::open(), 0);
     String::from_utf8(exchange.unsent().to_vec()).expect("an answer is text")
 }

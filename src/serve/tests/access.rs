@@ -5,6 +5,7 @@ use crate::engine::event::Action;
 use crate::serve::access::{Tokens, player_token};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::gate::Gate;
+use crate::serve::problem::Problem;
 use sha2::{Digest, Sha256};
 
 const KEY: [u8; 32] = [7; 32];
@@ -24,8 +25,9 @@ fn tokens(requests_per_s: u32) -> Tokens {
     let players = format!("[players]\nkeys = [\"{}\"]\nrequests_per_s = 2\n", hex(&KEY));
     let text = [
         token("reader", "\"read\""),
-        token("game", "\"command\""),
-        token("all", "\"read\", \"command\""),
+        token("game", "\"command\", \"join\", \"world\""),
+        token("actor", "\"command\""),
+        token("all", "\"read\", \"command\", \"join\", \"world\""),
         players,
     ];
     Tokens::parse(&text.concat()).expect("a valid file")
@@ -52,7 +54,8 @@ pub(super) fn ask(
 ) -> (Exchange, bool) {
     let mut exchange = Exchange::default();
     let length = body.len();
-    let head = format!("{method} {path} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {token}\r\n");
+    let head =
+        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n");
     exchange.receive(format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes());
     let need = exchange.advance(&world.served, &world.gate, 0);
     (exchange, need == ExchangeNeed::Post)
@@ -101,7 +104,7 @@ fn a_token_is_good_for_its_scopes() {
     }
     assert_eq!(post(&world, "reader", event), "403");
     assert_eq!(post(&world, "game", event), "202");
-    assert_eq!(post(&world, "all", r#"{"type":"hunt_end","hunt":1}"#), "404", "no zone");
+    assert_eq!(post(&world, "all", r#"{"type":"hunt_end","hunt":1}"#), "400", "no zone");
 }
 
 #[test]
@@ -135,10 +138,14 @@ fn a_player_sees_and_acts_for_itself_alone() {
     let cases = [
         (r#"{"type":"rotate","player_id":2,"heading":3}"#.to_owned(), "202"),
         (r#"{"type":"rotate","player_id":1,"heading":3}"#.to_owned(), "403"),
-        (format!("{join}}}"), "202"),
+        (format!("{join}}}"), "403"),
         (format!("{join},{brought}}}"), "403"),
         (r#"[{"type":"loot","player_id":2},{"type":"loot","player_id":3}]"#.to_owned(), "403"),
-        (r#"{"type":"tick","seq":5}"#.to_owned(), "404"),
+        (r#"{"type":"tick","seq":5}"#.to_owned(), "403"),
+        (
+            r#"{"type":"hunt_start","hunt":1,"seed":1,"treasures":1,"duration_ms":1}"#.to_owned(),
+            "403",
+        ),
     ];
     for (body, expected) in cases {
         assert_eq!(post(&world, &token, &body), expected, "{body}");
@@ -152,7 +159,7 @@ fn who_asks_too_often_waits_and_the_others_do_not() {
     let world = world();
     let ask_at = |token: &str, now_ms| {
         let mut exchange = Exchange::default();
-        let head = "GET /v1/zones HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer";
+        let head = "GET /v1/zones HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer";
         exchange.receive(format!("{head} {token}\r\n\r\n").as_bytes());
         exchange.advance(&world.served, &world.gate, now_ms);
         super::text_of(&exchange)[9..12].to_owned()
@@ -193,4 +200,97 @@ fn a_stream_ends_when_its_token_expires_or_the_tokens_are_replaced() {
     world.gate.replace(tokens(5));
     world.act(1, Action::Rotate { heading: 1 });
     assert!(closes(&world, &mut reading, 10_001));
+}
+
+#[test]
+fn events_of_the_world_and_joins_have_scopes_of_their_own() {
+    let world = world();
+    let join = r#"{"type":"join","player_id":1,"x":1,"y":2}"#;
+    let hunt_end = r#"{"type":"hunt_end","hunt":1}"#;
+    let cases = [("actor", join, "403"), ("actor", hunt_end, "403"), ("game", join, "202")];
+    for (token, body, expected) in cases {
+        assert_eq!(post(&world, token, body), expected, "{token} {body}");
+    }
+    assert_eq!(post(&world, "actor", r#"{"type":"loot","player_id":1}"#), "202");
+}
+
+#[test]
+fn a_token_that_has_expired_is_told_so() {
+    let world = world();
+    let expired = player_token(&KEY, 2, ORIGIN_S);
+    let answer = super::text_of(&ask(&world, "GET", "/v1/zones", &expired, "").0);
+    assert!(answer.starts_with("HTTP/1.1 401 ") && answer.contains("has expired"), "{answer}");
+}
+
+#[test]
+fn a_player_s_events_have_this_process_s_time_and_no_seq_ahead_of_it() {
+    let world = world();
+    let token = player_token(&KEY, 2, ORIGIN_S + 10);
+    let record = |body: &str| {
+        let (exchange, is_posted) = ask(&world, "POST", "/v1/events", &token, body);
+        assert!(is_posted, "{body}");
+        let appended = super::posting::appended(&world, &exchange, 0)?;
+        Ok::<String, Problem>(String::from_utf8_lossy(&appended[0].0.record).into_owned())
+    };
+    let stamp = 1_000 * world.events;
+    let written = |seq: i64| {
+        format!(r#"{{"type":"rotate","player_id":2,"seq":{seq},"ts_us":{stamp},"heading":3}}"#)
+    };
+    let rotate = |fields: &str| format!(r#"{{"type":"rotate","player_id":2,{fields}"heading":3}}"#);
+    assert_eq!(record(&rotate("")), Ok(written(stamp)));
+    let least = i64::MIN;
+    assert_eq!(record(&rotate(&format!("\"ts_us\":{least},"))), Ok(written(stamp)));
+    // An event that is sent again keeps its `seq`, so it takes effect once.
+    assert_eq!(record(&rotate("\"seq\":9,\"more\":[1],")), Ok(written(9)));
+    for ahead in [stamp.cast_unsigned() + 1, u64::MAX] {
+        let refused = record(&rotate(&format!("\"seq\":{ahead},")));
+        assert!(matches!(refused, Err(Problem::Parameter { name: "seq", .. })), "{refused:?}");
+    }
+}
+
+#[test]
+fn without_tokens_a_page_of_another_site_gets_and_changes_nothing() {
+    let world = World::new();
+    let body = r#"{"type":"rotate","player_id":1,"heading":3}"#;
+    let asked = |method: &str, target: &str, headers: &str| {
+        let body = if method == "POST" { body } else { "" };
+        let head = format!("{method} {target} HTTP/1.1\r\n{headers}");
+        let mut exchange = Exchange::default();
+        let length = format!("Content-Length: {}\r\n\r\n", body.len());
+        exchange.receive([head, length, body.to_owned()].concat().as_bytes());
+        match exchange.advance(&world.served, &world.gate, 0) {
+            ExchangeNeed::Post => "posted".to_owned(),
+            _ => super::text_of(&exchange)[9..12].to_owned(),
+        }
+    };
+    let json = "Content-Type: application/json\r\n";
+    for (host, is_local) in [
+        ("localhost:9465", true),
+        ("LocalHost", true),
+        ("127.0.0.1:9465", true),
+        ("127.9.9.9", true),
+        ("[::1]:9465", true),
+        ("evil.example", false),
+        ("localhost.evil.example:9465", false),
+        ("127.0.0.1.evil.example", false),
+        ("0.0.0.0:9465", false),
+        ("[::2]:9465", false),
+        ("", false),
+    ] {
+        let headers = format!("Host: {host}\r\n{json}");
+        let expected = if is_local { ("200", "posted") } else { ("403", "403") };
+        let answered = (asked("GET", "/v1/zones", &headers), asked("POST", "/v1/events", &headers));
+        assert_eq!((answered.0.as_str(), answered.1.as_str()), expected, "{host}");
+        // Of a page, Origin says the same.
+        let headers = format!("Host: localhost\r\n{json}Origin: http://{host}\r\n");
+        assert_eq!(asked("POST", "/v1/events", &headers), expected.1, "{host}");
+    }
+    for headers in ["", "Content-Type: text/plain\r\n", "Content-Type: application/json2\r\n"] {
+        let headers = format!("Host: localhost\r\n{headers}");
+        assert_eq!(asked("POST", "/v1/events", &headers), "415", "{headers}");
+    }
+    let headers = format!("Host: localhost\r\nOrigin: null\r\n{json}");
+    assert_eq!(asked("POST", "/v1/events", &headers), "403");
+    let charset = "Host: localhost\r\nContent-Type: Application/JSON; charset=utf-8\r\n";
+    assert_eq!(asked("POST", "/v1/events", charset), "posted");
 }

@@ -28,7 +28,9 @@ fn whatever_is_answered_says_close_where_the_connection_closes_and_nowhere_else(
     ];
     for (method, target, token, status) in asked {
         for (connection, closes) in [("close", true), ("keep-alive", false)] {
-            let head = format!("{method} {target} HTTP/1.1\r\nHost: h\r\nConnection: {connection}");
+            let head = format!(
+                "{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: {connection}"
+            );
             let mut exchange = Exchange::default();
             let request = format!("{head}\r\nAuthorization: Bearer {token}\r\n\r\n");
             exchange.receive(request.as_bytes());

@@ -70,7 +70,7 @@ impl RandomWorld {
 
 fn answer(served: &Served, path: &str) -> String {
     let mut exchange = Exchange::default();
-    exchange.receive(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
+    exchange.receive(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
     exchange.advance(served, &Gate::open(), 0);
     let answer = super::text_of(&exchange);
     documented::check("GET", path, &answer);
@@ -147,7 +147,7 @@ fn a_client_that_echoes_its_position_never_goes_back_in_time() {
     let answer = ahead.get("/v1/players/1");
     let at = answer.lines().find_map(|line| line.strip_prefix("Huntd-At: ")).expect("its position");
     let mut exchange = Exchange::default();
-    let head = "GET /v1/players/1 HTTP/1.1\r\nHost: h\r\nHuntd-At: ";
+    let head = "GET /v1/players/1 HTTP/1.1\r\nHost: localhost\r\nHuntd-At: ";
     exchange.receive(format!("{head}{at}\r\n\r\n").as_bytes());
     let need = exchange.advance(&behind.served, &behind.gate, 0);
     assert!(matches!(need, ExchangeNeed::Offset { .. }) && exchange.unsent().is_empty());

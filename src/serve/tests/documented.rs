@@ -138,7 +138,7 @@ fn all() -> BTreeSet<String> {
 
 fn ask(shown: &mut Shown, served: &Served, target: &str) {
     let mut exchange = Exchange::default();
-    exchange.receive(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
+    exchange.receive(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
     exchange.advance(served, &Gate::open(), 0);
     shown.check("GET", target, &text_of(&exchange));
 }
@@ -170,13 +170,18 @@ fn ask_all(shown: &mut Shown, served: &Served) {
 /// Posts events that were appended at these offsets of a zone.
 fn post(shown: &mut Shown, served: &Served, zone: u16, body: &str, offsets: &[i64]) {
     let target = format!("/v1/events?zone={zone}&wait_ms=0");
-    let head = format!("POST {target} HTTP/1.1\r\nHost: h\r\nContent-Length: {}", body.len());
+    let head = format!(
+        "POST {target} HTTP/1.1\r\nHost: localhost\r\n\
+        Content-Type: application/json\r\nContent-Length: {}",
+        body.len()
+    );
     let mut exchange = Exchange::default();
     exchange.receive(format!("{head}\r\n\r\n{body}").as_bytes());
     assert_eq!(exchange.advance(served, &Gate::open(), 0), ExchangeNeed::Post);
     let (mut decoder, mut stamps) = (Decoder::new(), Stamps::default());
-    let (posted, zone, _) = exchange.posted().expect("it was posted");
-    let made = commands(posted, zone, served, &mut decoder, || stamps.next(1)).expect("events");
+    let (posted, zone, pass) = exchange.posted().expect("it was posted");
+    let stamp = || stamps.next(1);
+    let made = commands((posted, zone, &pass), served, &mut decoder, stamp).expect("events");
     let appended = made.into_iter().zip(offsets.iter().map(|offset| Appended::At(*offset)));
     exchange.append(Ok(appended.collect()));
     exchange.advance(served, &Gate::open(), 0);
@@ -201,7 +206,7 @@ fn all_answers_are_what_the_document_says_and_together_they_show_all_of_it() {
         // Of each second stream the client has read updates that no process has.
         let id = if seed % 2 == 0 { "" } else { "0:9999999" };
         let mut stream = Exchange::default();
-        let head = format!("GET {target} HTTP/1.1\r\nHost: h\r\nLast-Event-ID: {id}");
+        let head = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: {id}");
         stream.receive(format!("{head}\r\n\r\n").as_bytes());
         let mut read = String::new();
         for event in 0..2_000_u64 {

@@ -10,7 +10,10 @@ const CONTINUE: &str = "HTTP/1.1 100 Continue\r\n\r\n";
 /// The head of a post of `BODY`.
 fn head(target: &str, headers: &str) -> String {
     let length = BODY.len();
-    format!("POST {target} HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n{headers}\r\n")
+    format!(
+        "POST {target} HTTP/1.1\r\nHost: localhost\r\n\
+        Content-Type: application/json\r\nContent-Length: {length}\r\n{headers}\r\n"
+    )
 }
 
 /// What is answered to these bytes, and what is needed then.
@@ -61,7 +64,7 @@ fn who_has_sent_something_of_its_body_or_expects_nothing_is_not_asked_for_it() {
         assert_eq!((first.as_str(), second.as_str(), need), ("", "", ExchangeNeed::Post), "{head}");
     }
     // There is no body to ask for.
-    let get = "GET /v1/zones HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\n\r\n";
+    let get = "GET /v1/zones HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n\r\n";
     assert!(advance(&mut Exchange::default(), &world, get).0.starts_with("HTTP/1.1 200 "));
 }
 

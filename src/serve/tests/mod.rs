@@ -90,7 +90,7 @@ impl World {
 
     fn get(&self, target: &str) -> String {
         let mut exchange = Exchange::default();
-        exchange.receive(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
+        exchange.receive(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
         exchange.advance(&self.served, &self.gate, 0);
         let answer = text_of(&exchange);
         documented::check("GET", target, &answer);
@@ -201,7 +201,7 @@ fn an_answer_names_its_position_and_is_never_made_within_a_frame() {
     world.within_frame(1, Action::Move { x: 2020, y: 70 });
     let ask = |world: &World, target: &str| {
         let mut exchange = Exchange::default();
-        exchange.receive(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
+        exchange.receive(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
         let need = exchange.advance(&world.served, &world.gate, 0);
         assert!(matches!(need, ExchangeNeed::Frame { .. }), "{target}: {need:?}");
         assert_eq!(exchange.unsent(), b"");
@@ -227,7 +227,7 @@ fn a_request_waits_until_its_position_is_there_or_its_time_is_up() {
     let awaited = AwaitedOffset { zone: 0, next_offset: 6 };
     let ask = |world: &World| {
         let mut exchange = Exchange::default();
-        let request = "GET /v1/players/1?at=0:6&wait_ms=50 HTTP/1.1\r\nHost: h\r\n\r\n";
+        let request = "GET /v1/players/1?at=0:6&wait_ms=50 HTTP/1.1\r\nHost: localhost\r\n\r\n";
         exchange.receive(request.as_bytes());
         assert_eq!(
             exchange.advance(&world.served, &world.gate, 100),
@@ -276,11 +276,12 @@ fn a_view_from_a_snapshot_gives_the_same_bytes() {
 #[test]
 fn pipelined_requests_are_answered_in_their_order_however_their_bytes_are_split() {
     let world = World::new();
-    let requests = "GET /v1/players/1/poll HTTP/1.1\r\nHost: h\r\n\r\n\
-                    POST /v1/zones HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc\
-                    HEAD /v1/players/2/poll HTTP/1.1\r\nHost: h\r\n\r\n\
-                    GET /v1/players/3/poll HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n\
-                    GET /v1/players/4/poll HTTP/1.1\r\nHost: h\r\n\r\n";
+    let requests = "GET /v1/players/1/poll HTTP/1.1\r\nHost: localhost\r\n\r\n\
+                    POST /v1/zones HTTP/1.1\r\nHost: localhost\r\n\
+                        Content-Type: application/json\r\nContent-Length: 3\r\n\r\nabc\
+                    HEAD /v1/players/2/poll HTTP/1.1\r\nHost: localhost\r\n\r\n\
+                    GET /v1/players/3/poll HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n\
+                    GET /v1/players/4/poll HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let answers = |split: &[usize]| {
         let (mut exchange, mut out, mut from) = (Exchange::default(), Vec::new(), 0);
         for to in split.iter().copied().chain([requests.len()]) {
@@ -313,7 +314,7 @@ fn pipelined_requests_are_answered_in_their_order_however_their_bytes_are_split(
 fn a_client_that_does_not_read_is_not_answered_on() {
     let world = World::new();
     let mut exchange = Exchange::default();
-    let request = "GET /v1/openapi.json HTTP/1.1\r\nHost: h\r\n\r\n";
+    let request = "GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
     exchange.receive(request.repeat(100).as_bytes());
     assert_eq!(exchange.advance(&world.served, &world.gate, 0), ExchangeNeed::Sending);
     assert!(exchange.unsent().len() < 16 * 1024 + OPENAPI.len() + 1024);
@@ -330,7 +331,8 @@ fn a_client_that_does_not_read_is_not_answered_on() {
 fn after_bytes_that_are_no_request_comes_one_answer_and_the_end() {
     let world = World::new();
     let mut random = Random::new(9);
-    let text = "GET /v1/players/1 HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n".repeat(3);
+    let text =
+        "GET /v1/players/1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n".repeat(3);
     for _ in 0..5_000 {
         let mut bytes = text.as_bytes().to_vec();
         for _ in 0..1 + random.below(3) {
@@ -400,7 +402,7 @@ fn requests_take_no_allocation_once_an_exchange_has_its_buffers() {
     let mut ask = |path: &str| {
         exchange.receive(b"GET ");
         exchange.receive(path.as_bytes());
-        exchange.receive(b" HTTP/1.1\r\nHost: h\r\nUser-Agent: game/1.0\r\n\r\n");
+        exchange.receive(b" HTTP/1.1\r\nHost: localhost\r\nUser-Agent: game/1.0\r\n\r\n");
         let need = exchange.advance(&world.served, &world.gate, 0);
         assert!(need == ExchangeNeed::Bytes && exchange.unsent().starts_with(b"HTTP/1.1 200"));
         let answer = exchange.take_unsent();

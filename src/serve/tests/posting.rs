@@ -14,7 +14,11 @@ use simd_json::prelude::*;
 /// Posts a body, appends its events at the zone's next offset, and gives exchange and records.
 fn post(world: &World, target: &str, body: &str) -> (Exchange, Vec<Vec<u8>>) {
     let mut exchange = Exchange::default();
-    let head = format!("POST {target} HTTP/1.1\r\nHost: h\r\nContent-Length: {}", body.len());
+    let head = format!(
+        "POST {target} HTTP/1.1\r\nHost: localhost\r\n\
+        Content-Type: application/json\r\nContent-Length: {}",
+        body.len()
+    );
     exchange.receive(format!("{head}\r\n\r\n{body}").as_bytes());
     if exchange.advance(&world.served, &world.gate, 0) != ExchangeNeed::Post {
         return (exchange, Vec::new());
@@ -35,8 +39,8 @@ pub(super) fn appended(
     let (posted, zone, pass) = exchange.posted().expect("it was posted");
     let (mut decoder, mut stamps) = (Decoder::new(), Stamps::default());
     let stamp = || stamps.next(1_000 * world.events);
-    let commands = commands(posted, zone, &world.served, &mut decoder, stamp)?;
-    world.gate.admit_commands(&pass, &commands, now_ms)?;
+    let commands = commands((posted, zone, &pass), &world.served, &mut decoder, stamp)?;
+    world.gate.count_commands(&pass, commands.len(), now_ms)?;
     let offsets = world.events..;
     Ok(commands.into_iter().zip(offsets.map(Appended::At)).collect())
 }
@@ -100,7 +104,8 @@ fn an_answer_about_events_names_the_position_of_every_zone_that_they_are_for() {
     world.served.view.seal(1, 1);
     let body = r#"[{"type":"rotate","player_id":1,"heading":7},{"type":"loot","player_id":9}]"#;
     let mut exchange = Exchange::default();
-    let head = "POST /v1/events?wait_ms=20 HTTP/1.1\r\nHost: h\r\nContent-Length";
+    let head = "POST /v1/events?wait_ms=20 HTTP/1.1\r\nHost: localhost\r\n\
+        Content-Type: application/json\r\nContent-Length";
     exchange.receive(format!("{head}: {}\r\n\r\n{body}", body.len()).as_bytes());
     assert_eq!(exchange.advance(&world.served, &world.gate, 0), ExchangeNeed::Post);
     exchange.append(appended(&world, &exchange, 0));
@@ -175,12 +180,17 @@ fn a_command_that_is_not_decided_in_time_is_accepted_and_one_that_was_not_append
         (Appended::Unknown, "504"),
     ] {
         let mut exchange = Exchange::default();
-        let head = format!("POST /v1/events HTTP/1.1\r\nHost: h\r\nContent-Length: {}", body.len());
+        let head = format!(
+            "POST /v1/events HTTP/1.1\r\nHost: localhost\r\n\
+            Content-Type: application/json\r\nContent-Length: {}",
+            body.len()
+        );
         exchange.receive(format!("{head}\r\n\r\n{body}").as_bytes());
         assert_eq!(exchange.advance(&world.served, &world.gate, 0), ExchangeNeed::Post);
         let (mut decoder, mut stamps) = (Decoder::new(), Stamps::default());
-        let made = commands(body.as_bytes(), None, &world.served, &mut decoder, || stamps.next(0))
-            .unwrap();
+        let (posted, zone, pass) = exchange.posted().expect("it was posted");
+        let stamp = || stamps.next(0);
+        let made = commands((posted, zone, &pass), &world.served, &mut decoder, stamp).unwrap();
         exchange.append(Ok(made.into_iter().map(|command| (command, appended)).collect()));
         exchange.advance(&world.served, &world.gate, 0);
         assert_eq!(&text_of(&exchange)[9..12], status);
@@ -208,5 +218,41 @@ fn a_command_whose_updates_are_not_kept_any_more_is_told_to_be_decided_and_nothi
         let answer = text_of(exchange);
         assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
         assert!(answer.contains(&format!("\"outcome\":{outcome}")), "{answer}");
+    }
+}
+
+#[test]
+fn a_change_to_rules_that_are_not_known_is_refused_before_it_is_appended() {
+    let world = World::new();
+    let known = world.rulebook.first().ruleset;
+    for (ruleset, is_known) in [(known, true), (known ^ 1, false)] {
+        let body = format!(r#"{{"type":"rules_change","ruleset":{ruleset}}}"#);
+        let (mut exchange, records) = post(&world, "/v1/events?zone=0&wait_ms=0", &body);
+        exchange.advance(&world.served, &world.gate, 1);
+        let answer = text_of(&exchange);
+        assert_eq!(
+            (records.len(), answer.contains("rules.files")),
+            (usize::from(is_known), !is_known),
+            "{answer}"
+        );
+        assert_eq!(&answer[9..12], if is_known { "202" } else { "400" });
+    }
+}
+
+#[test]
+fn an_event_that_lacks_something_is_refused_by_its_name() {
+    let world = World::new();
+    for (body, lacking) in [
+        (r#"{"type":"rotate","player_id":1}"#, "`heading`"),
+        (r#"{"type":"move","player_id":1,"seq":1,"ts_us":1}"#, "`x, y`"),
+        (
+            r#"{"type":"rotate","player_id":1,"heading":"a"}"#,
+            "wrong_type: a field's value has the wrong type: `heading`",
+        ),
+        (r#"{"type":"jump","player_id":1}"#, "`jump`"),
+    ] {
+        let (mut exchange, _) = post(&world, "/v1/events", body);
+        exchange.advance(&world.served, &world.gate, 1);
+        assert!(text_of(&exchange).contains(lacking), "{}", text_of(&exchange));
     }
 }

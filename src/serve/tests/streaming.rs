@@ -24,7 +24,8 @@ fn read_stream(world: &World, exchange: &mut Exchange, now_ms: u64) -> Vec<Strin
 
 fn stream(target: &str, last_event_id: &str) -> Exchange {
     let mut exchange = Exchange::default();
-    let head = format!("GET {target} HTTP/1.1\r\nHost: h\r\nLast-Event-ID: {last_event_id}");
+    let head =
+        format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: {last_event_id}");
     exchange.receive(format!("{head}\r\n\r\n").as_bytes());
     exchange
 }

@@ -136,7 +136,7 @@ fn whatever_clients_ask_for_each_turn_folds_a_piece_and_goes_on_with_one_of_them
     let mut waiters: Vec<TcpStream> = (0..WAITERS).map(|_| turns.connect()).collect();
     let offset = turns.next_offset + 1;
     let target = format!("/v1/players/1?at=0:{offset}&wait_ms=10000");
-    let waiting = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+    let waiting = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     waiters.iter_mut().for_each(|waiter| waiter.write_all(waiting.as_bytes()).expect("it reads"));
     let (begun, mut idle) = (Instant::now(), 0);
     while turns.serving.sessions.count() < FLOODERS + WAITERS || idle < 3 {
@@ -147,8 +147,8 @@ fn whatever_clients_ask_for_each_turn_folds_a_piece_and_goes_on_with_one_of_them
     assert_eq!(waiters.iter_mut().map(read).sum::<usize>(), 0, "no frame has come");
     assert_eq!(turns.feed(), offset);
     // The largest answers there are of a zone that is not within a frame now.
-    let requests = "HEAD /v1/zones/1/tiles HTTP/1.1\r\nHost: h\r\n\r\n\
-                   GET /v1/boards/1?count=100 HTTP/1.1\r\nHost: h\r\n\r\n"
+    let requests = "HEAD /v1/zones/1/tiles HTTP/1.1\r\nHost: localhost\r\n\r\n\
+                   GET /v1/boards/1?count=100 HTTP/1.1\r\nHost: localhost\r\n\r\n"
         .repeat(500);
     let (mut answers, mut busy, first) = (0, 0, turns.turns);
     while answers < WAITERS {
@@ -195,7 +195,7 @@ fn of_what_a_client_asks_for_at_once_a_bounded_part_is_answered_at_once() {
         let made = world.get(target).len();
         let at_once = ANSWERS.min(BYTES / made + 1);
         let mut exchange = Exchange::default();
-        let request = format!("{method} {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+        let request = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         exchange.receive(request.repeat(200).as_bytes());
         let mut answers = 0;
         while answers < 200 {

@@ -60,7 +60,7 @@ fn a_child_holds_its_sessions() {
         connect(&session, &address).expect("it listens");
         let mut session = TcpStream::from(session);
         session.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
-        session.write_all(b"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n").expect("it reads");
+        session.write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
         assert!(read_answer(&mut session).0.starts_with("HTTP/1.1 200 OK"));
         session
     };

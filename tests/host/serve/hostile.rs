@@ -9,7 +9,7 @@ use support::daemon::PATIENCE;
 use support::playing::Playing;
 use support::scrape::get;
 
-const GET: &str = "GET /v1/openapi.json HTTP/1.1\r\nHost: h\r\n\r\n";
+const GET: &str = "GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 /// Sessions that are open at once: about as many as one server takes that may have 20,000
 /// descriptors, which is what many machines allow. It keeps 256 of them for everything else.
@@ -56,7 +56,7 @@ fn a_request_in_two_pieces_is_answered_wherever_it_is_cut() {
 fn requests_in_one_piece_are_answered_in_their_order() {
     let playing = quiet();
     let paths: Vec<String> = (0..300).map(|rank| format!("/v1/boards/0?from={rank}")).collect();
-    let request = |path: &String| format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
+    let request = |path: &String| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let all: String = paths.iter().map(request).collect();
     let mut stream = playing.connect();
     stream.write_all(all.as_bytes()).unwrap();
@@ -69,8 +69,8 @@ fn requests_in_one_piece_are_answered_in_their_order() {
 #[test]
 fn what_two_readers_could_read_differently_gets_one_refusal_and_the_end() {
     let playing = quiet();
-    let hidden = "GET /v1/zones HTTP/1.1\r\nHost: h\r\n\r\n";
-    let post = "POST /v1/events HTTP/1.1\r\nHost: h\r\n";
+    let hidden = "GET /v1/zones HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let post = "POST /v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
     let length = hidden.len();
     let cases = [
         format!("{post}Content-Length: 0\r\nContent-Length: {length}\r\n\r\n{hidden}"),
@@ -82,16 +82,16 @@ fn what_two_readers_could_read_differently_gets_one_refusal_and_the_end() {
         format!("{post}Content-Length: 0x5\r\n\r\n{hidden}"),
         format!("{post}Content-Length: 99999999999999999999\r\n\r\n{hidden}"),
         format!("{post}Content-Length: 5\r\n folded: 1\r\n\r\n{hidden}"),
-        format!("GET / HTTP/1.1\nHost: h\n\n{hidden}"),
-        format!("GET / HTTP/1.1\r\nHost: h\r\n\n{hidden}"),
-        format!("GET / HTTP/1.1\r\nHost: h\r\nX: a\rb\r\n\r\n{hidden}"),
-        format!("GET / HTTP/1.1\r\nHost: h\r\nX: a\0b\r\n\r\n{hidden}"),
-        format!("GET /\0 HTTP/1.1\r\nHost: h\r\n\r\n{hidden}"),
+        format!("GET / HTTP/1.1\nHost: localhost\n\n{hidden}"),
+        format!("GET / HTTP/1.1\r\nHost: localhost\r\n\n{hidden}"),
+        format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: a\rb\r\n\r\n{hidden}"),
+        format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: a\0b\r\n\r\n{hidden}"),
+        format!("GET /\0 HTTP/1.1\r\nHost: localhost\r\n\r\n{hidden}"),
         format!("GET / HTTP/1.1\r\nHost: h\r\nHost: i\r\n\r\n{hidden}"),
         format!("GET / HTTP/1.1\r\nX\u{e4}: h\r\nHost: i\r\n\r\n{hidden}"),
-        format!("GET / HTTP/2.0\r\nHost: h\r\n\r\n{hidden}"),
+        format!("GET / HTTP/2.0\r\nHost: localhost\r\n\r\n{hidden}"),
         format!("GET / HTTP/1.1\r\n\r\n{hidden}"),
-        format!("GET  / HTTP/1.1\r\nHost: h\r\n\r\n{hidden}"),
+        format!("GET  / HTTP/1.1\r\nHost: localhost\r\n\r\n{hidden}"),
     ];
     for text in cases {
         let answer = playing.answer(text.as_bytes());
@@ -102,7 +102,7 @@ fn what_two_readers_could_read_differently_gets_one_refusal_and_the_end() {
         assert_eq!((answers, closes), (1, 1), "{text:?}: {answer}");
     }
     // Bytes beyond ASCII in a header that nobody reads are no trouble (RFC 9110, 5.5).
-    let odd = [b"GET /v1/zones HTTP/1.1\r\nHost: h\r\nX: ", &[0xff, 0xe4][..], b"\r\n\r\n"];
+    let odd = [b"GET /v1/zones HTTP/1.1\r\nHost: localhost\r\nX: ", &[0xff, 0xe4][..], b"\r\n\r\n"];
     assert!(playing.answer(&odd.concat()).starts_with("HTTP/1.1 200 OK"));
 }
 
@@ -125,14 +125,19 @@ fn a_head_or_a_body_without_an_end_is_refused_at_its_bound() {
         }
         playing.wait_until("others are answered", |playing| playing.status("/livez") == 200);
     };
-    endless("GET / HTTP/1.1\r\nHost: h\r\n", "X: y\r\n");
-    endless("GET / HTTP/1.1\r\nHost: h\r\nX: ", "yyyyyyyyyyyyyyyy");
+    endless("GET / HTTP/1.1\r\nHost: localhost\r\n", "X: y\r\n");
+    endless("GET / HTTP/1.1\r\nHost: localhost\r\nX: ", "yyyyyyyyyyyyyyyy");
     endless("GET /", "aaaaaaaaaaaaaaaa");
     endless("", "\r\n");
-    endless("POST /v1/events HTTP/1.1\r\nHost: h\r\nContent-Length: 999999\r\n\r\n", "[[[[[[[[");
-    let head = format!("GET / HTTP/1.1\r\nHost: h\r\nX: {}\r\n\r\n", "y".repeat(5_000));
+    endless(
+        "POST /v1/events HTTP/1.1\r\nHost: localhost\r\n\
+        Content-Type: application/json\r\nContent-Length: 999999\r\n\r\n",
+        "[[[[[[[[",
+    );
+    let head = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "y".repeat(5_000));
     assert!(playing.answer(head.as_bytes()).starts_with("HTTP/1.1 431 "));
-    let body = "POST /v1/events HTTP/1.1\r\nHost: h\r\nContent-Length: 999999\r\n\r\n";
+    let body = "POST /v1/events HTTP/1.1\r\nHost: localhost\r\n\
+        Content-Type: application/json\r\nContent-Length: 999999\r\n\r\n";
     assert!(playing.answer(body.as_bytes()).starts_with("HTTP/1.1 413 "));
 }
 
@@ -203,7 +208,7 @@ fn streams_that_nobody_reads_take_bounded_memory_and_hold_up_nothing() {
         .map(|number| {
             let mut stream = playing.connect();
             let path = format!("/v1/stream?zone={}&board=world&every_ms=50", number % 2);
-            write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+            write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
             stream
         })
         .collect();
@@ -217,8 +222,8 @@ fn streams_that_nobody_reads_take_bounded_memory_and_hold_up_nothing() {
 fn clients_that_break_off_anywhere_leave_no_descriptor_open() {
     let playing = quiet();
     let descriptors = playing.descriptors();
-    let stream = "GET /v1/stream?zone=0 HTTP/1.1\r\nHost: h\r\n\r\n";
-    let waiting = "GET /v1/zones?at=0:99999999&wait_ms=200 HTTP/1.1\r\nHost: h\r\n\r\n";
+    let stream = "GET /v1/stream?zone=0 HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let waiting = "GET /v1/zones?at=0:99999999&wait_ms=200 HTTP/1.1\r\nHost: localhost\r\n\r\n";
     for text in [GET, stream, waiting] {
         for cut in 0..=text.len() {
             let mut session = playing.connect();

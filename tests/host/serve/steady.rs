@@ -11,7 +11,7 @@ const POLLS: usize = 5_000;
 
 /// The value of a metric, by the connection that the polls come by, too.
 fn metric(stream: &mut TcpStream, name: &str) -> u64 {
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let (_, body) = read_answer(stream);
     let line = body.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
     line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name}: {body}"))
@@ -24,7 +24,7 @@ fn polls_take_no_allocation_and_each_answer_s_time_is_counted() {
     playing.wait_until("somebody plays", |_| board().contains("\"player_id\""));
     let mut stream = playing.connect();
     let ask = |stream: &mut TcpStream, path: &str| {
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         let (head, body) = read_answer(stream);
         assert!(head.starts_with("HTTP/1.1 200 OK"), "{path}: {head}");
         body
@@ -53,7 +53,7 @@ fn the_times_of_a_stream_s_events_are_counted() {
     let count = |name: &str| metric(&mut playing.connect(), &format!("{name}_count"));
     assert_eq!(count("huntd_serve_stream_seconds"), 0);
     let mut stream = playing.connect();
-    stream.write_all(b"GET /v1/stream?zone=0 HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    stream.write_all(b"GET /v1/stream?zone=0 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     playing.wait_until("events are written", |_| count("huntd_serve_stream_seconds") > 100);
     assert_eq!(count("huntd_serve_post_seconds"), 0);
 }

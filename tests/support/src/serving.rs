@@ -102,7 +102,10 @@ impl Serving {
     /// The status and body that a post is answered with.
     pub fn post(&self, path: &str, body: &str) -> (String, String) {
         let mut stream = TcpStream::connect(&self.address).expect("it listens");
-        let head = format!("POST {path} HTTP/1.1\r\nHost: huntd\r\nConnection: close\r\n");
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\n\
+            Content-Type: application/json\r\nConnection: close\r\n"
+        );
         write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).expect("it reads");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("it answers");
