@@ -11,8 +11,10 @@ use crate::serve::health;
 use crate::serve::json::Json;
 use crate::serve::page::{self, Asset};
 use crate::serve::problem::Problem;
-use crate::serve::request::{ClientRequest, Parsed, RequestMethod, parse};
-use crate::serve::routes::{At, EVENTS, Route, STREAM, WAIT_MS_MAX, at, post_query, route};
+use crate::serve::request::{ClientRequest, Parsed, Persistence, RequestMethod, parse};
+use crate::serve::routes::{
+    ALLOWED_READ, At, EVENTS, Route, STREAM, WAIT_MS_MAX, allowed, at, post_query, route,
+};
 use crate::serve::stream::{Stream, StreamTurn, write_halted};
 use crate::serve::waiting::AwaitedOffset;
 use crate::view::zone::ZonePosition;
@@ -193,9 +195,9 @@ impl Exchange {
                         self.unsent.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
                         break ExchangeNeed::Bytes;
                     }
-                    Err(problem) => self.refuse_for_good(&problem),
+                    Err(problem) => self.refuse_for_good(&received[taken..], &problem),
                 },
-                Parsed::Refused(problem) => self.refuse_for_good(&problem),
+                Parsed::Refused(problem) => self.refuse_for_good(&received[taken..], &problem),
                 Parsed::Request(request, bytes) => {
                     match self.answer(served, gate, &request, now_ms) {
                         Some(need) => break need,
@@ -209,7 +211,7 @@ impl Exchange {
                             if self.stream.is_some() {
                                 break ExchangeNeed::Sending;
                             }
-                            self.is_closing |= !request.keep_alive;
+                            self.is_closing |= request.persistence == Persistence::Closes;
                         }
                     }
                 }
@@ -225,8 +227,10 @@ impl Exchange {
 
     /// Refuses bytes that are no request, or a request whose body is not taken: nothing behind it
     /// can be read.
-    fn refuse_for_good(&mut self, problem: &Problem) {
-        AnswerHead { closes: true, ..AnswerHead::default() }.refuse(&mut self.unsent, problem);
+    fn refuse_for_good(&mut self, bytes: &[u8], problem: &Problem) {
+        let is_head_only = bytes.starts_with(b"HEAD ");
+        let head = AnswerHead { is_head_only, persistence: Persistence::Closes, at: None };
+        head.refuse(&mut self.unsent, problem);
         self.is_closing = true;
     }
 
@@ -272,14 +276,18 @@ impl Exchange {
         now_ms: u64,
     ) -> Option<ExchangeNeed> {
         let is_head_only = request.method == RequestMethod::Head;
-        let head = AnswerHead { is_head_only, closes: !request.keep_alive, at: None };
+        let head = AnswerHead { is_head_only, persistence: request.persistence, at: None };
         self.body.clear();
+        if let RequestMethod::Options | RequestMethod::Other = request.method {
+            self.answer_method(served, request, head);
+            return None;
+        }
         let is_get = request.method != RequestMethod::Post;
-        if let Some(asset) = page::asset(request.path).filter(|_| is_get) {
+        if let Some(asset) = page::asset(&request.path).filter(|_| is_get) {
             self.write_asset(head, asset);
             return None;
         }
-        if let Some((status, text)) = health::probe(request.path, served).filter(|_| is_get) {
+        if let Some((status, text)) = health::probe(&request.path, served).filter(|_| is_get) {
             head.write(&mut self.unsent, status, health::CONTENT_TYPE, text.as_bytes(), "");
             return None;
         }
@@ -290,7 +298,7 @@ impl Exchange {
                 return None;
             }
         };
-        match (request.method, request.path) {
+        match (request.method, &*request.path) {
             (RequestMethod::Post, EVENTS) => self.answer_post(served, request, head, now_ms),
             (RequestMethod::Get, STREAM) => {
                 match Stream::open(request.query, request.last_event_id, served.zones.len(), now_ms)
@@ -315,7 +323,28 @@ impl Exchange {
                 }
                 None
             }
+            (RequestMethod::Post, _) => {
+                self.answer_method(served, request, head);
+                None
+            }
             _ => self.answer_get(served, request, head, now_ms),
+        }
+    }
+
+    /// Answers which methods a path takes, or refuses one that it does not.
+    fn answer_method(&mut self, served: &Served, request: &ClientRequest, head: AnswerHead) {
+        let path = &*request.path;
+        let is_page = page::asset(path).is_some() || health::probe(path, served).is_some();
+        let allowed = match path {
+            "*" => Some("GET, HEAD, POST, OPTIONS"),
+            _ if is_page || path == health::METRICS => Some(ALLOWED_READ),
+            _ => allowed(request),
+        };
+        let out = &mut self.unsent;
+        match (allowed, request.method) {
+            (None, _) => head.refuse(out, &Problem::NoRoute),
+            (Some(allowed), RequestMethod::Options) => head.write_allowed(out, allowed),
+            (Some(allowed), _) => head.refuse(out, &Problem::MethodNotAllowed(allowed)),
         }
     }
 
@@ -413,7 +442,7 @@ impl Exchange {
     fn open(&mut self, stream: Stream, pass: Pass) {
         self.unsent.extend_from_slice(
             b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n\
-              Connection: close\r\n\r\n",
+              X-Accel-Buffering: no\r\nConnection: close\r\n\r\n",
         );
         self.stream = Some((stream, pass));
     }

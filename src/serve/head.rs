@@ -2,6 +2,7 @@
 
 use crate::serve::json::Json;
 use crate::serve::problem::Problem;
+use crate::serve::request::Persistence;
 use crate::view::zone::ZonePosition;
 
 /// What an answer's head says beside its length.
@@ -9,8 +10,8 @@ use crate::view::zone::ZonePosition;
 pub(super) struct AnswerHead {
     /// The body is left out.
     pub is_head_only: bool,
-    /// It is the last answer of its connection.
-    pub closes: bool,
+    /// What becomes of the connection.
+    pub persistence: Persistence,
     /// The zone that the answer is about, and where that stands.
     pub at: Option<(u16, ZonePosition)>,
 }
@@ -41,6 +42,13 @@ impl AnswerHead {
     /// Writes that nothing has changed.
     pub(super) fn write_unchanged(self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"HTTP/1.1 204 No Content\r\nCache-Control: no-store\r\n");
+        self.finish(out);
+    }
+
+    /// Writes which methods a path takes.
+    pub(super) fn write_allowed(self, out: &mut Vec<u8>, allowed: &str) {
+        let parts = ["HTTP/1.1 204 No Content\r\nAllow: ", allowed, "\r\n"];
+        parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
         self.finish(out);
     }
 
@@ -77,9 +85,11 @@ impl AnswerHead {
             out.extend_from_slice(digits.format(next_offset).as_bytes());
             out.extend_from_slice(b"\r\n");
         }
-        if self.closes {
-            out.extend_from_slice(b"Connection: close\r\n");
-        }
+        out.extend_from_slice(match self.persistence {
+            Persistence::Stays => b"".as_slice(),
+            Persistence::KeptAlive => b"Connection: keep-alive\r\n",
+            Persistence::Closes => b"Connection: close\r\n",
+        });
         out.extend_from_slice(b"\r\n");
     }
 }

@@ -107,7 +107,10 @@ pub(crate) enum ServeError {
     #[error(transparent)]
     Topic(#[from] TopicError),
     /// The HTTP address is taken or is no address of this host.
-    #[error("cannot listen on {listen}: choose another serve.listen ({source})")]
+    #[error(
+        "cannot listen on {listen}: choose another serve.listen, or set serve.share_address for \
+         all processes of this deployment that listen there ({source})"
+    )]
     Listen {
         /// The address.
         listen: SocketAddr,
@@ -172,7 +175,7 @@ impl Server {
         let feed = Feed::connect(feed, rulebook, reloaded)?;
         let zones = usize::from(feed.zones());
         let served = Served::new(zones, zones * players_max);
-        let listener = listen_at(options.listen)
+        let listener = listen_at(options.listen, options.share_address)
             .map_err(|source| ServeError::Listen { listen: options.listen, source })?;
         let address = listener.local_addr().map_err(ServeError::Resources)?;
         tracing::info!(%address, zones, version = VERSION, "serving");
@@ -216,16 +219,16 @@ impl Server {
     }
 }
 
-/// Listens. Other processes of the same user may listen there, too: the kernel spreads the clients
-/// over them (`SO_REUSEPORT`).
-fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
+/// Listens. At a shared address, other processes of the same user may, too, if they share it: the
+/// kernel spreads the clients over them (`SO_REUSEPORT`).
+fn listen_at(address: SocketAddr, is_shared: bool) -> io::Result<TcpListener> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
     };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     set_socket_reuseaddr(&socket, true)?;
-    set_socket_reuseport(&socket, true)?;
+    set_socket_reuseport(&socket, is_shared)?;
     // The clients' sockets take it over.
     set_tcp_nodelay(&socket, true)?;
     bind(&socket, &address)?;

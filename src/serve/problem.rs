@@ -29,6 +29,13 @@ pub(crate) enum Problem {
         /// What to write.
         must_be: &'static str,
     },
+    /// The query has a key that the path does not take.
+    ParameterUnknown {
+        /// The key.
+        name: String,
+        /// What the path takes.
+        takes: &'static [&'static str],
+    },
     /// The player is in none of the zones.
     PlayerNotHere,
     /// There is no such zone.
@@ -92,6 +99,7 @@ impl Problem {
         match self {
             Problem::Malformed
             | Problem::Parameter { .. }
+            | Problem::ParameterUnknown { .. }
             | Problem::NoEvent { .. }
             | Problem::RulesetUnknown(_)
             | Problem::NoEvents => "400 Bad Request",
@@ -127,14 +135,17 @@ impl Problem {
     pub(crate) fn sentence(&self) -> String {
         let sentence = match self {
             Problem::Malformed => "send a request of HTTP/1.1 with one Host and one Content-Length",
-            Problem::TransferCoding => "send the body with a Content-Length instead of a coding",
+            Problem::TransferCoding => "send the body with a Content-Length, or chunked",
             Problem::HeadTooLong => "send a request line and headers of at most 4 KiB",
             Problem::BodyTooLong => "send a body of at most 16 KiB",
             Problem::ExpectationUnknown => "expect nothing but 100-continue",
-            Problem::MethodUnknown => "use GET, HEAD or POST",
+            Problem::MethodUnknown => "use GET, HEAD, POST or OPTIONS",
             Problem::NoRoute => "ask for a path of /v1/openapi.json",
             Problem::MethodNotAllowed(_) => "use a method of the Allow header",
             Problem::Parameter { name, must_be } => return format!("write `{name}` as {must_be}"),
+            Problem::ParameterUnknown { name, takes } => {
+                return format!("`{name}` is no parameter here; these are: {}", takes.join(", "));
+            }
             Problem::PlayerNotHere => "the player is in none of the zones that are served here",
             Problem::ZoneUnknown(zone) => return format!("zone {zone} is none of the world's"),
             Problem::ZoneLoading(zone) => {

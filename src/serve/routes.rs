@@ -1,13 +1,19 @@
 //! The routes: what can be asked for, from path and query.
 
 use crate::serve::problem::Problem;
-use crate::serve::request::{ClientRequest, RequestMethod, parameter};
+use crate::serve::request::{ClientRequest, RequestMethod, parameter, parameters};
+use std::borrow::Cow;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
 
 /// Places of a board in one answer.
-const BOARD_PLACES_MAX: u32 = 100;
+const BOARD_PLACES_MAX: u64 = 100;
+
+/// Places on each side of a player in one answer: with its own, no more than of a board.
+const EACH_SIDE_MAX: u64 = 49;
 
 /// Places of a board in one answer where the request does not say.
-const BOARD_PLACES: u32 = 10;
+const BOARD_PLACES: u64 = 10;
 
 /// Milliseconds that a request may wait for a position or an outcome.
 pub(crate) const WAIT_MS_MAX: u64 = 10_000;
@@ -20,6 +26,15 @@ pub(crate) const EVENTS: &str = "/v1/events";
 
 /// Where streams are.
 pub(crate) const STREAM: &str = "/v1/stream";
+
+/// What a path takes that is only read.
+pub(crate) const ALLOWED_READ: &str = "GET, HEAD, OPTIONS";
+
+/// What the path of events takes.
+const ALLOWED_EVENTS: &str = "POST, OPTIONS";
+
+/// What the path of streams takes.
+const ALLOWED_STREAM: &str = "GET, OPTIONS";
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +103,7 @@ pub(crate) struct At {
 /// What a request asks for.
 pub(crate) fn route(request: &ClientRequest) -> Result<Route, Problem> {
     let query = request.query;
-    let mut parts = request.path.split('/').skip(1);
+    let mut parts = request.path.strip_prefix('/').ok_or(Problem::NoRoute)?.split('/');
     let path: [&str; 4] = std::array::from_fn(|_| parts.next().unwrap_or_default());
     let is_longer = parts.next().is_some() || request.path.ends_with('/');
     let route = match path {
@@ -96,28 +111,63 @@ pub(crate) fn route(request: &ClientRequest) -> Result<Route, Problem> {
         ["v1", "players", id, ""] => Route::Player(player_query(id, query)?),
         ["v1", "players", id, "poll"] => Route::Poll(player_query(id, query)?),
         ["v1", "boards", board, ""] => Route::Board(board_query(board, query)?),
-        ["v1", "zones", "", ""] => Route::Zones,
-        ["v1", "zones", zone, "hunts"] => Route::Hunts(zone_of(zone)?),
+        ["v1", "zones", "", ""] => {
+            takes(query, &["at", "wait_ms"])?;
+            Route::Zones
+        }
+        ["v1", "zones", zone, "hunts"] => {
+            takes(query, &["at", "wait_ms"])?;
+            Route::Hunts(zone_of(zone)?)
+        }
         ["v1", "zones", zone, "tiles"] => {
+            takes(query, &["since", "at", "wait_ms"])?;
             let since = number(query, "since", "the number of an update")?.unwrap_or(0);
             Route::Tiles { zone: zone_of(zone)?, since }
         }
-        ["v1", "openapi.json", "", ""] => Route::OpenApi,
-        ["v1", "events", "", ""] => return Err(Problem::MethodNotAllowed("POST")),
-        ["v1", "stream", "", ""] => return Err(Problem::MethodNotAllowed("GET")),
+        ["v1", "openapi.json", "", ""] => {
+            takes(query, &["at", "wait_ms"])?;
+            Route::OpenApi
+        }
+        ["v1", "events", "", ""] => return Err(Problem::MethodNotAllowed(ALLOWED_EVENTS)),
+        ["v1", "stream", "", ""] => return Err(Problem::MethodNotAllowed(ALLOWED_STREAM)),
         _ => return Err(Problem::NoRoute),
     };
     match request.method {
         RequestMethod::Get | RequestMethod::Head => Ok(route),
-        RequestMethod::Post => Err(Problem::MethodNotAllowed("GET, HEAD")),
+        RequestMethod::Post | RequestMethod::Options | RequestMethod::Other => {
+            Err(Problem::MethodNotAllowed(ALLOWED_READ))
+        }
     }
+}
+
+/// The methods that a route's path takes; `None`: no route has it.
+pub(crate) fn allowed(request: &ClientRequest) -> Option<&'static str> {
+    let asked = ClientRequest { method: RequestMethod::Other, query: "", ..request.clone() };
+    match route(&asked) {
+        Err(Problem::NoRoute) => None,
+        Err(Problem::MethodNotAllowed(allowed)) => Some(allowed),
+        // A part of the path is wrong.
+        Ok(_) | Err(_) => Some(ALLOWED_READ),
+    }
+}
+
+/// Whether a query has no key twice, and none but these.
+fn takes(query: &str, keys: &'static [&'static str]) -> Result<(), Problem> {
+    for (at, (key, _)) in parameters(query).enumerate() {
+        let Some(name) = keys.iter().find(|known| **known == key) else {
+            return Err(Problem::ParameterUnknown { name: key.into_owned(), takes: keys });
+        };
+        if parameters(query).take(at).any(|(earlier, _)| earlier == key) {
+            return Err(Problem::Parameter { name, must_be: "one value" });
+        }
+    }
+    Ok(())
 }
 
 /// The position that a request asks for: of its query, or echoed in its header.
 pub(crate) fn at(request: &ClientRequest) -> Result<Option<At>, Problem> {
-    let wait_ms = number(request.query, "wait_ms", "milliseconds from 0 to 10000")?;
-    let wait_ms = wait_ms.unwrap_or(WAIT_MS).min(WAIT_MS_MAX);
-    let written = parameter(request.query, "at").or(request.huntd_at);
+    let wait_ms = wait_ms(request.query)?;
+    let written = parameter(request.query, "at").or(request.huntd_at.map(Cow::Borrowed));
     let Some(written) = written else { return Ok(None) };
     let wrong = Problem::Parameter { name: "at", must_be: "zone:offset, as in 3:4711" };
     // An answer's own header has the update between them.
@@ -128,62 +178,81 @@ pub(crate) fn at(request: &ClientRequest) -> Result<Option<At>, Problem> {
         (Some(zone), Some(_), Some(offset), None) => (zone, offset),
         _ => return Err(wrong),
     };
-    let next_offset = offset.parse().ok().filter(|offset: &i64| *offset >= 0);
-    match (zone.parse(), next_offset) {
-        (Ok(zone), Some(next_offset)) => Ok(Some(At { zone, next_offset, wait_ms })),
+    match (whole(zone), whole(offset)) {
+        (Some(zone), Some(next_offset)) => Ok(Some(At { zone, next_offset, wait_ms })),
         _ => Err(wrong),
     }
 }
 
 /// The zone that a post names, and how many milliseconds it waits for its outcome.
 pub(crate) fn post_query(query: &str) -> Result<(Option<u16>, u64), Problem> {
-    let zone = match parameter(query, "zone") {
-        Some(zone) => Some(zone_of(zone)?),
-        None => None,
-    };
-    let wait_ms = number(query, "wait_ms", "milliseconds from 0 to 10000")?;
-    Ok((zone, wait_ms.unwrap_or(WAIT_MS).min(WAIT_MS_MAX)))
+    takes(query, &["zone", "wait_ms", "at"])?;
+    let zone = parameter(query, "zone").map(|zone| zone_of(&zone)).transpose()?;
+    Ok((zone, wait_ms(query)?))
+}
+
+fn wait_ms(query: &str) -> Result<u64, Problem> {
+    let must_be = "milliseconds from 0 to 10000";
+    Ok(number_in(query, "wait_ms", 0..=WAIT_MS_MAX, must_be)?.unwrap_or(WAIT_MS))
 }
 
 fn player_query(id: &str, query: &str) -> Result<PlayerQuery, Problem> {
-    let zone = match parameter(query, "zone") {
-        Some(zone) => Some(zone_of(zone)?),
-        None => None,
-    };
+    takes(query, &["zone", "after", "at", "wait_ms"])?;
+    let zone = parameter(query, "zone").map(|zone| zone_of(&zone)).transpose()?;
     let after = number(query, "after", "the number of an update")?;
     Ok(PlayerQuery { player_id: player_of("id", id)?, zone, after })
 }
 
 fn board_query(board: &str, query: &str) -> Result<BoardQuery, Problem> {
-    let zone = if board == "world" { None } else { Some(zone_of(board)?) };
+    takes(query, &["from", "count", "around", "each_side", "at", "wait_ms"])?;
+    let wrong = Problem::Parameter { name: "board", must_be: "a zone's number, or `world`" };
+    let zone = if board == "world" { None } else { Some(whole(board).ok_or(wrong)?) };
     let places = match parameter(query, "around") {
         Some(player) => {
-            let each_side = number(query, "each_side", "a number from 0 to 49")?.unwrap_or(5);
-            let each_side = u32::try_from(each_side).unwrap_or(u32::MAX);
-            BoardPlaces::Around(player_of("around", player)?, each_side.min(49))
+            let must_be = "a number from 0 to 49";
+            let each_side = number_in(query, "each_side", 0..=EACH_SIDE_MAX, must_be)?;
+            BoardPlaces::Around(player_of("around", &player)?, each_side.unwrap_or(5) as u32)
         }
         None => {
             let from = number(query, "from", "a rank, 1 or more")?.unwrap_or(1);
-            let count = number(query, "count", "a number from 1 to 100")?;
-            let count = count.unwrap_or(BOARD_PLACES.into()).min(BOARD_PLACES_MAX.into());
-            BoardPlaces::From(u32::try_from(from).unwrap_or(u32::MAX), count as u32)
+            let must_be = "a number from 1 to 100";
+            let count = number_in(query, "count", 1..=BOARD_PLACES_MAX, must_be)?;
+            let count = count.unwrap_or(BOARD_PLACES) as u32;
+            BoardPlaces::From(u32::try_from(from).unwrap_or(u32::MAX), count)
         }
     };
     Ok(BoardQuery { zone, places })
 }
 
 fn player_of(name: &'static str, text: &str) -> Result<u64, Problem> {
-    let player = text.parse().ok().filter(|player| *player != 0);
+    let player = whole(text).filter(|player| *player != 0);
     player.ok_or(Problem::Parameter { name, must_be: "a player's number" })
 }
 
 fn zone_of(text: &str) -> Result<u16, Problem> {
-    text.parse().map_err(|_| Problem::Parameter { name: "zone", must_be: "a zone's number" })
+    whole(text).ok_or(Problem::Parameter { name: "zone", must_be: "a zone's number" })
 }
 
 fn number(query: &str, name: &'static str, must_be: &'static str) -> Result<Option<u64>, Problem> {
     match parameter(query, name) {
-        Some(text) => text.parse().map(Some).map_err(|_| Problem::Parameter { name, must_be }),
+        Some(text) => whole(&text).map(Some).ok_or(Problem::Parameter { name, must_be }),
         None => Ok(None),
     }
+}
+
+fn number_in(
+    query: &str,
+    name: &'static str,
+    range: RangeInclusive<u64>,
+    must_be: &'static str,
+) -> Result<Option<u64>, Problem> {
+    match number(query, name, must_be)? {
+        Some(number) if !range.contains(&number) => Err(Problem::Parameter { name, must_be }),
+        number => Ok(number),
+    }
+}
+
+/// A number of digits alone.
+fn whole<T: FromStr>(text: &str) -> Option<T> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }

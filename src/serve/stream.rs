@@ -21,6 +21,9 @@ const TOPICS_MAX: usize = 8;
 /// Milliseconds from one event of a topic of state to its next.
 const STATE_EVERY_MS: u64 = 250;
 
+/// What clients may choose in its place.
+const STATE_EVERY_MS_RANGE: RangeInclusive<u64> = 50..=ALIVE_EVERY_MS;
+
 /// Milliseconds from one writing of updates to the next, at least and at most: a client that
 /// follows a busy zone is written what several frames have at once. The fewer streams there are,
 /// the sooner each is written.
@@ -110,12 +113,12 @@ impl Stream {
             let wrong = |name, must_be| Problem::Parameter { name, must_be };
             let number = value.parse::<u64>().ok();
             let zone = value.parse::<u16>().ok();
-            let unknown =
-                zone.filter(|zone| matches!(key, "zone" | "board") && usize::from(*zone) >= zones);
+            let unknown = zone
+                .filter(|zone| matches!(&*key, "zone" | "board") && usize::from(*zone) >= zones);
             if let Some(zone) = unknown {
                 return Err(Problem::ZoneUnknown(zone));
             }
-            let topic = match key {
+            let topic = match &*key {
                 "zone" => {
                     let zone = zone.ok_or(wrong("zone", "a zone's number"))?;
                     let next = resumed.iter().find(|(of, _)| *of == zone);
@@ -140,11 +143,17 @@ impl Stream {
                     StreamTopic::state("board", Route::Board(query))
                 }
                 "every_ms" => {
-                    let every_ms = number.ok_or(wrong("every_ms", "milliseconds"))?;
-                    stream.every_ms = every_ms.clamp(STATE_EVERY_MS / 5, ALIVE_EVERY_MS);
+                    let every_ms = number.filter(|number| STATE_EVERY_MS_RANGE.contains(number));
+                    let must_be = "milliseconds from 50 to 15000";
+                    stream.every_ms = every_ms.ok_or(wrong("every_ms", must_be))?;
                     continue;
                 }
-                _ => continue,
+                // As for posts: they mean nothing here.
+                "at" | "wait_ms" => continue,
+                _ => {
+                    let takes = &["zone", "player", "board", "every_ms"];
+                    return Err(Problem::ParameterUnknown { name: key.into_owned(), takes });
+                }
             };
             stream.topics.push(topic);
         }

@@ -41,7 +41,7 @@ pub(super) fn serve(written: &WrittenServe) -> Result<ServeOptions, String> {
     let listen = parse(&written.listen)?;
     let tokens = Some(&written.tokens).filter(|file| !file.is_empty()).map(PathBuf::from);
     match listen.ip().is_loopback() || tokens.is_some() {
-        true => Ok(ServeOptions { listen, tokens }),
+        true => Ok(ServeOptions { listen, share_address: written.share_address, tokens }),
         false => Err(format!(
             "= \"{listen}\": write serve.tokens, too, or a loopback address, as in \
              \"127.0.0.1:9465\""

@@ -83,6 +83,8 @@ pub struct ServiceOptions {
 pub struct ServeOptions {
     /// Where clients are answered.
     pub listen: SocketAddr,
+    /// Other processes may listen there, too.
+    pub share_address: bool,
     /// The file of tokens; `None`: everybody on this host may ask.
     pub tokens: Option<std::path::PathBuf>,
 }

@@ -118,5 +118,6 @@ pub(super) struct WrittenService {
 #[serde(deny_unknown_fields)]
 pub(super) struct WrittenServe {
     pub(super) listen: String,
+    pub(super) share_address: bool,
     pub(super) tokens: String,
 }

@@ -1,6 +1,7 @@
 //! Requests and answers without sockets or Kafka.
 
 mod access;
+mod clients;
 mod closing;
 mod contract;
 mod documented;
@@ -8,6 +9,7 @@ mod expecting;
 mod polls;
 mod posting;
 mod schema;
+mod sharing;
 mod statuses;
 mod streaming;
 mod turns;

@@ -158,7 +158,7 @@ fn what_is_no_command_never_reaches_the_log() {
         exchange.advance(&world.served, &world.gate, 1);
         assert_eq!((&text_of(&exchange)[9..12], records.len()), (status, 0), "{target} {body}");
     }
-    assert!(world.get("/v1/events").contains("Allow: POST\r\n"));
+    assert!(world.get("/v1/events").contains("Allow: POST, OPTIONS\r\n"));
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn refusals(method: &str, target: &str) -> BTreeSet<String> {
         String::new(),
         "Authorization: Bearer game\r\n".to_owned(),
         "Content-Length: 16385\r\n".to_owned(),
-        "Transfer-Encoding: chunked\r\n".to_owned(),
+        "Transfer-Encoding: gzip\r\n".to_owned(),
         "Expect: 200-ok\r\n".to_owned(),
         format!("X: {}\r\n", "x".repeat(4096)),
     ];
