@@ -3,18 +3,23 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// The text with each character that a terminal may act on as `\u` and four hexadecimal digits, so
-/// that a JSON string stays one. These are the control characters of ASCII and of Latin-1, and those
-/// that change the direction of text.
+/// Replaces each character that a terminal may act on by its escape in JSON, so that a JSON string
+/// stays one. These are the control characters of ASCII and of Latin-1, and those that change the
+/// direction of text.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_acted_on) {
         return text.into();
     }
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
-        match is_acted_on(character) {
-            true => write!(shown, "\\u{:04x}", u32::from(character)).expect("a string takes it"),
-            false => shown.push(character),
+        match character {
+            '\n' => shown.push_str("\\n"),
+            '\r' => shown.push_str("\\r"),
+            '\t' => shown.push_str("\\t"),
+            other if is_acted_on(other) => {
+                write!(shown, "\\u{:04x}", u32::from(other)).expect("a string takes it");
+            }
+            other => shown.push(other),
         }
     }
     shown.into()
@@ -35,14 +40,15 @@ mod tests {
     fn what_a_terminal_acts_on_is_shown_by_its_number() {
         for (text, shown) in [
             ("\u{1b}[2J\u{9b}2J", r"\u001b[2J\u009b2J"),
-            ("a\nb\r\tc\u{7f}", r"a\u000ab\u000d\u0009c\u007f"),
+            ("a\nb\r\tc\u{7f}", r"a\nb\r\tc\u007f"),
             ("\u{202e}txt\u{2066}", r"\u202etxt\u2066"),
         ] {
             assert_eq!(printable(text), shown);
         }
         for code in (0..0x20).chain(0x7f..0xa0) {
             let text = char::from_u32(code).expect("a character").to_string();
-            assert_eq!(printable(&text), format!("\\u{code:04x}"));
+            let shown = printable(&text);
+            assert!(shown.starts_with('\\') && !shown.contains(&text), "{code:#x}: {shown}");
         }
     }
 
