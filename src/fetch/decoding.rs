@@ -383,8 +383,8 @@ impl BlockWriter {
         self.block().next_offset = next_offset;
     }
 
-    /// Notes what a batch adds to the credit for letters, its leader epoch, and where the next one begins, or this one, if the block
-    /// has come to its records.
+    /// Notes what a batch adds to the credit for letters, its leader epoch, and where the next one
+    /// begins, or this one, if the block has come to its records.
     fn stamp(&mut self, cursor: &Cursor, header: &BatchHeader) {
         let next_offset = self.next_offset();
         if next_offset > header.base_offset {

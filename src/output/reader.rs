@@ -11,7 +11,7 @@ use crate::output::frame::{Chain, FrameHeader, FrameKind};
 /// Owner epochs by which one frame may raise the epoch. Each owner raises it by 1, so a frame that
 /// raises it by more than four thousand million is no owner's. If it counted, no owner could come
 /// after it.
-pub(crate) const OWNER_EPOCH_STEP_MAX: u64 = 1 << 32;
+const OWNER_EPOCH_STEP_MAX: u64 = 1 << 32;
 
 /// Where a reader stands in one output partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

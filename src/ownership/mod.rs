@@ -406,8 +406,8 @@ impl Ownership {
                 table.make_due(partition, at, History::begin(why));
             }
             SpanResult::Torn => {
-                let why = "readers take frames that this daemon did not write, or cannot read on: another \
-                           program, or a clone of this machine, may write to the output"
+                let why = "readers take frames that this daemon did not write, or cannot read on: \
+                           another program, or a clone of this machine, may write to the output"
                     .to_owned();
                 acquirer.acquire_again(table, partition, why, now);
             }

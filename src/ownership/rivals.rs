@@ -2,9 +2,9 @@
 //! same output.
 //!
 //! The id of a fence names its deployment, so a fence of our own group is never a rival's. Within a
-//! group, only the instance that the group gives a shard to fences it. So another deployment's fence
-//! above ours, in a partition that the group still gives to us, is a rival's. The same holds for a
-//! fence whose id does not say whose it is; a single one of these may be late and come from a former
+//! group, only the instance that the group gives a shard to fences it. So a fence of another
+//! deployment above ours, in a partition that the group still gives to us, is a rival's. So is a
+//! fence whose id names no deployment; a single one of these may be late and come from a former
 //! owner. A rival's fences come again and again, because the rival takes back what we take. The one
 //! that came later gives up: an owner that had the shard for long before the first foreign fence is
 //! most likely the right one.

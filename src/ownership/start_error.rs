@@ -106,8 +106,8 @@ pub enum StartError {
     },
     /// The newest state was made from a topic of the same name that is gone.
     #[error(
-        "the input topic was deleted and created again since this output was written: its offsets mean \
-         other records now; start over with `huntd run --genesis`"
+        "the input topic was deleted and created again since this output was written: its offsets \
+         mean other records now; start over with `huntd run --genesis`"
     )]
     InputRecreated,
     /// The output is another topic than the one that the daemon began with.

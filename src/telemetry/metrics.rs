@@ -54,8 +54,8 @@ counters! {
     OwnRecordsAcked, "own_records_acked", "publisher",
         "Ticks and handoffs that the broker has acknowledged.";
     FramesMisdated, "frames_misdated", "publisher",
-        "Frames that no latency counts, because the `ts_us` of their newest event is more than seven \
-         days away from this host's clock.";
+        "Frames that no latency counts, because the `ts_us` of their newest event is more than \
+         seven days away from this host's clock.";
     DeliveriesFailed, "deliveries_failed", "publisher",
         "Deliveries that failed.";
     SnapshotsStored, "snapshots_stored", "snapshots",

@@ -5,7 +5,6 @@ use super::source::{Source, Token, Tree, close, find};
 use std::fmt;
 
 const FUNCTION_LINES_MAX: usize = 70;
-const FILE_LINES_MAX: usize = 500;
 const LINE_COLUMNS_MAX: usize = 100;
 
 /// File names that say nothing about what is inside.
@@ -95,18 +94,6 @@ fn functions(tokens: &[Token]) -> Vec<(&str, usize, usize)> {
         }
     }
     functions
-}
-
-/// A file holds one thing.
-pub(super) fn file_lines(tree: &Tree) -> Vec<Finding> {
-    let lines = |source: &Source| source.text.lines().count();
-    tree.rust()
-        .filter(|source| lines(source) > FILE_LINES_MAX)
-        .map(|source| {
-            let message = format!("{} lines, more than {FILE_LINES_MAX}", lines(source));
-            Finding::at(source, 1, message)
-        })
-        .collect()
 }
 
 /// Two files fit side by side. An address cannot be broken.

@@ -335,15 +335,6 @@ fn a_function_has_at_most_70_lines() {
 }
 
 #[test]
-fn a_file_has_at_most_500_lines() {
-    check(
-        form::file_lines,
-        &[&[("tests/a.rs", &"\n".repeat(501))]],
-        &[&[("src/a.rs", &"\n".repeat(500))]],
-    );
-}
-
-#[test]
 fn a_line_has_at_most_100_columns() {
     let address = format!("// https://{}", "a".repeat(100));
     check(
