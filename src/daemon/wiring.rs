@@ -25,7 +25,7 @@ use crate::queue::bell::Bell;
 use crate::queue::{Receiver, Sender, bounded, bounded_with_bell};
 use crate::service::config::Config;
 use crate::service::reload::Reloader;
-use crate::service::{self, Observed, process};
+use crate::service::{self, Observed, process, shutdown};
 use crate::shards::{FRAMES_MAX, ShardEnds};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::progress::Progress;
@@ -202,10 +202,12 @@ pub(crate) fn dial_options(config: &Config, topic: &str) -> DialOptions {
     }
 }
 
-/// There are file descriptors and threads for a start.
+/// There are file descriptors and threads for a start. Only then a signal is caught: that takes some
+/// of both.
 fn check_surroundings() -> Result<(), Failure> {
     process::check_descriptors()
         .and_then(|()| process::check_threads())
+        .and_then(|()| shutdown::survive_long_files())
         .map_err(Failure::out_of_resources)
 }
 

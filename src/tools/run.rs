@@ -6,7 +6,7 @@ use crate::daemon;
 use crate::daemon::failure::Failure;
 use crate::ownership::acquisition::Remedy;
 use crate::service::cli::RunArgs;
-use crate::service::{log, shutdown};
+use crate::service::log;
 
 /// Runs the daemon until a signal ends it.
 pub fn run(args: &RunArgs) -> Result<(), ToolError> {
@@ -15,9 +15,7 @@ pub fn run(args: &RunArgs) -> Result<(), ToolError> {
         config.remedy = Remedy::StartOver;
     }
     config.publisher.skips.clone_from(&args.skip);
-    log::start(&config.service)
-        .and_then(|()| shutdown::survive_long_files())
-        .map_err(Failure::out_of_resources)?;
+    log::start(&config.service).map_err(Failure::out_of_resources)?;
     let rulebook = rulebook(&config.rules_files)?;
     Ok(daemon::run(config, rulebook)?)
 }

@@ -1,7 +1,7 @@
 //! Records that are no events: each becomes a dead letter, and the stream goes on.
 
 use crate::players::{events, produce};
-use crate::verbs::{bootstrap, huntd};
+use crate::verbs::huntd;
 use rdkafka::message::{Headers, Message, OwnedMessage};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use std::collections::BTreeMap;
@@ -236,21 +236,20 @@ fn a_large_record_that_an_operator_skips_gets_a_letter_that_its_topic_takes() {
     let mut daemon = Huntd::start_as(kafka::shared(), &topics, &[], &["--skip", "0:0"]);
     let mut follower = Follower::new(kafka::shared(), &topics);
     accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut daemon);
-    let ended = daemon.stop();
-    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
     let letters = kafka::shared().client().consume(&topics.dead_letters, 0);
     assert_eq!(header(&letters[0], "huntd.reason"), Some(&b"skipped"[..]));
     assert_eq!(header(&letters[0], "huntd.value_bytes"), Some(&b"900000"[..]));
 
     // The letter has only the start of the record, so it is not sent.
-    let bootstrap = bootstrap();
-    let tap = ["tap", "--brokers", &bootstrap, "--dead-letters", "--topic", &topics.dead_letters];
-    let sent = huntd(&[&tap[..], &["--resend"]].concat());
+    let config = daemon.config();
+    let sent = huntd(&["tap", "--config", &config, "--dead-letters", "--resend"]);
     assert_eq!(sent.code, 0, "{}", sent.errors);
     assert!(sent.output.contains(r#""value_bytes":900000"#), "{}", sent.output);
     assert!(sent.errors.contains("not sent: of the 900000 bytes at offset 0"), "{}", sent.errors);
     let records = kafka::shared().client().consume(&topics.input, 0).len();
     assert_eq!(records, 1 + 50);
+    let ended = daemon.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
 }
 
 /// Topics with a record that is no event at offset 50, between events.
