@@ -13,7 +13,7 @@ use crate::view::board::Place;
 use crate::view::hunts::{PastHunt, RunningHunt};
 use crate::view::world::View;
 use crate::view::zone::{ZonePosition, ZoneView};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The document of all routes.
 pub(crate) const OPENAPI: &str = include_str!("openapi.json");
@@ -31,6 +31,21 @@ pub struct Served {
     pub counts: ServeCounts,
     /// The feed thread, without which the view stands still.
     pub(crate) feed: FeedWatch,
+    /// For how long an owner may be silent before its zone is stale.
+    owner_silence_max: Duration,
+    /// The time of this turn.
+    now: Instant,
+}
+
+/// The state of a zone that an answer is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment {
+    /// The zone.
+    pub zone: u16,
+    /// Where it stands.
+    pub position: ZonePosition,
+    /// Milliseconds since its owner was heard, if the zone is stale.
+    pub stale_ms: Option<u64>,
 }
 
 /// How a zone is doing.
@@ -52,10 +67,10 @@ pub enum ZoneState {
 /// A whole answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// JSON, about a zone at this position if it is about one.
-    Json(Option<(u16, ZonePosition)>),
+    /// JSON, about a zone at this moment if it is about one.
+    Json(Option<Moment>),
     /// Nothing changed since.
-    Unchanged(u16, ZonePosition),
+    Unchanged(Moment),
     /// The zone is within a frame, or has not reached the position yet: ask again after its next
     /// frame.
     NotYet(u16),
@@ -63,10 +78,39 @@ pub(crate) enum Answer {
 
 impl Served {
     /// No zone is loaded yet.
-    pub fn new(zones: usize, players_max: usize) -> Served {
-        let view = View::new(zones, players_max);
-        let (counts, feed) = (ServeCounts::default(), FeedWatch::default());
-        Served { view, zones: vec![ZoneState::Loading; zones], counts, feed }
+    pub fn new(zones: usize, players_max: usize, owner_silence_max: Duration) -> Served {
+        Served {
+            view: View::new(zones, players_max),
+            zones: vec![ZoneState::Loading; zones],
+            counts: ServeCounts::default(),
+            feed: FeedWatch::default(),
+            owner_silence_max,
+            now: Instant::now(),
+        }
+    }
+
+    /// Answers are of this time from now on.
+    pub(crate) fn pass_time(&mut self, now: Instant) {
+        self.now = now;
+    }
+
+    /// The time of this turn.
+    pub(crate) fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// A zone begins, in place of what was known of it.
+    pub fn begin(&mut self, zone: ZoneView) {
+        if !self.is_halted(zone.partition()) {
+            self.view.put(zone);
+        }
+    }
+
+    /// A zone comes no further. Its players are on no board any more.
+    pub fn halt(&mut self, zone: u16, sentence: String) {
+        tracing::error!(zone, "halted: {sentence}");
+        self.zones[usize::from(zone)] = ZoneState::Halted(sentence);
+        self.view.take(zone);
     }
 
     /// Folds the next updates of a zone; no answer is made of it until its frame is sealed.
@@ -75,8 +119,7 @@ impl Served {
             return;
         }
         if let Err(error) = self.view.fold(zone, updates) {
-            tracing::error!(zone, "halted: {error}");
-            self.zones[usize::from(zone)] = ZoneState::Halted(error.to_string());
+            self.halt(zone, error.to_string());
         }
     }
 
@@ -86,26 +129,62 @@ impl Served {
         self.view.seal(zone, next_offset);
         if let ZoneState::Live { owner_epoch: present, lag } = &mut self.zones[usize::from(zone)] {
             *present = owner_epoch;
-            lag.folded(frame_ms, Instant::now());
+            lag.folded(frame_ms, self.now);
+        }
+    }
+
+    /// The owner of the zone has published at this time, but nothing new.
+    pub(crate) fn hear_owner(&mut self, zone: u16, owner_epoch: u64, published: Instant) {
+        if let ZoneState::Live { owner_epoch: present, lag } = &mut self.zones[usize::from(zone)] {
+            *present = owner_epoch;
+            lag.heard(published);
         }
     }
 
     /// All before the end that the zone's log had at this time is folded.
     pub(crate) fn confirm(&mut self, zone: u16, asked: Instant) {
         if let ZoneState::Live { lag, .. } = &mut self.zones[usize::from(zone)] {
-            lag.confirmed(asked, Instant::now());
+            lag.confirmed(asked, self.now);
         }
     }
 
-    /// The zone's answers are of now.
-    pub fn live(&mut self, zone: u16, owner_epoch: u64) {
+    /// The zone has come to its log's end. `owner_heard`: when its owner published the last frame
+    /// or fence that was read; `None`: none was read.
+    pub fn live(&mut self, zone: u16, owner_epoch: u64, owner_heard: Option<Instant>) {
+        let now = self.now;
         match &mut self.zones[usize::from(zone)] {
             ZoneState::Halted(_) => {}
             ZoneState::Live { owner_epoch: present, .. } => *present = owner_epoch,
             loading @ ZoneState::Loading => {
-                *loading = ZoneState::Live { owner_epoch, lag: Lag::none(Instant::now()) };
+                let lag = Lag::of_owner_heard(owner_heard.unwrap_or(now), now);
+                *loading = ZoneState::Live { owner_epoch, lag };
             }
         }
+    }
+
+    /// Milliseconds since the owner of a zone was heard, if the zone is stale.
+    pub(crate) fn stale_ms(&self, zone: u16) -> Option<u64> {
+        match self.zones.get(usize::from(zone))? {
+            ZoneState::Live { lag, .. } => lag.stale_ms(self.now, self.owner_silence_max),
+            ZoneState::Loading | ZoneState::Halted(_) => None,
+        }
+    }
+
+    /// Milliseconds until a live zone is stale if its owner is not heard.
+    pub(crate) fn stale_in_ms(&self, zone: u16) -> Option<u64> {
+        match self.zones.get(usize::from(zone))? {
+            ZoneState::Live { lag, .. } if self.stale_ms(zone).is_none() => {
+                let left = lag.stale_at(self.owner_silence_max).saturating_duration_since(self.now);
+                Some(left.as_millis() as u64 + 1)
+            }
+            _ => None,
+        }
+    }
+
+    /// The moment that answers of a zone are of.
+    pub(crate) fn moment(&self, zone: &ZoneView) -> Moment {
+        let (position, zone) = (zone.position(), zone.partition());
+        Moment { zone, position, stale_ms: self.stale_ms(zone) }
     }
 
     fn is_halted(&self, zone: u16) -> bool {
@@ -120,9 +199,9 @@ impl Served {
             Route::Board(query) => self.board(query, out),
             Route::Zones => Ok(self.all_zones(out)),
             Route::Hunts(zone) => self.of_zone(*zone, out, hunts),
-            Route::Tiles { zone, since } => {
-                self.of_zone(*zone, out, |zone, out| tiles(zone, *since, out))
-            }
+            Route::Tiles { zone, since } => self.of_zone(*zone, out, |served, zone, out| {
+                tiles(served, zone, *since, out);
+            }),
             Route::OpenApi => {
                 out.extend_from_slice(OPENAPI.as_bytes());
                 Ok(Answer::Json(None))
@@ -162,14 +241,14 @@ impl Served {
         &self,
         zone: u16,
         out: &mut Vec<u8>,
-        write: impl FnOnce(&ZoneView, &mut Vec<u8>),
+        write: impl FnOnce(&Served, &ZoneView, &mut Vec<u8>),
     ) -> Result<Answer, Problem> {
         let known = self.zone(zone)?;
         if known.is_within_frame() {
             return Ok(Answer::NotYet(zone));
         }
-        write(known, out);
-        Ok(Answer::Json(Some((zone, known.position()))))
+        write(self, known, out);
+        Ok(Answer::Json(Some(self.moment(known))))
     }
 
     fn player(
@@ -187,12 +266,12 @@ impl Served {
             return Ok(Answer::NotYet(zone.partition()));
         }
         let (_, details) = zone.card(player_id).ok_or(Problem::PlayerNotHere)?;
-        let position = zone.position();
+        let moment = self.moment(zone);
         if after.is_some_and(|after| details.changed <= after) {
-            return Ok(Answer::Unchanged(zone.partition(), position));
+            return Ok(Answer::Unchanged(moment));
         }
         write(self, zone, player_id, out);
-        Ok(Answer::Json(Some((zone.partition(), position))))
+        Ok(Answer::Json(Some(moment)))
     }
 
     /// The zone that a player is in.
@@ -216,37 +295,32 @@ impl Served {
         let players = u64::from(zone.players());
         match query.places {
             BoardPlaces::From(rank, count) => {
-                board(players, zone.places(rank, count), out, |json| at(json, zone));
+                board(players, zone.places(rank, count), out, |json| at(json, self.moment(zone)));
             }
             BoardPlaces::Around(player_id, each_side) => {
                 let places = zone.places_around(player_id, each_side);
                 let places = places.ok_or(Problem::PlayerNotHere)?;
-                board(players, places, out, |json| at(json, zone));
+                board(players, places, out, |json| at(json, self.moment(zone)));
             }
         }
-        Ok(Answer::Json(Some((partition, zone.position()))))
-    }
-
-    /// The zones that can answer, unless they are within a frame.
-    fn known(&self) -> impl Iterator<Item = &ZoneView> {
-        (0..self.zones.len() as u16).filter_map(|zone| self.zone(zone).ok())
+        Ok(Answer::Json(Some(self.moment(zone))))
     }
 
     /// The zone because of which nothing can be said of all zones now.
     fn within_frame(&self) -> Option<Answer> {
-        let zone = self.known().find(|zone| zone.is_within_frame())?;
+        let zone = self.view.zones().find(|zone| zone.is_within_frame())?;
         Some(Answer::NotYet(zone.partition()))
     }
 
-    /// One prefix of each zone's log, so it names all their positions.
+    /// One prefix of the log of each zone that the view knows, so it names all their positions.
     fn world_board(&self, places: BoardPlaces, out: &mut Vec<u8>) -> Result<Answer, Problem> {
         if let Some(not_yet) = self.within_frame() {
             return Ok(not_yet);
         }
         let positions = |json: &mut Json| {
-            json.objects("zones", self.known(), |json, zone| {
+            json.objects("zones", self.view.zones(), |json, zone| {
                 json.number("zone", zone.partition().into());
-                at(json, zone);
+                at(json, self.moment(zone));
             });
         };
         let players = u64::from(self.view.players());
@@ -266,10 +340,10 @@ impl Served {
         if let Some(not_yet) = self.within_frame() {
             return not_yet;
         }
-        let now = Instant::now();
         Json::object(out, |json| {
             json.objects("zones", (0..).zip(&self.zones), |json, (zone, state)| {
-                json.number("zone", u64::from(zone as u16));
+                let zone = zone as u16;
+                json.number("zone", zone.into());
                 match state {
                     ZoneState::Loading => {
                         json.text("state", "loading");
@@ -278,12 +352,14 @@ impl Served {
                         json.text("state", "halted").text("sentence", sentence);
                     }
                     ZoneState::Live { owner_epoch, lag } => {
-                        json.text("state", "live").number("owner_epoch", *owner_epoch);
-                        json.number("lag_ms", lag.ms(now));
+                        let stale_ms = self.stale_ms(zone);
+                        json.text("state", if stale_ms.is_some() { "stale" } else { "live" });
+                        json.number("owner_epoch", *owner_epoch);
+                        json.number("lag_ms", lag.ms(self.now));
                     }
                 }
-                if let Some(zone) = self.view.zone(zone as u16) {
-                    at(json, zone);
+                if let Some(zone) = self.view.zone(zone) {
+                    at(json, self.moment(zone));
                     let map = &zone.rules().world;
                     json.number("players", zone.players().into());
                     json.signed("now_ms", zone.now_ms());
@@ -297,11 +373,14 @@ impl Served {
     }
 }
 
-/// Where a zone stands, for a part of an answer.
-pub(super) fn at(json: &mut Json, zone: &ZoneView) {
-    let ZonePosition { update, next_offset } = zone.position();
+/// The moment of a zone that a part of an answer is of.
+pub(super) fn at(json: &mut Json, moment: Moment) {
+    let Moment { position: ZonePosition { update, next_offset }, stale_ms, .. } = moment;
     json.object_at("at", |json| {
         json.number("update", update).signed("offset", next_offset);
+        if let Some(stale_ms) = stale_ms {
+            json.number("stale_ms", stale_ms);
+        }
     });
 }
 
@@ -310,7 +389,7 @@ fn card(served: &Served, zone: &ZoneView, player_id: u64, out: &mut Vec<u8>) {
     let rank = |place: Option<Place>| place.map_or(0, |place| place.rank.into());
     Json::object(out, |json| {
         json.id("player_id", player_id).number("zone", zone.partition().into());
-        at(json, zone);
+        at(json, served.moment(zone));
         json.number("score", card.score).number("rank", rank(zone.place(player_id)));
         json.number("world_rank", rank(served.view.place(player_id)));
         json.signed("x", card.x.into()).signed("y", card.y.into());
@@ -383,9 +462,9 @@ fn board(
     });
 }
 
-fn hunts(zone: &ZoneView, out: &mut Vec<u8>) {
+fn hunts(served: &Served, zone: &ZoneView, out: &mut Vec<u8>) {
     Json::object(out, |json| {
-        at(json, zone);
+        at(json, served.moment(zone));
         json.signed("now_ms", zone.now_ms());
         json.objects("running", zone.hunts().running().iter(), |json, hunt| {
             let RunningHunt { treasures, laid, opened, started_at_ms, ends_at_ms, .. } = *hunt;
@@ -407,10 +486,10 @@ fn hunts(zone: &ZoneView, out: &mut Vec<u8>) {
     });
 }
 
-fn tiles(zone: &ZoneView, since: u64, out: &mut Vec<u8>) {
+fn tiles(served: &Served, zone: &ZoneView, since: u64, out: &mut Vec<u8>) {
     let map = &zone.rules().world;
     Json::object(out, |json| {
-        at(json, zone);
+        at(json, served.moment(zone));
         json.number("tiles_per_side", map.tiles_per_side.into());
         json.number("tile_cm", map.tile_cm.into());
         // A client that begins knows no tile. A client that goes on has to learn which tiles are

@@ -240,7 +240,7 @@ pub(crate) fn write_outcome(json: &mut Json, served: &Served, command: &Command,
     json.number("zone", command.zone.into()).signed("offset", offset);
     let zone = served.view.zone(command.zone);
     if let Some(zone) = zone {
-        at(json, zone);
+        at(json, served.moment(zone));
     }
     let zone = zone.filter(|_| is_decided(served, command, offset));
     let Some(zone) = zone else {

@@ -3,7 +3,7 @@
 //! Requests are answered one after another, in their order. A request that waits for a zone delays
 //! those behind it, and no more is read from the client: its own window is the bound.
 
-use crate::serve::answers::{Answer, Served};
+use crate::serve::answers::{Answer, Moment, Served};
 use crate::serve::command::{Appended, Command, awaited, write_outcome};
 use crate::serve::gate::{Gate, Pass};
 use crate::serve::head::AnswerHead;
@@ -17,7 +17,6 @@ use crate::serve::routes::{
 };
 use crate::serve::stream::{Stream, StreamTurn, write_halted};
 use crate::serve::waiting::AwaitedOffset;
-use crate::view::zone::ZonePosition;
 
 /// Bytes of answers that wait to be sent before another request is answered.
 const UNSENT_BYTES_MAX: usize = 16 * 1024;
@@ -361,8 +360,8 @@ impl Exchange {
                 head.at = at;
                 head.write(&mut self.unsent, "200 OK", "application/json", &self.body, "");
             }
-            Ok(Ok(Answer::Unchanged(zone, position))) => {
-                head.at = Some((zone, position));
+            Ok(Ok(Answer::Unchanged(at))) => {
+                head.at = Some(at);
                 head.write_unchanged(&mut self.unsent);
             }
             Ok(Ok(Answer::NotYet(_))) => unreachable!("it waits"),
@@ -478,12 +477,12 @@ impl Exchange {
     }
 }
 
-/// The zone that all events of a request are for, and where it stands; `None`: there are several.
-fn only_zone(served: &Served, commands: &[(Command, Appended)]) -> Option<(u16, ZonePosition)> {
+/// The moment of the zone that all events of a request are for; `None`: there are several.
+fn only_zone(served: &Served, commands: &[(Command, Appended)]) -> Option<Moment> {
     let (Command { zone, .. }, _) = commands.first()?;
     let is_only = commands.iter().all(|(command, _)| command.zone == *zone);
     let known = served.view.zone(*zone).filter(|_| is_only)?;
-    Some((*zone, known.position()))
+    Some(served.moment(known))
 }
 
 /// Why not all events of a request are in the log, if so: sent again with their `seq`, those that
@@ -518,6 +517,5 @@ fn not_there(
         let awaited = AwaitedOffset { zone: at.zone, next_offset: at.next_offset };
         return Ok(Err(ExchangeNeed::Offset { awaited, until_ms }));
     }
-    let position = served.zone(at.zone)?.position();
-    Err(Problem::NotThereYet { zone: at.zone, at: position })
+    Err(Problem::NotThereYet(served.moment(served.zone(at.zone)?)))
 }

@@ -55,6 +55,8 @@ pub(crate) struct FeedOptions {
     pub output_topic: String,
     /// Where snapshots are.
     pub snapshots: SnapshotOptions,
+    /// Milliseconds between two ticks of a zone; 0: there are none.
+    pub tick_every_ms: u32,
 }
 
 /// Reads the topic for the serving thread.
@@ -318,11 +320,22 @@ struct Reading {
     awaited_end: Option<i64>,
     /// An end that the brokers have named since, until it is reached.
     named_end: Option<NamedEnd>,
+    /// The last end that they have named.
+    last_end: Option<NamedEnd>,
+    /// When the last frame or fence of the zone's owner was published.
+    owner_heard: Option<Instant>,
 }
 
 impl Reading {
     fn new(follower: Follower, next_record: i64, log_end: i64) -> Reading {
-        Reading { follower, next_record, awaited_end: Some(log_end), named_end: None }
+        Reading {
+            follower,
+            next_record,
+            awaited_end: Some(log_end),
+            named_end: None,
+            last_end: None,
+            owner_heard: None,
+        }
     }
 
     /// Takes a record of the log.
@@ -330,6 +343,7 @@ impl Reading {
         self.next_record = message.offset() + 1;
         let payload = message.payload().unwrap_or_default();
         let published_ms = message.timestamp().to_millis().unwrap_or(0);
+        let published = self.published(message.offset(), published_ms);
         let mut given = Vec::new();
         let was_at_gap = self.follower.is_at_gap();
         self.follower.take(message.offset(), payload, &mut |part| given.push(part));
@@ -342,7 +356,10 @@ impl Reading {
             );
         }
         for followed in given {
-            sender.send(message_of(zone, followed, &self.follower, published_ms));
+            if let Followed::Updates(..) | Followed::OwnerHeard = followed {
+                self.owner_heard = self.owner_heard.max(Some(published));
+            }
+            sender.send(message_of(zone, followed, &self.follower, published));
         }
         let is_of_now = || unix_ms().saturating_sub(published_ms) <= LIVE_AGE_MS_MAX;
         if self.awaited_end.is_some_and(|end| self.next_record >= end) && is_of_now() {
@@ -351,10 +368,21 @@ impl Reading {
         self.confirm(zone, sender);
     }
 
+    /// When a record was published: by the publisher's clock, but after the brokers were asked for
+    /// an end that lies before it.
+    fn published(&self, offset: i64, published_ms: i64) -> Instant {
+        let now = Instant::now();
+        let age_ms = unix_ms().saturating_sub(published_ms).max(0).cast_unsigned();
+        let by_clock = now.checked_sub(Duration::from_millis(age_ms));
+        let before = self.last_end.filter(|end| end.next_record <= offset);
+        by_clock.max(before.map(|end| end.asked)).unwrap_or(now)
+    }
+
     /// The brokers have named an end. An earlier one is reached before, unless the log was cut.
     fn learn_end(&mut self, zone: u16, end: NamedEnd, sender: &FeedSender) {
         let earlier = self.named_end.filter(|earlier| earlier.next_record <= end.next_record);
         self.named_end = Some(earlier.unwrap_or(end));
+        self.last_end = Some(end);
         self.confirm(zone, sender);
     }
 
@@ -372,15 +400,15 @@ impl Reading {
     /// The log has no further record at present.
     fn meet_end(&mut self, zone: u16, sender: &FeedSender) {
         if let Some(begun) = self.follower.at_end() {
-            sender.send(message_of(zone, begun, &self.follower, 0));
+            sender.send(message_of(zone, begun, &self.follower, Instant::now()));
         }
         self.become_live(zone, sender);
     }
 
     fn become_live(&mut self, zone: u16, sender: &FeedSender) {
         self.awaited_end = None;
-        let owner_epoch = self.follower.owner_epoch();
-        sender.send(FeedMessage::Live { zone, owner_epoch });
+        let (owner_epoch, owner_heard) = (self.follower.owner_epoch(), self.owner_heard);
+        sender.send(FeedMessage::Live { zone, owner_epoch, owner_heard });
     }
 }
 
@@ -405,14 +433,15 @@ fn message_of(
     zone: u16,
     followed: Followed,
     follower: &Follower,
-    published_ms: i64,
+    published: Instant,
 ) -> FeedMessage {
     let owner_epoch = follower.owner_epoch();
     match followed {
         Followed::Begun(begun) => FeedMessage::Begun(begun),
         Followed::Updates(updates, next_offset) => {
-            FeedMessage::Frame { zone, updates, next_offset, owner_epoch, published_ms }
+            FeedMessage::Frame { zone, updates, next_offset, owner_epoch, published }
         }
+        Followed::OwnerHeard => FeedMessage::OwnerHeard { zone, owner_epoch, published },
         Followed::Halted(sentence) => FeedMessage::Halted(zone, sentence),
     }
 }

@@ -36,8 +36,17 @@ pub(crate) enum FeedMessage {
         next_offset: i64,
         /// The owner epoch in force.
         owner_epoch: u64,
-        /// When it was published, in milliseconds since the Unix epoch.
-        published_ms: i64,
+        /// When it was published.
+        published: Instant,
+    },
+    /// Its owner has published nothing new.
+    OwnerHeard {
+        /// The zone.
+        zone: u16,
+        /// The owner epoch in force.
+        owner_epoch: u64,
+        /// When it was published.
+        published: Instant,
     },
     /// It has reached its log's end, or has come as near as possible while a game goes on: its
     /// answers are up to date.
@@ -46,6 +55,8 @@ pub(crate) enum FeedMessage {
         zone: u16,
         /// The owner epoch in force.
         owner_epoch: u64,
+        /// When the last frame or fence of its owner that was read was published.
+        owner_heard: Option<Instant>,
     },
     /// The messages before this one hold all that its log had before its end.
     Current {
@@ -149,7 +160,13 @@ mod tests {
         let (messages, receiver) = channel::bounded(MESSAGES_PER_CALL + 2);
         let sender = FeedSender::new(messages, bell.clone());
         let send = |count: usize| {
-            (0..count).for_each(|_| sender.send(FeedMessage::Live { zone: 0, owner_epoch: 1 }));
+            (0..count).for_each(|_| {
+                sender.send(FeedMessage::OwnerHeard {
+                    zone: 0,
+                    owner_epoch: 1,
+                    published: Instant::now(),
+                })
+            });
         };
         let was_called = || {
             let is_called = bell.is_called();

@@ -25,6 +25,8 @@ pub enum Followed {
     Begun(Box<ZoneView>),
     /// New updates, possibly none, up to this input offset.
     Updates(Vec<Update>, i64),
+    /// The owner in force has published, but nothing that the view did not know.
+    OwnerHeard,
     /// The zone cannot be followed any further: why, and what to do.
     Halted(String),
 }
@@ -244,6 +246,11 @@ impl Follower {
             Verdict::Progress { .. } if before.next_offset != after.next_offset => {
                 give(Followed::Updates(Vec::new(), after.next_offset));
             }
+            Verdict::Progress { .. } | Verdict::Fence
+                if !self.is_at_gap && is_of_owner(&header, before, after) =>
+            {
+                give(Followed::OwnerHeard);
+            }
             Verdict::Progress { .. }
             | Verdict::Fence
             | Verdict::Skip { .. }
@@ -285,6 +292,15 @@ impl Follower {
         let shard = Shard::new(self.partition, &rulebook);
         Ok(Box::new(ZoneView::of_shard(&shard, &rulebook, ZonePosition { update, next_offset })))
     }
+}
+
+/// Whether a fence or an empty frame comes from the owner in force, and not from one of another log
+/// with the same epoch: it takes over, or it knows all updates up to here.
+fn is_of_owner(header: &FrameHeader, before: Position, after: Position) -> bool {
+    let Position { owner_epoch, next_update, chain, .. } = after;
+    let takes_over = header.kind == FrameKind::Fence && before.owner_epoch < owner_epoch;
+    let knows_all = (header.first_update, header.chain) == (next_update, chain);
+    takes_over || (header.owner_epoch == owner_epoch && knows_all)
 }
 
 /// What to do about a frame that only another version can read.

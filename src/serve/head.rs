@@ -1,5 +1,6 @@
 //! What an answer says before its body, as HTTP/1.1.
 
+use crate::serve::answers::Moment;
 use crate::serve::json::Json;
 use crate::serve::problem::Problem;
 use crate::serve::request::Persistence;
@@ -12,8 +13,8 @@ pub(super) struct AnswerHead {
     pub is_head_only: bool,
     /// What becomes of the connection.
     pub persistence: Persistence,
-    /// The zone that the answer is about, and where that stands.
-    pub at: Option<(u16, ZonePosition)>,
+    /// The moment of the zone that the answer is about.
+    pub at: Option<Moment>,
 }
 
 impl AnswerHead {
@@ -68,14 +69,15 @@ impl AnswerHead {
             _ if problem.is_passing() => "Retry-After: 1\r\n".to_owned(),
             _ => String::new(),
         };
-        if let Problem::NotThereYet { zone, at } = problem {
-            self.at = Some((*zone, *at));
+        if let Problem::NotThereYet(at) = problem {
+            self.at = Some(*at);
         }
         self.write(out, status, "application/problem+json", &body, &more);
     }
 
     fn finish(self, out: &mut Vec<u8>) {
-        if let Some((zone, ZonePosition { update, next_offset })) = self.at {
+        if let Some(Moment { zone, position, stale_ms }) = self.at {
+            let ZonePosition { update, next_offset } = position;
             out.extend_from_slice(b"Huntd-At: ");
             let mut digits = itoa::Buffer::new();
             out.extend_from_slice(digits.format(zone).as_bytes());
@@ -84,6 +86,11 @@ impl AnswerHead {
             out.push(b':');
             out.extend_from_slice(digits.format(next_offset).as_bytes());
             out.extend_from_slice(b"\r\n");
+            if let Some(stale_ms) = stale_ms {
+                out.extend_from_slice(b"Huntd-Stale-Ms: ");
+                out.extend_from_slice(digits.format(stale_ms).as_bytes());
+                out.extend_from_slice(b"\r\n");
+            }
         }
         out.extend_from_slice(match self.persistence {
             Persistence::Stays => b"".as_slice(),

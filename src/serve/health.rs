@@ -5,7 +5,6 @@ use crate::serve::counts::{AnswerKind, BOUNDS_US, ServeCounts};
 use crate::service::{log, reload};
 use crate::view::zone::ZonePosition;
 use std::fmt::Write;
-use std::time::Instant;
 
 /// The media type of all three.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -24,12 +23,12 @@ pub(crate) const METRICS: &str = "/metrics";
 pub(crate) fn probe(path: &str, served: &Served) -> Option<(&'static str, String)> {
     match path {
         // The serving thread answers, so it lives.
-        "/livez" => Some(match served.feed.is_stuck(Instant::now()) {
+        "/livez" => Some(match served.feed.is_stuck(served.now()) {
             false => ("200 OK", "live\n".to_owned()),
             true => ("503 Service Unavailable", format!("{FEED_STUCK}\n")),
         }),
         "/readyz" => Some(match unready(served) {
-            None => ("200 OK", "ready\n".to_owned()),
+            None => ("200 OK", ready(served)),
             Some(reason) => ("503 Service Unavailable", format!("{reason}\n")),
         }),
         _ => None,
@@ -38,7 +37,7 @@ pub(crate) fn probe(path: &str, served: &Served) -> Option<(&'static str, String
 
 /// Why clients should go to another process, if they should.
 fn unready(served: &Served) -> Option<String> {
-    if served.feed.is_stuck(Instant::now()) {
+    if served.feed.is_stuck(served.now()) {
         return Some(FEED_STUCK.to_owned());
     }
     let zones = &served.zones;
@@ -47,6 +46,18 @@ fn unready(served: &Served) -> Option<String> {
     }
     let all_halted = zones.iter().all(|zone| matches!(zone, ZoneState::Halted(_)));
     all_halted.then(|| "all zones are halted".to_owned())
+}
+
+/// A stale zone makes no process unready: no other one has newer answers.
+fn ready(served: &Served) -> String {
+    let stale = (0..served.zones.len() as u16)
+        .find_map(|zone| served.stale_ms(zone).map(|stale_ms| (zone, stale_ms)));
+    match stale {
+        None => "ready\n".to_owned(),
+        Some((zone, stale_ms)) => format!(
+            "ready, but zone {zone} is stale: its owner has published nothing for {stale_ms} ms\n"
+        ),
+    }
 }
 
 /// The metrics of each zone, and of the process.
@@ -61,17 +72,30 @@ pub(crate) fn metrics(served: &Served) -> String {
         }
     };
     let state = |zone: u16| &served.zones[usize::from(zone)];
-    let is_live = |zone| Some(f64::from(matches!(state(zone), ZoneState::Live { .. })));
+    let is_live = |zone| {
+        let is_followed = matches!(state(zone), ZoneState::Live { .. });
+        Some(f64::from(is_followed && served.stale_ms(zone).is_none()))
+    };
     let is_halted = |zone| Some(f64::from(matches!(state(zone), ZoneState::Halted(_))));
     let position = |zone| served.view.zone(zone).map(|zone| zone.position());
-    family("huntd_view_live", "gauge", "1 while the zone is served.", &is_live);
+    family(
+        "huntd_view_live",
+        "gauge",
+        "1 while the zone is served and its owner publishes.",
+        &is_live,
+    );
     family("huntd_view_halted", "gauge", "1 once the zone is halted.", &is_halted);
     family("huntd_view_players", "gauge", "Players in the zone.", &|zone| {
         served.view.zone(zone).map(|zone| zone.players().into())
     });
-    let (help, now) = ("Age of the zone's answers.", Instant::now());
+    let help = "Age of the zone's answers.";
     family("huntd_view_lag_seconds", "gauge", help, &|zone| match state(zone) {
-        ZoneState::Live { lag, .. } => Some(lag.ms(now) as f64 / 1e3),
+        ZoneState::Live { lag, .. } => Some(lag.ms(served.now()) as f64 / 1e3),
+        _ => None,
+    });
+    let help = "Seconds since the zone's owner has published, once the zone is stale; before, 0.";
+    family("huntd_view_stale_seconds", "gauge", help, &|zone| match state(zone) {
+        ZoneState::Live { .. } => Some(served.stale_ms(zone).unwrap_or(0) as f64 / 1e3),
         _ => None,
     });
     family("huntd_view_updates_total", "counter", "Number of the zone's next update.", &|zone| {

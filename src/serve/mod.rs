@@ -172,9 +172,10 @@ impl Server {
         };
         // A further reload waits until the feed has taken the last one.
         let (rulebooks, reloaded) = channel::bounded(1);
+        let owner_silence_max = lag::silence_max(feed.tick_every_ms);
         let feed = Feed::connect(feed, rulebook, reloaded)?;
         let zones = usize::from(feed.zones());
-        let served = Served::new(zones, zones * players_max);
+        let served = Served::new(zones, zones * players_max, owner_silence_max);
         let listener = listen_at(options.listen, options.share_address)
             .map_err(|source| ServeError::Listen { listen: options.listen, source })?;
         let address = listener.local_addr().map_err(ServeError::Resources)?;

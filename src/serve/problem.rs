@@ -1,7 +1,7 @@
 //! Why a request is not answered as it asks: a status and one sentence, as problem+json (RFC 9457).
 
 use crate::decoder::reject::Reject;
-use crate::view::zone::ZonePosition;
+use crate::serve::answers::Moment;
 
 /// Why a request gets no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,12 +50,7 @@ pub(crate) enum Problem {
         sentence: String,
     },
     /// The zone did not reach the position in time.
-    NotThereYet {
-        /// The zone.
-        zone: u16,
-        /// Where it is.
-        at: ZonePosition,
-    },
+    NotThereYet(Moment),
     /// The body is no event.
     NoEvent {
         /// The reason.
@@ -110,7 +105,7 @@ impl Problem {
             | Problem::OriginForeign => "403 Forbidden",
             Problem::NoRoute | Problem::PlayerNotHere | Problem::ZoneUnknown(_) => "404 Not Found",
             Problem::MethodNotAllowed(_) => "405 Method Not Allowed",
-            Problem::NotThereYet { .. } => "412 Precondition Failed",
+            Problem::NotThereYet(_) => "412 Precondition Failed",
             Problem::BodyTooLong => "413 Content Too Large",
             Problem::NotJson => "415 Unsupported Media Type",
             Problem::ExpectationUnknown => "417 Expectation Failed",
@@ -154,8 +149,9 @@ impl Problem {
             Problem::ZoneHalted { zone, sentence } => {
                 return format!("zone {zone} is halted: {sentence}");
             }
-            Problem::NotThereYet { zone, at } => {
-                return format!("zone {zone} has come to offset {} only; wait", at.next_offset);
+            Problem::NotThereYet(Moment { zone, position, .. }) => {
+                let next_offset = position.next_offset;
+                return format!("zone {zone} has come to offset {next_offset} only; wait");
             }
             Problem::InputRecreated(zone) => {
                 return format!(

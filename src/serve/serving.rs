@@ -8,7 +8,6 @@ use crate::queue::bell::Bell;
 use crate::runtime::allocator;
 use crate::runtime::confinement::{Confinement, confine_this_thread};
 use crate::runtime::ring_error::RingError;
-use crate::runtime::wall_clock::unix_ms;
 use crate::serve::answers::{Served, ZoneState};
 use crate::serve::feed_messages::FeedMessage;
 use crate::serve::sessions::Sessions;
@@ -83,6 +82,7 @@ impl Serving {
         beside: impl FnOnce(),
     ) -> Result<FoldingTurn, RingError> {
         let Serving { served, sessions, folding, bell, answering } = self;
+        served.pass_time(Instant::now());
         let folded = folding.turn(served, sessions, share.min(*answering));
         if folded == FoldingTurn::Ended {
             return Ok(folded);
@@ -132,7 +132,7 @@ struct FrameToFold {
     folded: usize,
     next_offset: i64,
     owner_epoch: u64,
-    published_ms: i64,
+    published: Instant,
 }
 
 impl Folding {
@@ -182,34 +182,35 @@ impl Folding {
 
 impl FrameToFold {
     fn seal(&self, served: &mut Served) {
-        let frame_ms = unix_ms().saturating_sub(self.published_ms).max(0).cast_unsigned();
-        served.seal(self.zone, self.next_offset, self.owner_epoch, frame_ms);
+        let age = served.now().saturating_duration_since(self.published);
+        served.seal(self.zone, self.next_offset, self.owner_epoch, age.as_millis() as u64);
     }
 }
 
 /// Takes what the feed says. Gives a frame, which is to be folded.
 fn take(served: &mut Served, message: FeedMessage) -> Option<FrameToFold> {
     match message {
-        FeedMessage::Begun(begun) => served.view.put(*begun),
-        FeedMessage::Frame { zone, updates, next_offset, owner_epoch, published_ms } => {
+        FeedMessage::Begun(begun) => served.begin(*begun),
+        FeedMessage::Frame { zone, updates, next_offset, owner_epoch, published } => {
             return Some(FrameToFold {
                 zone,
                 updates,
                 folded: 0,
                 next_offset,
                 owner_epoch,
-                published_ms,
+                published,
             });
         }
-        FeedMessage::Live { zone, owner_epoch } => {
-            settle(served, zone, |served| served.live(zone, owner_epoch));
+        FeedMessage::OwnerHeard { zone, owner_epoch, published } => {
+            served.hear_owner(zone, owner_epoch, published);
+        }
+        FeedMessage::Live { zone, owner_epoch, owner_heard } => {
+            settle(served, zone, |served| served.live(zone, owner_epoch, owner_heard));
         }
         FeedMessage::Current { zone, asked } => served.confirm(zone, asked),
         FeedMessage::Rules(rulebook) => served.view.know(&rulebook),
         FeedMessage::Halted(zone, sentence) => {
-            tracing::error!(zone, "halted: {sentence}");
-            let halted = ZoneState::Halted(sentence);
-            settle(served, zone, |served| served.zones[usize::from(zone)] = halted);
+            settle(served, zone, |served| served.halt(zone, sentence));
         }
     }
     None

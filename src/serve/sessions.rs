@@ -290,6 +290,7 @@ impl Sessions {
 
     /// Answers what can be answered.
     fn advance(&mut self, served: &mut Served, number: SocketNumber) {
+        served.pass_time(self.started + self.now);
         loop {
             let now_ms = self.now_ms();
             let session = &mut self.sessions[number as usize];

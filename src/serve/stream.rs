@@ -6,13 +6,13 @@
 
 use crate::engine::update::Update;
 use crate::output::update_json;
-use crate::serve::answers::{Answer, Served};
+use crate::serve::answers::{Answer, Moment, Served};
 use crate::serve::gate::Pass;
 use crate::serve::json::Json;
 use crate::serve::problem::Problem;
 use crate::serve::request::parameters;
 use crate::serve::routes::{BoardPlaces, BoardQuery, PlayerQuery, Route};
-use crate::view::zone::ZoneView;
+use crate::view::zone::{ZonePosition, ZoneView};
 use std::ops::RangeInclusive;
 
 /// Topics of one stream.
@@ -51,6 +51,8 @@ enum StreamTopic {
         from: UpdatesFrom,
         /// Since when the zone has not come there yet.
         ahead_since_ms: Option<u64>,
+        /// What the client was told last.
+        is_stale: bool,
     },
     /// State, written when it changed.
     State {
@@ -127,7 +129,7 @@ impl Stream {
                         None if resumed.is_empty() => UpdatesFrom::Present,
                         None => UpdatesFrom::Reset,
                     };
-                    StreamTopic::Updates { zone, from, ahead_since_ms: None }
+                    StreamTopic::Updates { zone, from, ahead_since_ms: None, is_stale: false }
                 }
                 "player" => {
                     let player_id = number.filter(|player| *player != 0);
@@ -195,7 +197,7 @@ impl Stream {
             let (earlier, rest) = self.topics.split_at_mut(at);
             let (topic, later) = rest.split_first_mut().expect("it is one of the topics");
             match topic {
-                StreamTopic::Updates { zone, from, ahead_since_ms } => {
+                StreamTopic::Updates { zone, from, ahead_since_ms, is_stale } => {
                     let written = match served.zone(*zone) {
                         Ok(known) if known.is_within_frame() => UpdatesWritten::None,
                         Ok(known) if is_ahead(known, *from, ahead_since_ms, now_ms) => {
@@ -203,11 +205,16 @@ impl Stream {
                         }
                         Ok(known) => {
                             let others = || other_positions(*zone, earlier.iter().chain(&*later));
-                            write_updates(known, from, others, out)
+                            let moment = served.moment(known);
+                            write_staleness(moment, is_stale, out);
+                            write_updates(known, moment, from, others, out)
                         }
                         Err(_) => UpdatesWritten::None,
                     };
                     is_waiting = true;
+                    if let Some(left_ms) = served.stale_in_ms(*zone) {
+                        due_ms = due_ms.min(now_ms + left_ms);
+                    }
                     match written {
                         UpdatesWritten::None => {}
                         UpdatesWritten::Some => due_ms = now_ms,
@@ -291,6 +298,7 @@ fn is_ahead(zone: &ZoneView, from: UpdatesFrom, since_ms: &mut Option<u64>, now_
 /// Writes a zone's next updates. Their ids end with the positions of the stream's other zones.
 fn write_updates(
     zone: &ZoneView,
+    moment: Moment,
     place: &mut UpdatesFrom,
     others: impl FnOnce() -> String,
     out: &mut Vec<u8>,
@@ -298,12 +306,12 @@ fn write_updates(
     let recent = zone.recent();
     let from = match *place {
         UpdatesFrom::Present => {
-            write_position(zone, "at", recent.next(), out);
+            write_position(moment, "at", out);
             recent.next()
         }
         UpdatesFrom::Next(next) if (recent.first()..=recent.next()).contains(&next) => next,
         UpdatesFrom::Next(_) | UpdatesFrom::Reset => {
-            write_position(zone, "reset", recent.next(), out);
+            write_position(moment, "reset", out);
             recent.next()
         }
     };
@@ -338,12 +346,23 @@ pub(crate) fn write_halted(zone: u16, halted: &Problem, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\n\n");
 }
 
-/// Where a topic of updates begins.
-fn write_position(zone: &ZoneView, event: &str, update: u64, out: &mut Vec<u8>) {
+/// Writes whether a zone's owner has fallen silent or is heard again, if the client does not know.
+fn write_staleness(moment: Moment, told: &mut bool, out: &mut Vec<u8>) {
+    let is_stale = moment.stale_ms.is_some();
+    if std::mem::replace(told, is_stale) != is_stale {
+        write_position(moment, if is_stale { "stale" } else { "live" }, out);
+    }
+}
+
+/// Where a topic of updates stands.
+fn write_position(moment: Moment, event: &str, out: &mut Vec<u8>) {
+    let Moment { zone, position: ZonePosition { update, next_offset }, stale_ms } = moment;
     out.extend_from_slice(format!("event: {event}\ndata: ").as_bytes());
     Json::object(out, |json| {
-        json.number("zone", zone.partition().into()).number("update", update);
-        json.signed("offset", zone.position().next_offset);
+        json.number("zone", zone.into()).number("update", update).signed("offset", next_offset);
+        if let Some(stale_ms) = stale_ms {
+            json.number("stale_ms", stale_ms);
+        }
     });
     out.extend_from_slice(b"\n\n");
 }
@@ -367,7 +386,7 @@ fn write_state(
         }
     }
     // The positions change all the time; what they stand for is what a client waits for.
-    if essence(&body) == essence(written) {
+    if is_the_same(&body, written) {
         return;
     }
     out.extend_from_slice(format!("event: {name}\ndata: ").as_bytes());
@@ -376,13 +395,23 @@ fn write_state(
     *written = body;
 }
 
-/// An answer without its positions: what comes before them, and what begins with one of these keys.
-fn essence(body: &[u8]) -> (&[u8], &[u8]) {
+/// Whether two answers differ in nothing but the numbers of their positions. A zone that has become
+/// stale has one number more.
+fn is_the_same(body: &[u8], written: &[u8]) -> bool {
+    let ([before, at, rest], [was_before, was_at, was_rest]) = (parts(body), parts(written));
+    let is_word = |byte: &&u8| !byte.is_ascii_digit();
+    (before, rest) == (was_before, was_rest)
+        && at.iter().filter(is_word).eq(was_at.iter().filter(is_word))
+}
+
+/// An answer in three parts: what comes before its positions, these, and what begins with one of
+/// these keys.
+fn parts(body: &[u8]) -> [&[u8]; 3] {
     let find = |key: &[u8]| body.windows(key.len()).position(|part| part == key);
     let keys: [&[u8]; 2] = [b"\"players\":", b"\"score\":"];
     let rest = keys.into_iter().find_map(find).unwrap_or(0);
     let positions = find(b"\"at\":").unwrap_or(0).min(rest);
-    (&body[..positions], &body[rest..])
+    [&body[..positions], &body[positions..rest], &body[rest..]]
 }
 
 #[cfg(test)]
@@ -396,7 +425,7 @@ mod tests {
             format!(r#"{{"player_id":"1","zone":{zone},{at},"score":5,"rank":1}}"#)
         };
         let (here, later, elsewhere) = (card(0, 7), card(0, 9), card(1, 7));
-        assert_eq!(essence(here.as_bytes()), essence(later.as_bytes()));
-        assert_ne!(essence(here.as_bytes()), essence(elsewhere.as_bytes()));
+        assert!(is_the_same(here.as_bytes(), later.as_bytes()));
+        assert!(!is_the_same(here.as_bytes(), elsewhere.as_bytes()));
     }
 }

@@ -41,6 +41,7 @@ pub(super) fn feed_options(config: &Config) -> FeedOptions {
         input_topic: config.group.input_topic.clone(),
         output_topic: config.publisher.output_topic.clone(),
         snapshots: config.snapshot.clone(),
+        tick_every_ms: config.publisher.tick_every_ms,
     }
 }
 

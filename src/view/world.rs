@@ -68,6 +68,11 @@ impl View {
         self.zones.get(usize::from(partition))?.as_deref()
     }
 
+    /// The zones that are known.
+    pub(crate) fn zones(&self) -> impl Iterator<Item = &ZoneView> {
+        self.zones.iter().flatten().map(|zone| &**zone)
+    }
+
     /// Players on the world's board.
     pub(crate) fn players(&self) -> u32 {
         self.board.count()
@@ -75,7 +80,7 @@ impl View {
 
     /// The zone in which a player is, the one of its best place if there are two.
     pub(crate) fn zone_of(&self, player_id: u64) -> Option<&ZoneView> {
-        self.zones.iter().flatten().map(|zone| &**zone).find(|zone| {
+        self.zones().find(|zone| {
             let card = zone.card(player_id).map(|(card, _)| card);
             card.is_some_and(|card| card.standing != Standing::Hidden)
         })

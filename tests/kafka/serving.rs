@@ -27,7 +27,7 @@ const PLAYERS: u64 = 20;
 /// What should be served: the input applied once more, without Kafka's output.
 fn expected(topics: &Topics) -> Served {
     let rulebook = Rulebook::of(built_in());
-    let mut served = Served::new(ZONES as usize, 1 << 20);
+    let mut served = Served::new(ZONES as usize, 1 << 20, Duration::from_secs(2));
     for zone in 0..ZONES as u16 {
         let mut shard = Shard::new(zone, &rulebook);
         let (mut decoder, mut position) = (Decoder::new(), ZonePosition::default());

@@ -18,6 +18,7 @@ use huntd::serve::follower::{Followed, Follower};
 use huntd::serve::gate::Gate;
 use huntd::snapshot::format::Header;
 use huntd::view::zone::{ZonePosition, ZoneView};
+use std::time::Duration;
 
 /// Players of all zones of a world: more than `game.rs` has.
 const PLAYERS_MAX: usize = 64;
@@ -40,7 +41,7 @@ impl Viewer {
         Viewer {
             zone,
             follower: Follower::from_start(zone, rulebook),
-            served: Served::new(usize::from(zone) + 1, PLAYERS_MAX),
+            served: Served::new(usize::from(zone) + 1, PLAYERS_MAX, Duration::from_secs(2)),
             next: 0,
             mutation,
             held: Vec::new(),
@@ -57,7 +58,7 @@ impl Viewer {
         let (follower, zone, next) = Follower::from_snapshot(shard, header, rulebook, log.start);
         let mut viewer = Viewer::from_start(shard.partition(), rulebook, Mutation::None);
         (viewer.follower, viewer.next) = (follower, next);
-        viewer.served.view.put(*zone);
+        viewer.served.begin(*zone);
         viewer
     }
 
@@ -111,7 +112,7 @@ impl Viewer {
     fn apply(&mut self, followed: Followed) -> Result<(), String> {
         let owner_epoch = self.follower.owner_epoch();
         match followed {
-            Followed::Begun(zone) => self.served.view.put(*zone),
+            Followed::Begun(zone) => self.served.begin(*zone),
             Followed::Updates(updates, next_offset) => {
                 let updates = match self.mutation {
                     Mutation::ViewAnswersEarly => std::mem::replace(&mut self.held, updates),
@@ -120,9 +121,10 @@ impl Viewer {
                 self.served.fold(self.zone, &updates);
                 self.served.seal(self.zone, next_offset, owner_epoch, 0);
             }
+            Followed::OwnerHeard => {}
             Followed::Halted(sentence) => return Err(format!("a view is halted: {sentence}")),
         }
-        self.served.live(self.zone, owner_epoch);
+        self.served.live(self.zone, owner_epoch, None);
         match &self.served.zones[usize::from(self.zone)] {
             ZoneState::Halted(sentence) => Err(format!("a view is halted: {sentence}")),
             _ => Ok(()),
@@ -147,7 +149,7 @@ impl Viewer {
         if let Some(begun) = self.follower.at_end() {
             self.apply(begun)?;
         }
-        self.served.live(self.zone, self.follower.owner_epoch());
+        self.served.live(self.zone, self.follower.owner_epoch(), None);
         Ok(answers(&self.served, self.zone))
     }
 
@@ -181,9 +183,9 @@ impl Sim {
         let log = &self.broker.outputs[partition as usize];
         let mark = reading.mark();
         let position = ZonePosition { update: mark.next_update, next_offset: mark.next_offset };
-        let mut expected = Served::new(partition as usize + 1, PLAYERS_MAX);
-        expected.view.put(ZoneView::of_shard(&replay.shard, &self.rulebook, position));
-        expected.live(partition as u16, mark.owner_epoch);
+        let mut expected = Served::new(partition as usize + 1, PLAYERS_MAX, Duration::from_secs(2));
+        expected.begin(ZoneView::of_shard(&replay.shard, &self.rulebook, position));
+        expected.live(partition as u16, mark.owner_epoch, None);
         let expected = answers(&expected, partition as u16);
         let differs = |found: String, from: &str| match found == expected {
             true => Ok(()),

@@ -142,7 +142,7 @@ async function open(wanted) {
   zoneStream = new Stream(`/v1/stream?zone=${zone}&board=world`, (name, data, id) => {
     if (name === "update") take(data, Number(id.split(":")[1]));
     else if (name === "board") showBoard(data);
-    else if (name !== "halted") count = new Count(data);
+    else if (name === "at" || name === "reset") count = new Count(data);
     if (name === "reset") { players = new Map(); loadTiles().catch(() => {}); }
   }, say);
 }
@@ -161,7 +161,9 @@ async function loadTiles() {
 }
 
 async function loadHunts() {
-  const hunts = await get(`/v1/zones/${zone}/hunts`);
+  const wanted = zone;
+  const hunts = await get(`/v1/zones/${wanted}/hunts`);
+  if (zone !== wanted) return;
   setClock(hunts.now_ms);
   running = hunts.running;
   showHunts();
@@ -188,7 +190,6 @@ function take(update, number) {
       for (const key of treasures.keys()) if (key.startsWith(`${update.hunt}:`)) treasures.delete(key);
       break;
   }
-  if (update.kind.startsWith("hunt_")) loadHunts().catch(() => {});
   if (id === followed) tell(update);
 }
 
@@ -242,6 +243,11 @@ async function showZones() {
   $("zones").replaceChildren(...zones.map((z) =>
     row([[z.zone, "number"], state(z), [z.owner_epoch ?? "–", "number"], [z.players ?? "–", "number"]])));
   const here = zones[zone];
+  const silent = here?.at?.stale_ms;
+  $("stale").hidden = !silent;
+  $("stale").textContent = silent
+    ? `Nobody plays zone ${zone}: its owner has published nothing for ${Math.round(silent / 1000)} s. All below is old.`
+    : "";
   if (!here?.at) return;
   $("players").textContent = here.players;
   $("offset").textContent = here.at.offset;
@@ -420,6 +426,7 @@ async function everySecond() {
   if (map) chooseWindow();
   try {
     await showZones();
+    await loadHunts();
     if (map) crowd = new Map((await get(`/v1/zones/${zone}/tiles`)).players);
   } catch (error) {
     if (!(error instanceof TypeError)) say(error.message);

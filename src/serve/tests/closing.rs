@@ -2,13 +2,12 @@
 
 use super::access::world_at_rate;
 use super::text_of;
-use crate::serve::answers::ZoneState;
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 
 #[test]
 fn whatever_is_answered_says_close_where_the_connection_closes_and_nowhere_else() {
     let mut world = world_at_rate(1_000);
-    world.served.zones[1] = ZoneState::Halted("its log was cut".to_owned());
+    world.served.halt(1, "its log was cut".to_owned());
     let asked = [
         ("GET", "/", "all", "200"),
         ("GET", "/livez", "all", "200"),

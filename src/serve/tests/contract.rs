@@ -16,7 +16,7 @@ use crate::testing::random::Random;
 use crate::testing::random_game::{RandomGame, Setting};
 use crate::view::zone::{ZonePosition, ZoneView};
 use simd_json::prelude::*;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub(super) const ZONES: u16 = 3;
 
@@ -59,7 +59,7 @@ impl RandomWorld {
 
     /// A process that begins with the world as it is.
     pub(super) fn served(&self) -> Served {
-        let mut served = Served::new(ZONES.into(), 1_000);
+        let mut served = Served::new(ZONES.into(), 1_000, Duration::from_secs(2));
         for (shard, position) in self.shards.iter().zip(&self.positions) {
             served.view.put(ZoneView::of_shard(shard, &self.rulebook, *position));
         }
@@ -201,7 +201,7 @@ fn a_player_on_its_way_is_on_no_board() {
 #[test]
 fn a_halted_zone_says_why_and_the_others_go_on() {
     let mut world = World::new();
-    world.served.zones[1] = ZoneState::Halted("restore the output topic".to_owned());
+    world.served.halt(1, "restore the output topic".to_owned());
     for path in ["/v1/boards/1", "/v1/zones/1/hunts", "/v1/zones/1/tiles", "/v1/zones?at=1:1"] {
         let answer = world.get(path);
         assert!(answer.starts_with("HTTP/1.1 503 "), "{path}: {answer}");
@@ -209,7 +209,7 @@ fn a_halted_zone_says_why_and_the_others_go_on() {
     }
     // What comes for it changes nothing.
     world.served.fold(1, &[]);
-    world.served.live(1, 9);
+    world.served.live(1, 9, None);
     assert_eq!(world.status("/v1/boards/1"), "503");
     for path in ["/v1/boards/0", "/v1/boards/world", "/v1/players/1", "/v1/zones", "/livez"] {
         assert_eq!(world.status(path), "200", "{path}");

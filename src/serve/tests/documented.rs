@@ -18,6 +18,7 @@ use crate::serve::gate::Gate;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 static DOCUMENT: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_str(OPENAPI).expect("the document is JSON"));
@@ -230,18 +231,28 @@ fn all_answers_are_what_the_document_says_and_together_they_show_all_of_it() {
                 ask_all(&mut shown, &served);
             }
         }
+        // Owners fall silent, and one of them is heard again.
+        served.pass_time(Instant::now() + Duration::from_secs(60));
+        ask(&mut shown, &served, "/v1/zones");
+        stream.advance(&served, &Gate::open(), 900_000);
+        read += &text_of(&stream);
+        stream.take_unsent();
+        served.hear_owner(0, 1, served.now());
+        stream.advance(&served, &Gate::open(), 910_000);
+        read += &text_of(&stream);
+        stream.take_unsent();
         // A process that begins now has none of the updates.
         let mut later = world.served();
         post(&mut shown, &later, 0, &event_of(&[]), &[0]);
         later.zones[1] = ZoneState::Loading;
-        later.zones[2] = ZoneState::Halted("its log was cut".to_owned());
+        later.halt(2, "its log was cut".to_owned());
         ask(&mut shown, &later, "/v1/zones");
-        served.zones[0] = ZoneState::Halted("its log was cut".to_owned());
+        served.halt(0, "its log was cut".to_owned());
         stream.advance(&served, &Gate::open(), 1_000_000);
         shown.check("GET", &target, &(read + &text_of(&stream)));
     }
-    ask(&mut shown, &Served::new(2, 10), "/v1/zones");
-    ask(&mut shown, &Served::new(2, 10), "/v1/players/1");
+    ask(&mut shown, &Served::new(2, 10, Duration::from_secs(2)), "/v1/zones");
+    ask(&mut shown, &Served::new(2, 10, Duration::from_secs(2)), "/v1/players/1");
     let missing: Vec<String> = all().difference(&shown.0).cloned().collect();
     assert!(missing.is_empty(), "no answer has shown {missing:#?}");
 }

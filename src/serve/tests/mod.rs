@@ -56,7 +56,7 @@ struct World {
 impl World {
     fn new() -> World {
         let rulebook = rulebook(false);
-        let mut served = Served::new(2, 64);
+        let mut served = Served::new(2, 64, Duration::from_secs(2));
         for zone in 0..2 {
             served.view.put(ZoneView::new(zone, &rulebook));
             served.zones[usize::from(zone)] =
@@ -187,7 +187,7 @@ fn what_cannot_be_answered_is_refused_with_a_sentence() {
         assert_eq!(world.status(target), status, "{target}");
         assert!(world.get(target).contains("\"detail\":\""), "{target}");
     }
-    world.served.zones[1] = ZoneState::Halted("the log is damaged".to_owned());
+    world.served.halt(1, "the log is damaged".to_owned());
     assert!(world.get("/v1/boards/1").contains("zone 1 is halted: the log is damaged"));
     assert_eq!(world.status("/v1/players/9"), "503", "it may be in the halted zone");
     assert_eq!(world.status("/v1/players/1"), "200", "the others go on");
@@ -374,7 +374,7 @@ fn a_process_says_how_its_zones_are() {
     assert!(world.get("/readyz").ends_with("ready\n"));
     world.served.zones[1] = ZoneState::Loading;
     assert_eq!(world.status("/readyz"), "503");
-    world.served.zones[1] = ZoneState::Halted("why".to_owned());
+    world.served.halt(1, "why".to_owned());
     assert_eq!(world.status("/readyz"), "200", "the others are served");
     let mut lag = Lag::none(Instant::now() + Duration::from_secs(3_600));
     lag.folded(1_250, Instant::now());

@@ -2,7 +2,7 @@
 
 use super::access::{ask, world_at_rate};
 use super::{ROUTES, World, documented, json, text_of};
-use crate::serve::answers::{OPENAPI, ZoneState};
+use crate::serve::answers::OPENAPI;
 use crate::serve::command::{Appended, Stamps, commands};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::gate::Pass;
@@ -19,7 +19,7 @@ const QUERIES: [&str; 9] =
 
 fn world() -> World {
     let mut world = world_at_rate(1);
-    world.served.zones[1] = ZoneState::Halted("the log is damaged".to_owned());
+    world.served.halt(1, "the log is damaged".to_owned());
     world
 }
 

@@ -4,7 +4,6 @@ use super::{World, text_of};
 use crate::engine::Shard;
 use crate::engine::event::{Action, Event};
 use crate::engine::update::Updates;
-use crate::serve::answers::ZoneState;
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 
 /// Reads a zone's stream to its end: the numbers of its updates, and names of other events.
@@ -153,7 +152,7 @@ fn a_stream_of_a_halted_zone_says_so_and_ends() {
     let mut world = World::new();
     let mut ended = stream("/v1/stream?zone=1&zone=0", "");
     assert_eq!(read_stream(&world, &mut ended, 0), ["at", "at"]);
-    world.served.zones[0] = ZoneState::Halted("its log was cut".to_owned());
+    world.served.halt(0, "its log was cut".to_owned());
     assert_eq!(ended.advance(&world.served, &world.gate, 1), ExchangeNeed::Close);
     let last =
         "event: halted\ndata: {\"zone\":0,\"detail\":\"zone 0 is halted: its log was cut\"}\n\n";

@@ -75,7 +75,7 @@ impl Turns {
                 updates: (0..PIECE as u16).map(turned).collect(),
                 next_offset: self.next_offset,
                 owner_epoch: 1,
-                published_ms: 0,
+                published: Instant::now(),
             };
             self.feed.try_send(frame).expect("there is room");
         }
