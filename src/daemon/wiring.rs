@@ -202,8 +202,8 @@ pub(crate) fn dial_options(config: &Config, topic: &str) -> DialOptions {
     }
 }
 
-/// There are file descriptors and threads for a start. Only then a signal is caught: that takes some
-/// of both.
+/// There are file descriptors and threads for a start. Only then a signal is caught: that takes
+/// some of both.
 fn check_surroundings() -> Result<(), Failure> {
     process::check_descriptors()
         .and_then(|()| process::check_threads())

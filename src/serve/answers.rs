@@ -107,7 +107,7 @@ impl Served {
     }
 
     /// A zone comes no further. Its players are on no board any more.
-    pub fn halt(&mut self, zone: u16, sentence: String) {
+    pub(crate) fn halt(&mut self, zone: u16, sentence: String) {
         tracing::error!(zone, "halted: {sentence}");
         self.zones[usize::from(zone)] = ZoneState::Halted(sentence);
         self.view.take(zone);

@@ -96,8 +96,8 @@ impl<'a> Resend<'a> {
         self.sender.send(&SourceRecord { partition, offset: 0, time_ms, value })
     }
 
-    /// Why a letter is not sent. Any writer of the dead-letter topic chooses what a letter says, so a
-    /// letter must not choose the topic. A record that is still no event would only come back as
+    /// Why a letter is not sent. Any writer of the dead-letter topic chooses what a letter says, so
+    /// a letter must not choose the topic. A record that is still no event would only come back as
     /// another letter.
     fn why_not(&mut self, letter: &Letter<'_>) -> Option<String> {
         let Letter { input_topic, partition, offset, time_ms, value, .. } = *letter;

@@ -76,7 +76,8 @@ fn a_load_into_a_topic_that_a_daemon_writes_is_refused() {
     accounts::assert_is_the_replay(kafka::shared(), &topics, follower);
 }
 
-/// A letter about a record of partition 1 of some topic, as any program that may write there can make it.
+/// A letter about a record of partition 1 of some topic, as any program that may write there can
+/// make it.
 fn append_letter(topics: &Topics, about: &str, value: &str) {
     let producer: BaseProducer =
         kafka::shared().client().config().create().expect("the configuration is valid");
