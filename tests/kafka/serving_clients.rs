@@ -65,14 +65,15 @@ fn card(session: &mut TcpStream) -> Option<String> {
 fn processes_share_a_port_and_outlive_each_other() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let huntd = daemon("shared_port", &folder);
-    let first = Serving::start(&huntd);
+    let shared = [("HUNTD_SERVE__SHARE_ADDRESS", "true")];
+    let first = Serving::start_at(&huntd, "127.0.0.1:0", &shared);
     let address = first.address().to_owned();
     let mut servings = vec![first];
     servings[0].body_at(&[0], "/v1/zones");
     assert_eq!(servings[0].post("/v1/events?zone=0&wait_ms=10000", JOIN).0, "200");
     let expected = get(&address, "/v1/players/7").1;
     for _ in 1..3 {
-        servings.push(Serving::start_at(&huntd, &address, &[]));
+        servings.push(Serving::start_at(&huntd, &address, &shared));
     }
     while let Some(serving) = servings.pop() {
         let mut sessions: Vec<TcpStream> = (0..SESSIONS).map(|_| connect(&address)).collect();

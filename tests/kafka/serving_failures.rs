@@ -298,3 +298,41 @@ fn a_view_whose_brokers_are_frozen_says_how_old_it_is_until_they_go_on() {
     cluster.broker_mut(0).thaw();
     wait_until("it is of now again", &|lag_ms| lag_ms < 3_000);
 }
+
+#[test]
+fn a_zone_whose_daemon_has_stopped_is_stale_until_one_plays_it_again() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let topics = Topics::create(kafka::shared(), "stale", 1);
+    let mut settings = settings(folder.path());
+    settings.push(("input", "tick_every_ms = 1000".to_owned()));
+    let run = || {
+        let mut huntd = start(&topics, &settings, &[]);
+        huntd.wait_for_address();
+        huntd
+    };
+    let huntd = run();
+    let serving = Serving::start(&huntd);
+    let shows = |state: &str| {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let (_, zones) = get(serving.address(), "/v1/zones");
+            if zones.contains(&format!("\"state\":\"{state}\"")) {
+                return;
+            }
+            assert!(Instant::now() < end, "not {state}: {zones}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    shows("live");
+    assert!(huntd.stop().status.success());
+    shows("stale");
+    let (code, text) = get(serving.address(), "/readyz");
+    assert!(code == 200 && text.contains("zone 0 is stale"), "{code} {text}");
+    let (_, board) = get(serving.address(), "/v1/boards/0");
+    assert!(board.contains("\"stale_ms\":"), "{board}");
+    let huntd = run();
+    shows("live");
+    let (_, board) = get(serving.address(), "/v1/boards/0");
+    assert!(!board.contains("stale_ms"), "{board}");
+    assert!(huntd.stop().status.success());
+}
