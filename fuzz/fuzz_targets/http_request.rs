@@ -17,7 +17,7 @@ thread_local! {
     static SERVED: Served = {
         let rulebook = Rulebook::of(built_in());
         let shard = Shard::new(0, &rulebook);
-        let mut served = Served::new(1, 64);
+        let mut served = Served::new(1, 64, Duration::from_secs(2));
         served.view.put(ZoneView::of_shard(&shard, &rulebook, ZonePosition::default()));
         // An answer tells the lag, so it must not grow between two requests.
         let lag = Lag::none(Instant::now() + Duration::from_secs(1 << 30));
