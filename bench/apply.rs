@@ -9,11 +9,11 @@
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its numbers")]
 
-use huntd::engine::Shard;
-use huntd::engine::event::{Action, Event};
-use huntd::engine::events::Events;
-use huntd::engine::rules::rulebook::Rulebook;
-use huntd::engine::update::Updates;
+use huntd::hunt::Shard;
+use huntd::hunt::event::{Action, Event};
+use huntd::hunt::events::Events;
+use huntd::hunt::rules::rulebook::Rulebook;
+use huntd::kit::update::Updates;
 use huntd::runtime::allocator;
 use huntd::service::rules::built_in;
 use std::io::Write;

@@ -8,9 +8,9 @@
 use huntd::decoder::json::JsonDecoder;
 use huntd::decoder::layout::Layouts;
 use huntd::decoder::{Decoder, RecordPosition};
-use huntd::engine::event::{Action, Event};
-use huntd::engine::events::Events;
 use huntd::fetch::block::BLOCK_EVENTS_MAX;
+use huntd::hunt::event::{Action, Event};
+use huntd::hunt::events::Events;
 use serde::Deserialize;
 use std::hint::black_box;
 use std::ops::Range;

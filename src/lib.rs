@@ -31,8 +31,12 @@ pub mod decoder;
 /// The bounded queue between stages and threads, and the bell that wakes a thread.
 pub mod queue;
 
-/// Events to updates: the game, a pure function of its input.
-pub mod engine;
+/// What a game is made of: tables, clock, players, the words of events and updates.
+#[macro_use]
+pub mod kit;
+
+/// The treasure hunt: events to updates, a pure function of its input.
+pub mod hunt;
 
 /// Hot thread: blocks to engines, updates to frames.
 pub mod shards;

@@ -3,15 +3,15 @@
 //! A bound stands in the module that it bounds, with its unit and its reason.
 
 use crate::control::{COMMIT_MS_MAX, LEAVE_MS_MAX};
-use crate::engine::actors::ACTORS_MAX;
-use crate::engine::handoff::{STORED_TOMBSTONE_WORDS, TOMBSTONES_MAX};
-use crate::engine::hunt::{FINISHER_WORDS, HUNTS_MAX, TREASURE_WORDS, TREASURES_MAX};
-use crate::engine::rules::rulebook::RULES_FILES_MAX;
-use crate::engine::state::ACTOR_WORDS;
 use crate::fetch::block::BLOCK_REJECTS_MAX;
 use crate::fetch::cursor::{ALL_BLOCKS_MAX, SHARD_BLOCKS_MIN};
 use crate::fetch::{RECEIVE_BUFFER_BYTES_MIN, RECEIVE_BUFFER_STEP_BYTES};
+use crate::hunt::hunts::{FINISHER_WORDS, HUNTS_MAX, TREASURE_WORDS, TREASURES_MAX};
+use crate::hunt::rules::rulebook::RULES_FILES_MAX;
+use crate::hunt::state::ACTOR_WORDS;
 use crate::kafka::record_batch::BROKER_BATCH_BYTES;
+use crate::kit::PLAYERS_MAX;
+use crate::kit::tombstones::{STORED_TOMBSTONE_WORDS, TOMBSTONES_MAX};
 use crate::output::frame::FRAME_BYTES_MAX;
 use crate::ownership::release::RELEASE_MS_MAX;
 use crate::publisher::OUTBOX_ITEMS_MAX;
@@ -32,7 +32,7 @@ const _: () = assert!(SAMPLE_MS_MAX >= 2 * PARK_MS_MAX);
 const _: () = assert!(RULESETS_SHOWN >= RULES_FILES_MAX);
 const _: () = assert!(STUCK_MS > 10 * PARK_MS_MAX);
 const _: () = assert!(
-    ACTORS_MAX * ACTOR_WORDS * 8
+    PLAYERS_MAX * ACTOR_WORDS * 8
         + TOMBSTONES_MAX * STORED_TOMBSTONE_WORDS * 8
         + HUNTS_MAX * TREASURES_MAX * (TREASURE_WORDS + FINISHER_WORDS) * 8
         + HUNTS_MAX * 2 * TREASURES_MAX / 8

@@ -1,11 +1,11 @@
 //! A whole input in memory, as a broker would have it on disk.
 
 use huntd::decoder::{Decoder, RecordPosition};
-use huntd::engine::Shard;
-use huntd::engine::rules::rulebook::Rulebook;
-use huntd::engine::update::Updates;
+use huntd::hunt::Shard;
+use huntd::hunt::rules::rulebook::Rulebook;
 use huntd::kafka::codec::Decompressor;
 use huntd::kafka::record_batch::Batch;
+use huntd::kit::update::Updates;
 use huntd::service::rules::built_in;
 use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 use std::fs::File;

@@ -5,10 +5,10 @@
 use huntd::decoder::json::JsonDecoder;
 use huntd::decoder::shape::Shapes;
 use huntd::decoder::{Decoder, RecordPosition};
-use huntd::engine::Shard;
-use huntd::engine::events::Events;
-use huntd::engine::rules::rulebook::Rulebook;
 use huntd::fetch::block::{BLOCK_EVENTS_MAX, Block, BlockPool};
+use huntd::hunt::Shard;
+use huntd::hunt::events::Events;
+use huntd::hunt::rules::rulebook::Rulebook;
 use huntd::kafka::codec::Decompressor;
 use huntd::kafka::record_batch::Batch;
 use huntd::output::encode::{decode_frame, encode};

@@ -5,7 +5,7 @@
 
 use huntd::decoder::json::JsonDecoder;
 use huntd::decoder::{Decoder, RecordPosition};
-use huntd::engine::events::Events;
+use huntd::hunt::events::Events;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

@@ -2,8 +2,8 @@
 
 #![no_main]
 
-use huntd::engine::Shard;
-use huntd::engine::rules::rulebook::Rulebook;
+use huntd::hunt::Shard;
+use huntd::hunt::rules::rulebook::Rulebook;
 use huntd::serve::answers::{Served, ZoneState};
 use huntd::serve::exchange::{Exchange, ExchangeNeed};
 use huntd::serve::gate::Gate;

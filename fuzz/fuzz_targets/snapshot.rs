@@ -2,8 +2,8 @@
 
 #![no_main]
 
-use huntd::engine::Shard;
-use huntd::engine::rules::rulebook::Rulebook;
+use huntd::hunt::Shard;
+use huntd::hunt::rules::rulebook::Rulebook;
 use huntd::service::rules::built_in;
 use huntd::snapshot::format::Header;
 use huntd::testing::whole_state::encode_state;

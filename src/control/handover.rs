@@ -2,7 +2,7 @@
 //!
 //! The simulator's control thread uses these functions, too.
 
-use crate::engine::Shard;
+use crate::hunt::Shard;
 use crate::ownership::action::Opening;
 use crate::ownership::event::ShardFacts;
 use crate::publisher::ToPublisher;

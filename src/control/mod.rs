@@ -24,8 +24,8 @@ pub(crate) mod topic_client;
 pub(crate) mod topic_rules;
 mod topic_watch;
 
-use crate::engine::Shard;
-use crate::engine::rules::rulebook::Rulebook;
+use crate::hunt::Shard;
+use crate::hunt::rules::rulebook::Rulebook;
 use crate::kafka::group::{GroupOptions, Membership};
 use crate::kafka::group_lag::GroupLag;
 use crate::kafka::membership::MembershipEvent;

@@ -1,8 +1,8 @@
 //! The states that shards may start from, found and loaded: this host's snapshots, and replicas of
 //! other hosts'.
 
-use crate::engine::Shard;
-use crate::engine::rules::rulebook::Rulebook;
+use crate::hunt::Shard;
+use crate::hunt::rules::rulebook::Rulebook;
 use crate::kafka::topic_error::TopicError;
 use crate::ownership::acquisition::Candidate;
 use crate::snapshot::disk::Files;

@@ -1,7 +1,7 @@
 //! The settings that huntd's topics must have. `huntd topics` creates topics with them. It checks
 //! them, and so do `huntd check` and every start of the daemon.
 
-use crate::engine::event::RECORD_BYTES_MAX;
+use crate::hunt::event::RECORD_BYTES_MAX;
 use crate::kafka::record_batch::BROKER_BATCH_BYTES;
 use crate::kafka::right::Right;
 use crate::kafka::topic_requests::TopicSettings;

@@ -20,7 +20,7 @@ use crate::daemon::failure::Failure;
 use crate::daemon::snapshots::RunningSnapshotThreads;
 use crate::daemon::threads::{joined, spawn};
 use crate::daemon::wiring::{Wiring, check_names, control_options, start_diallers};
-use crate::engine::rules::rulebook::Rulebook;
+use crate::hunt::rules::rulebook::Rulebook;
 use crate::publisher::PublisherError;
 use crate::runtime::cpu::{self, Plan};
 use crate::runtime::ring_loop::{PARK_MS_MAX, RingLoop};

@@ -6,8 +6,8 @@
 use super::names::Names;
 use super::quantity::Integer;
 use super::reject::Reject;
-use crate::engine::event::{ActionKind, EventField};
-use crate::engine::field::{FIELDS, FieldValues};
+use crate::hunt::event::{ActionKind, EventField};
+use crate::hunt::field::{FIELDS, FieldValues};
 
 const FIELD_NAMES: Names<EventField> = {
     let mut names = [("", EventField::Type); FIELDS];

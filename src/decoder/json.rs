@@ -7,11 +7,11 @@ use super::RecordPosition;
 use super::fields::{field_named, set_integer, set_position, type_named};
 use super::quantity::{Integer, centimetres};
 use super::reject::Reject;
-use crate::engine::event::{
+use crate::hunt::event::{
     ActionKind, EventField, Handoff, ItemStack, JSON_DEPTH_MAX, RECORD_BYTES_MAX,
 };
-use crate::engine::events::Events;
-use crate::engine::field::{FieldForm, FieldSet, FieldValues};
+use crate::hunt::events::Events;
+use crate::hunt::field::{FieldForm, FieldSet, FieldValues};
 use simd_json::{Buffers, ErrorType, INPUT_PADDING, Node, StaticNode, Tape, fill_tape_padded};
 use std::slice;
 

@@ -9,9 +9,9 @@
 use super::RecordPosition;
 use super::digits::{after_plain_number, position, unsigned, word};
 use super::fields::{field_named, set_integer, set_position, type_named};
-use crate::engine::event::{ActionKind, Event, EventField, RECORD_BYTES_MAX};
-use crate::engine::events::{Events, ListedEvent};
-use crate::engine::field::{FieldForm, FieldSet, FieldValues};
+use crate::hunt::event::{ActionKind, Event, EventField, RECORD_BYTES_MAX};
+use crate::hunt::events::{Events, ListedEvent};
+use crate::hunt::field::{FieldForm, FieldSet, FieldValues};
 
 /// Layouts that a decoder remembers: one for each kind of action, and room for producers that write
 /// the common ones differently.

@@ -33,8 +33,8 @@ mod wide;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use crate::engine::event::Event;
-use crate::engine::events::Events;
+use crate::hunt::event::Event;
+use crate::hunt::events::Events;
 use json::JsonDecoder;
 use layout::Layouts;
 use reject::Reject;

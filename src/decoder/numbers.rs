@@ -2,9 +2,9 @@
 
 use super::RecordPosition;
 use super::shape::{HIGH_LANE, LANES, Shape};
-use crate::engine::event::{Action, ActionKind, Event, EventField, Handoff};
-use crate::engine::events::Events;
-use crate::engine::field::FieldSource;
+use crate::hunt::event::{Action, ActionKind, Event, EventField, Handoff};
+use crate::hunt::events::Events;
+use crate::hunt::field::FieldSource;
 
 /// The number that the player's digits before the last 16 make.
 const HIGH_DIGIT: u64 = 10_000_000_000_000_000;

@@ -2,8 +2,8 @@
 //! in another record with the same text around it.
 
 use super::fields::{field_named, type_named};
-use crate::engine::event::{ActionKind, EventField};
-use crate::engine::field::FieldSet;
+use crate::hunt::event::{ActionKind, EventField};
+use crate::hunt::field::FieldSet;
 use std::ops::Range;
 
 /// Runs of a record: the longest type of event has five numbers, and a record may hold two more.

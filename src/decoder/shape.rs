@@ -9,9 +9,9 @@
 use super::RecordPosition;
 use super::runs::{RUNS_MAX, RecordRuns, Role};
 use super::simd::Processor;
-use crate::engine::event::{ActionKind, EventField};
-use crate::engine::events::Events;
-use crate::engine::field::{FIELDS, FieldSet};
+use crate::hunt::event::{ActionKind, EventField};
+use crate::hunt::events::Events;
+use crate::hunt::field::{FIELDS, FieldSet};
 use std::cell::Cell;
 use std::ops::Range;
 

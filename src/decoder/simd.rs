@@ -12,7 +12,7 @@ use super::narrow;
 use super::shape::{RecordWindow, Shape, ShapeList};
 #[cfg(target_arch = "x86_64")]
 use super::wide;
-use crate::engine::events::Events;
+use crate::hunt::events::Events;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 

@@ -1,8 +1,8 @@
 //! The block: a pooled buffer of events of one shard, the unit that the queue carries.
 
-use crate::engine::event::Handoff;
-use crate::engine::events::{Events, ListedEvent};
 use crate::fetch::rejected::Rejected;
+use crate::hunt::event::Handoff;
+use crate::hunt::events::{Events, ListedEvent};
 
 use std::cell::{Cell, RefCell};
 use std::time::Instant;

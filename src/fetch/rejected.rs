@@ -2,7 +2,7 @@
 
 use crate::decoder::Decoder;
 use crate::decoder::reject::Reject;
-use crate::engine::event::RECORD_BYTES_MAX;
+use crate::hunt::event::RECORD_BYTES_MAX;
 use crate::kafka::checksum::crc32c;
 use crate::kafka::record::Record;
 use crate::kafka::record_batch::{BROKER_BATCH_BYTES, BatchHeader};

@@ -3,7 +3,8 @@
 //! Encoding is for our own frames, so a mistake there is a bug and asserts. Decoding is for bytes
 //! from a topic that others may write to as well: every length is checked, nothing panics.
 
-use crate::engine::update::{FRAME_UPDATES_MAX, UPDATE_BYTES, Update};
+use crate::hunt::change::Change;
+use crate::kit::update::{FRAME_UPDATES_MAX, UPDATE_BYTES, Update};
 use crate::output::frame::{
     Chain, FRAME_BYTES_MAX, Format, FrameHeader, FrameKind, POSITION_UNKNOWN,
 };
@@ -235,7 +236,7 @@ fn decode_binary(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameError>
         let mut fields = FrameFields(bytes);
         let words = [fields.u64(), fields.u64(), fields.u64(), fields.u64()];
         let words = words.map(|word| word.unwrap_or_default());
-        updates.push(Update::from_words(words).ok_or(FrameError::Update { index })?);
+        updates.push(Update::from_words::<Change>(words).ok_or(FrameError::Update { index })?);
     }
     Ok((header, updates))
 }

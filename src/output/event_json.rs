@@ -3,8 +3,8 @@
 //! The publisher, `load`, `replay` and `demo` all write events here, so that the same event is the
 //! same bytes wherever it is sent.
 
-use crate::engine::event::{Action, ActionField, ActionSpec, EventField, Handoff};
-use crate::engine::field::{FieldSource, FieldSpec, FieldValues};
+use crate::hunt::event::{Action, ActionField, ActionSpec, EventField, Handoff};
+use crate::hunt::field::{FieldSource, FieldSpec, FieldValues};
 
 /// Appends one event. The world's events have no player, and most have no `seq`: 0 leaves the field
 /// out. Key order and spacing are always the same, as in the records of other producers, because

@@ -10,7 +10,7 @@
 //! published was made from the input that it reads itself. Ids of another form say neither: other
 //! writers choose 128 random bits.
 
-use crate::engine::mix;
+use crate::kit::mix;
 
 /// Marks ids of this form.
 const FORM: u128 = 0x4854;

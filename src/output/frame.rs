@@ -1,7 +1,7 @@
 //! The frame: one Kafka record of updates for a contiguous run of one shard's input.
 
-use crate::engine::mix;
-use crate::engine::update::{FRAME_UPDATES_MAX, Update, Updates};
+use crate::kit::mix;
+use crate::kit::update::{FRAME_UPDATES_MAX, Update, Updates};
 use std::time::Instant;
 
 const _: () =

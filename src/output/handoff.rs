@@ -4,10 +4,10 @@
 //! number of each player's last handoff. Every replay sends again the handoffs that it meets, even
 //! if their updates are published, so a handoff is lost only with its `leave`.
 
-use crate::engine::change::Change;
-use crate::engine::event::Action;
-use crate::engine::handoff::{HANDOFF_PARTS, HandoffOut};
-use crate::engine::update::Update;
+use crate::hunt::change::Change;
+use crate::hunt::event::Action;
+use crate::hunt::handoff::{HANDOFF_PARTS, HandoffOut};
+use crate::kit::update::Update;
 use crate::output::dead_letter::DeadLetter;
 use crate::output::event_json::write_event;
 

@@ -5,7 +5,7 @@
 //! shard included, and all accept the same updates. docs/PROTOCOL.md states the rule, and
 //! docs/vectors/reader.json has histories with what a reader must make of them.
 
-use crate::engine::update::Update;
+use crate::kit::update::Update;
 use crate::output::frame::{Chain, FrameHeader, FrameKind};
 
 /// Owner epochs by which one frame may raise the epoch. Each owner raises it by 1, so a frame that

@@ -1,7 +1,7 @@
 //! Frames and the reader rule: the vectors that docs/PROTOCOL.md refers to, and random histories.
 
-use crate::engine::change::{Change, KINDS};
-use crate::engine::update::{FRAME_UPDATES_MAX, Update};
+use crate::hunt::change::{Change, KINDS};
+use crate::kit::update::{FRAME_UPDATES_MAX, Update};
 use crate::output::encode::{FRAME_HEADER_BYTES, FrameError, decode_frame, encode};
 use crate::output::frame::{Chain, FRAME_BYTES_MAX, Format, Frame, FrameHeader, FrameKind};
 use crate::output::reader::{Position, Reader, Verdict};

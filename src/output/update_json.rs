@@ -5,8 +5,9 @@
 //! Player ids are strings, and so is any number beyond 2^53, which JavaScript and jq would lose. A
 //! field that has no value is left out.
 
-use crate::engine::change::{Form, KINDS, PayloadPart, UpdateField, UpdateKind};
-use crate::engine::update::{Payload, Update};
+use crate::hunt::change::{Change, KINDS};
+use crate::kit::kinds::{Form, PayloadPart, UpdateField, UpdateKind};
+use crate::kit::update::{Payload, Update};
 use crate::output::line::{Head, Line, Text};
 
 /// Numbers above this are written as strings.
@@ -201,7 +202,7 @@ pub(crate) fn read(input: &mut &[u8]) -> Option<Update> {
         }
     }
     skip(input, b"}")?;
-    Update::from_words([player_id, ts_us as u64, payload.first_word(), payload.long])
+    Update::from_words::<Change>([player_id, ts_us as u64, payload.first_word(), payload.long])
 }
 
 fn read_field(field: &UpdateField, input: &mut &[u8]) -> Option<u64> {
@@ -300,8 +301,9 @@ fn until<'a>(input: &mut &'a [u8], end: u8) -> Option<&'a [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::change::{Change, PayloadPart};
-    use crate::engine::refusal::ScoreCause;
+    use crate::hunt::change::Change;
+    use crate::hunt::refusal::ScoreCause;
+    use crate::kit::kinds::PayloadPart;
     use crate::output::frame::UPDATE_JSON_BYTES_MAX;
     use proptest::prelude::*;
 
@@ -327,7 +329,7 @@ mod tests {
             payload.set(field.place, value);
         }
         let words = [u64::MAX, i64::MIN as u64, payload.first_word(), payload.long];
-        Update::from_words(words).expect("the longest update is an update")
+        Update::from_words::<Change>(words).expect("the longest update is an update")
     }
 
     fn json(update: &Update) -> String {
@@ -345,7 +347,7 @@ mod tests {
             let mut input = text.as_bytes();
             assert_eq!(read(&mut input), Some(update), "{text}");
             assert!(input.is_empty());
-            assert_eq!(Update::new(u64::MAX, i64::MIN, update.change()), update);
+            assert_eq!(Update::new(u64::MAX, i64::MIN, update.change::<Change>()), update);
             serde_json::from_str::<serde_json::Value>(&text).expect("what is written is JSON");
         }
     }
@@ -368,7 +370,7 @@ mod tests {
         assert!(left(Some(0)).contains(r#""to_zone":0,"#));
         let text = left(None);
         let update = read(&mut text.as_bytes()).unwrap();
-        assert_eq!(update.change(), Change::Left { to_zone: None, seq: 3 });
+        assert_eq!(update.change::<Change>(), Change::Left { to_zone: None, seq: 3 });
     }
 
     proptest! {
@@ -377,7 +379,7 @@ mod tests {
             let words = [words[0], words[1], words[2] & !0xff | u64::from(kind), words[3]];
             let masked = [words[0], words[1], words[2] & 0xffff_ffff_0000_03ff, words[3]];
             for words in [words, masked] {
-                if let Some(update) = Update::from_words(words) {
+                if let Some(update) = Update::from_words::<Change>(words) {
                     let text = json(&update);
                     prop_assert_eq!(read(&mut text.as_bytes()), Some(update));
                     prop_assert_eq!(update.words(), words);

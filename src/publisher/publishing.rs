@@ -6,7 +6,7 @@ use super::producer::{Delivery, Produce, SendError, SendFailure};
 use super::sent::{QuotaItem, Sent, SentFrame, SentLetter};
 use super::ticker::{Ticker, tick_id};
 use super::{Outgoing, PublisherEnds, PublisherError, PublisherOptions, ToPublisher};
-use crate::engine::event::Action;
+use crate::hunt::event::Action;
 use crate::output::dead_letter::DeadLetter;
 use crate::output::frame::{Frame, FrameHeader};
 use crate::output::{encode, event_json};

@@ -1,8 +1,8 @@
 //! Answers from the view, as JSON. Two views at one position give identical bytes.
 
-use crate::engine::actor::Compass;
-use crate::engine::refusal::{Effect, Hint};
-use crate::engine::update::Update;
+use crate::hunt::actor::Compass;
+use crate::hunt::refusal::{Effect, Hint};
+use crate::kit::update::Update;
 use crate::serve::counts::ServeCounts;
 use crate::serve::feed_messages::FeedWatch;
 use crate::serve::json::Json;

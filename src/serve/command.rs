@@ -6,9 +6,9 @@
 
 use crate::decoder::reject::Reject;
 use crate::decoder::{Decoder, RecordPosition};
-use crate::engine::change::Change;
-use crate::engine::event::{Action, ActionKind, Event, Subject};
-use crate::engine::update::Update;
+use crate::hunt::change::Change;
+use crate::hunt::event::{Action, ActionKind, Event, Subject};
+use crate::kit::update::Update;
 use crate::output::{event_json, update_json};
 use crate::serve::answers::{Served, at};
 use crate::serve::gate::Pass;

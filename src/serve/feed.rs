@@ -4,8 +4,8 @@
 //! else at the start of its log. A zone that can begin nowhere is halted with one sentence; the
 //! others go on.
 
-use crate::engine::Shard;
-use crate::engine::rules::rulebook::Rulebook;
+use crate::hunt::Shard;
+use crate::hunt::rules::rulebook::Rulebook;
 use crate::kafka::METADATA_MS_MAX;
 use crate::kafka::client::{
     ClientOptions, KafkaReader, is_out_of_range, partitions, reader, reader_config,

@@ -1,7 +1,7 @@
 //! What the feed thread sends to the serving thread, and how it wakes that thread.
 
-use crate::engine::rules::rulebook::Rulebook;
-use crate::engine::update::Update;
+use crate::hunt::rules::rulebook::Rulebook;
+use crate::kit::update::Update;
 use crate::queue::bell::Bell;
 use crate::telemetry::turning::{TurnCount, Turning};
 use crate::view::zone::ZoneView;

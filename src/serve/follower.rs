@@ -3,10 +3,10 @@
 //! Pure: the feed reads the records and gives them in the order of the log. The reader rule decides
 //! which updates count, and its chain that they are those that were published.
 
-use crate::engine::Shard;
-use crate::engine::rules::ENGINE_VERSION;
-use crate::engine::rules::rulebook::Rulebook;
-use crate::engine::update::Update;
+use crate::hunt::Shard;
+use crate::hunt::rules::ENGINE_VERSION;
+use crate::hunt::rules::rulebook::Rulebook;
+use crate::kit::update::Update;
 use crate::output::encode::{FrameError, decode_frame};
 use crate::output::frame::{FrameHeader, FrameKind};
 use crate::output::mark::Mark;

@@ -5,7 +5,7 @@
 //! that site's `Origin`, or, where a name leads here only since the page was loaded, its `Host`.
 //! And a body of a type that browsers send without asking the server first is not read.
 
-use crate::engine::event::{ActionKind, Subject};
+use crate::hunt::event::{ActionKind, Subject};
 use crate::serve::access::{Client, Scope, TokenRefusal, Tokens};
 use crate::serve::command::COMMANDS_MAX;
 use crate::serve::problem::Problem;

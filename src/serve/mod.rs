@@ -66,7 +66,7 @@ mod reload;
 #[cfg(test)]
 mod tests;
 
-use crate::engine::rules::rulebook::Rulebook;
+use crate::hunt::rules::rulebook::Rulebook;
 use crate::kafka::topic_error::TopicError;
 use crate::queue::bell::Bell;
 use crate::queue::{self, Receiver};

@@ -133,7 +133,7 @@ impl Posting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::event::ActionKind;
+    use crate::hunt::event::ActionKind;
 
     #[test]
     fn an_event_that_is_appended_before_what_the_zone_has_passed_is_in_another_input() {

@@ -5,7 +5,7 @@
 
 use super::access::Tokens;
 use super::gate::Gate;
-use crate::engine::rules::rulebook::Rulebook;
+use crate::hunt::rules::rulebook::Rulebook;
 use crate::service::reload::{self, InForce};
 use crate::service::shutdown::Reloads;
 use smol::channel::{Receiver, Sender};

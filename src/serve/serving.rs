@@ -3,7 +3,7 @@
 //!
 //! One thread has view and sockets, so that an answer needs no lock and is one state of its zone.
 
-use crate::engine::update::Update;
+use crate::kit::update::Update;
 use crate::queue::bell::Bell;
 use crate::runtime::allocator;
 use crate::runtime::confinement::{Confinement, confine_this_thread};

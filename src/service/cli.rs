@@ -3,7 +3,7 @@
 use super::config_args::{ClusterArgs, ConfigArgs};
 use super::help;
 use super::nearest_verb::with_nearest_verb;
-use crate::engine::change::KINDS;
+use crate::hunt::change::KINDS;
 use crate::kafka::client::BOOTSTRAP_BROKERS_MAX;
 use crate::telemetry::progress::SHARDS_MAX;
 use clap::builder::{PossibleValuesParser, RangedI64ValueParser, RangedU64ValueParser};

@@ -8,8 +8,8 @@ use super::settings::{self, ConfigError, ConfigErrors, Settings, variables};
 use super::written::{
     Written, WrittenCpu, WrittenPublish, WrittenServe, WrittenService, WrittenSnapshot,
 };
-use crate::engine::rules::rulebook::RULES_FILES_MAX;
 use crate::fetch::FetchOptions;
+use crate::hunt::rules::rulebook::RULES_FILES_MAX;
 use crate::kafka::client::ClientOptions;
 use crate::kafka::group::{GroupOptions, GroupProtocol};
 use crate::output::frame::{Compression, FRAME_BYTES_MAX, Format};

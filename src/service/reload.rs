@@ -9,7 +9,7 @@ use super::config::{self, Config, ConfigSource};
 use super::shutdown::Reloads;
 use super::systemd::Systemd;
 use super::{log, rules};
-use crate::engine::rules::rulebook::Rulebook;
+use crate::hunt::rules::rulebook::Rulebook;
 use crate::queue::Sender;
 use crate::telemetry::progress::Progress;
 use std::sync::atomic::{AtomicBool, Ordering};

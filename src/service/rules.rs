@@ -1,8 +1,8 @@
 //! `config/rules.toml` and the map of walls, read and checked.
 
-use crate::engine::refusal::Effect;
-use crate::engine::rules::rulebook::Rulebook;
-use crate::engine::rules::{
+use crate::hunt::refusal::Effect;
+use crate::hunt::rules::rulebook::Rulebook;
+use crate::hunt::rules::{
     ActorRules, EffectRules, Find, HuntRules, Item, ItemUse, Map, Points, Rules, RulesError, Weapon,
 };
 use crate::runtime::regular_file::{RegularFileError, read_text};

@@ -3,7 +3,7 @@
 //! It numbers the updates, continues the chain over them, and suppresses those that are published
 //! already: a replay makes the same updates again, and the chain proves that it did.
 
-use crate::engine::update::Updates;
+use crate::kit::update::Updates;
 use crate::output::frame::{Chain, Frame, FrameHeader, FrameKind};
 use crate::ownership::action::Opening;
 use std::time::{Duration, Instant};

@@ -12,10 +12,10 @@ mod shard;
 #[cfg(test)]
 mod tests;
 
-use crate::engine::Shard;
-use crate::engine::rules::rulebook::Rulebook;
 use crate::fetch::block::{Block, BlockPool};
 use crate::fetch::cursor::{Cursor, CursorFault, Cursors};
+use crate::hunt::Shard;
+use crate::hunt::rules::rulebook::Rulebook;
 use crate::output::frame::Frame;
 use crate::ownership::event::{ShardNotice, ToControl};
 use crate::ownership::start_error::StartError;

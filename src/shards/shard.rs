@@ -2,12 +2,12 @@
 
 use super::checkpoints::CheckpointSchedule;
 use super::{Workspace, contained, publish_population};
-use crate::engine::event::{Action, ActionKind, Subject};
-use crate::engine::events::ListedEvent;
-use crate::engine::update::Update;
-use crate::engine::{Outcome, Shard};
 use crate::fetch::block::{BLOCK_EVENTS_MAX, Block, SHARD_BLOCKS_MAX};
 use crate::fetch::cursor::Cursor;
+use crate::hunt::event::{Action, ActionKind, Subject};
+use crate::hunt::events::ListedEvent;
+use crate::hunt::{Outcome, Shard};
+use crate::kit::update::Update;
 use crate::output::dead_letter::DeadLetter;
 use crate::output::handoff::HandoffRecord;
 use crate::ownership::event::{NoOps, ToControl};

@@ -1,7 +1,7 @@
 //! The framer: updates are numbered and chained without a gap, and what is published is held back.
 
-use crate::engine::change::Change;
-use crate::engine::update::Update;
+use crate::hunt::change::Change;
+use crate::kit::update::Update;
 use crate::output::frame::{Chain, Frame, FrameKind};
 use crate::output::reader::{Reader, Verdict};
 use crate::shards::framer::{FENCE_EVERY_MS, FRAME_SILENCE_MS_MAX, Framer, Grant, Sealed};

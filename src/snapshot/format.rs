@@ -4,12 +4,13 @@
 //! Nothing here reads or writes files. Whatever the bytes are, decoding them ends in a header, in
 //! state or in an error; a block that is torn, stale, or of another snapshot is never taken.
 
-use crate::engine::rules::ENGINE_VERSION;
-use crate::engine::rules::rulebook::Rulebook;
-use crate::engine::state::StateError;
-use crate::engine::{Shard, mix};
+use crate::hunt::Shard;
+use crate::hunt::rules::ENGINE_VERSION;
+use crate::hunt::rules::rulebook::Rulebook;
+use crate::hunt::state::StateError;
 use crate::kafka::checksum::{crc32c, crc32c_of_parts};
 use crate::kafka::{NAME_CHARS_MAX, TOPIC_NAME_CHARS_MAX};
+use crate::kit::mix;
 use crate::output::frame::Chain;
 use crate::output::mark::Mark;
 use crate::snapshot::checkpoint::CheckpointHeader;

@@ -9,8 +9,8 @@
 //! newest manifest. That search is of bounded length. Before it, only records of daemons that died
 //! before they had deleted all can remain.
 
-use crate::engine::Shard;
-use crate::engine::rules::rulebook::Rulebook;
+use crate::hunt::Shard;
+use crate::hunt::rules::rulebook::Rulebook;
 use crate::kafka::client::{
     ClientOptions, KafkaReader, TokenSource, is_out_of_range, partitions, reader, reader_config,
     writer_config,

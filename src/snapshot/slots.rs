@@ -4,8 +4,8 @@
 //! it is whole and on the disk. The slot was an older snapshot before, so a full disk does not stop
 //! the next one. No snapshot is given up before the newest was read back.
 
-use crate::engine::Shard;
-use crate::engine::rules::rulebook::Rulebook;
+use crate::hunt::Shard;
+use crate::hunt::rules::rulebook::Rulebook;
 use crate::kafka::checksum::crc32c;
 use crate::output::mark::Mark;
 use crate::snapshot::checkpoint::{Buffer, CheckpointHeader};

@@ -1,10 +1,10 @@
 //! Snapshots on a disk that fails, loses power, or gives back something else.
 
-use crate::engine::Shard;
-use crate::engine::checkpoint::CheckpointRead;
-use crate::engine::event::{Action, Event};
-use crate::engine::rules::rulebook::Rulebook;
-use crate::engine::update::Updates;
+use crate::hunt::Shard;
+use crate::hunt::checkpoint::CheckpointRead;
+use crate::hunt::event::{Action, Event};
+use crate::hunt::rules::rulebook::Rulebook;
+use crate::kit::update::Updates;
 use crate::output::frame::Chain;
 use crate::output::mark::Mark;
 use crate::service::rules::built_in;

@@ -1,7 +1,7 @@
 //! Frames for tests that have no engine: updates that follow from their numbers.
 
-use crate::engine::change::Change;
-use crate::engine::update::{Update, Updates};
+use crate::hunt::change::Change;
+use crate::kit::update::{Update, Updates};
 use crate::output::frame::{Chain, Frame, FrameHeader, FrameKind};
 use std::time::Instant;
 

@@ -1,11 +1,12 @@
 //! A zone that any events are applied to, valid or not, and that is checked from outside.
-//! `src/engine/tests/hostile.rs` draws them from a seed, `fuzz/fuzz_targets/engine.rs` from bytes.
+//! `src/hunt/tests/hostile.rs` draws them from a seed, `fuzz/fuzz_targets/engine.rs` from bytes.
 
-use crate::engine::event::Event;
-use crate::engine::events::Events;
-use crate::engine::rules::rulebook::Rulebook;
-use crate::engine::update::{EVENT_UPDATES_MAX, Update, Updates};
-use crate::engine::{Outcome, Shard};
+use crate::hunt::change::Change;
+use crate::hunt::event::Event;
+use crate::hunt::events::Events;
+use crate::hunt::rules::rulebook::Rulebook;
+use crate::hunt::{Outcome, Shard};
+use crate::kit::update::{EVENT_UPDATES_MAX, Update, Updates};
 use crate::output::frame::Chain;
 use crate::service::rules::built_in;
 use crate::testing::random_game::Setting;
@@ -67,7 +68,7 @@ impl Zone {
         let told = self.updates.as_slice();
         assert!(told.len() <= EVENT_UPDATES_MAX, "{} updates of {event:?}", told.len());
         for update in told {
-            assert_eq!(Update::from_words(update.words()), Some(*update), "{event:?}");
+            assert_eq!(Update::from_words::<Change>(update.words()), Some(*update), "{event:?}");
             assert_eq!(update.ts_us(), event.ts_us);
             self.kinds |= 1 << update.payload().kind;
         }

@@ -4,10 +4,10 @@
 //! takes part in every test that plays a random game. To make its games worth playing, give it a
 //! weight and its fields numbers that mean something: [`RandomGame::kind`], [`RandomGame::number`].
 
-use crate::engine::event::{Action, ActionField, ActionKind, Event, EventField};
-use crate::engine::event::{Handoff, ItemStack, Presence, Subject};
-use crate::engine::field::{FieldForm, FieldSpec, FieldValues};
-use crate::engine::rules::rulebook::Rulebook;
+use crate::hunt::event::{Action, ActionField, ActionKind, Event, EventField};
+use crate::hunt::event::{Handoff, ItemStack, Presence, Subject};
+use crate::hunt::field::{FieldForm, FieldSpec, FieldValues};
+use crate::hunt::rules::rulebook::Rulebook;
 
 /// Draws a number below another one, which is not 0.
 pub type Below<'a> = &'a mut dyn FnMut(u64) -> u64;

@@ -1,13 +1,13 @@
 //! A world of shards beside a view of it, which is folded from their updates alone and held against
 //! them. `src/view/tests.rs` draws its events from a seed, `fuzz/fuzz_targets/view.rs` from bytes.
 
-use crate::engine::actor::HuntProgress;
-use crate::engine::event::Event;
-use crate::engine::outline::PlayerOutline;
-use crate::engine::refusal::Effect;
-use crate::engine::rules::rulebook::Rulebook;
-use crate::engine::update::Updates;
-use crate::engine::{Outcome, Shard};
+use crate::hunt::actor::HuntProgress;
+use crate::hunt::event::Event;
+use crate::hunt::outline::PlayerOutline;
+use crate::hunt::refusal::Effect;
+use crate::hunt::rules::rulebook::Rulebook;
+use crate::hunt::{Outcome, Shard};
+use crate::kit::update::Updates;
 use crate::testing::hostile_zone::rulebook;
 use crate::testing::random_game::{RandomGame, Setting};
 use crate::view::board::Place;

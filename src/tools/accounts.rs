@@ -5,10 +5,10 @@
 use super::source::SourceRecord;
 use crate::decoder::reject::Reject;
 use crate::decoder::{Decoder, RecordPosition};
-use crate::engine::change::Change;
-use crate::engine::rules::rulebook::Rulebook;
-use crate::engine::update::{Update, Updates};
-use crate::engine::{Outcome, Shard};
+use crate::hunt::change::Change;
+use crate::hunt::rules::rulebook::Rulebook;
+use crate::hunt::{Outcome, Shard};
+use crate::kit::update::{Update, Updates};
 use crate::output::frame::Chain;
 use crate::ownership::start_error::StartError;
 use std::collections::{BTreeMap, BTreeSet};

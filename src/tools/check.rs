@@ -8,7 +8,7 @@ use crate::control::advertised::DialledBrokers;
 use crate::control::dialler;
 use crate::control::topic_client::TopicClient;
 use crate::daemon::failure::Failure;
-use crate::engine::rules::ENGINE_VERSION;
+use crate::hunt::rules::ENGINE_VERSION;
 use crate::kafka::right::Right;
 use crate::kafka::security::{self, Mechanism, Security};
 use crate::runtime::operations::Operations;

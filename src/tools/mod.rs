@@ -46,7 +46,7 @@ pub(crate) mod kafka;
 
 pub(crate) mod failure;
 
-use crate::engine::rules::rulebook::Rulebook;
+use crate::hunt::rules::rulebook::Rulebook;
 use crate::service::rules as rules_files;
 use crate::telemetry::printable::printable;
 use failure::ToolError;

@@ -5,7 +5,7 @@ use super::kafka::{self, Cluster};
 use super::load::{EventSender, now_us};
 use super::source::SourceRecord;
 use super::{brokers, rulebook, zone_rules};
-use crate::engine::event::Action;
+use crate::hunt::event::Action;
 use crate::kafka::right::Right;
 use crate::output::event_json::write_event;
 use crate::service::cli::{LoadCodec, RulesArgs};

@@ -3,7 +3,7 @@
 //! The highest score is first; of equal ones, the one that was reached first. Over several zones,
 //! equal scores are ordered by time, then zone, then player.
 
-use crate::engine::rank_tree::Key;
+use crate::kit::rank_tree::Key;
 use crate::view::card::{Card, Details};
 
 /// A place on a board.

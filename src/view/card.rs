@@ -1,10 +1,10 @@
 //! What is known of one player: two rows, one that most updates change and one that few do.
 
-use crate::engine::actor::{Compass, HuntProgress};
-use crate::engine::event::{EFFECT_SLOTS, INVENTORY_SLOTS};
-use crate::engine::hunt::HUNTS_MAX;
-use crate::engine::outline::PlayerOutline;
-use crate::engine::refusal::Effect;
+use crate::hunt::actor::{Compass, HuntProgress};
+use crate::hunt::event::{EFFECT_SLOTS, INVENTORY_SLOTS};
+use crate::hunt::hunts::HUNTS_MAX;
+use crate::hunt::outline::PlayerOutline;
+use crate::hunt::refusal::Effect;
 
 /// The row that most updates change: one cache line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! How many players stand on each tile of a zone, and since when.
 
-use crate::engine::rules::Map;
+use crate::hunt::rules::Map;
 
 /// Players by tile.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! Hunts of a zone: those that run, with their treasures, and the last ones, with finishers.
 
-use crate::engine::hunt::{HUNTS_MAX, TREASURES_MAX};
-use crate::engine::outline::HuntOutline;
-use crate::engine::refusal::HuntEndCause;
+use crate::hunt::hunts::{HUNTS_MAX, TREASURES_MAX};
+use crate::hunt::outline::HuntOutline;
+use crate::hunt::refusal::HuntEndCause;
 use std::collections::VecDeque;
 
 /// Hunts that are remembered after their end.

@@ -1,6 +1,6 @@
 //! The last updates of a zone, as they were published, with their places in the input.
 
-use crate::engine::update::Update;
+use crate::kit::update::Update;
 use std::collections::VecDeque;
 
 /// Updates of a zone that are kept: 2 MiB, some seconds of a busy zone.

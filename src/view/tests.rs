@@ -2,10 +2,10 @@
 
 #![allow(clippy::print_stdout, reason = "a failing game names its seed")]
 
-use crate::engine::change::Change;
-use crate::engine::refusal::ScoreCause;
-use crate::engine::rules::rulebook::Rulebook;
-use crate::engine::update::Update;
+use crate::hunt::change::Change;
+use crate::hunt::refusal::ScoreCause;
+use crate::hunt::rules::rulebook::Rulebook;
+use crate::kit::update::Update;
 use crate::runtime::allocator::thread_bytes;
 use crate::service::rules::built_in;
 use crate::testing::random::Random;

@@ -3,11 +3,11 @@
 //! A player who is in two zones at once, as after an arrival that was overtaken by a join, counts
 //! once, at its best place. Between leaving a zone and arriving in another it is on no board.
 
-use crate::engine::actors::ACTORS_MAX;
-use crate::engine::index::Lookup;
-use crate::engine::rank_tree::RankTree;
-use crate::engine::rules::rulebook::Rulebook;
-use crate::engine::update::Update;
+use crate::hunt::rules::rulebook::Rulebook;
+use crate::kit::PLAYERS_MAX;
+use crate::kit::index::Lookup;
+use crate::kit::rank_tree::RankTree;
+use crate::kit::update::Update;
 use crate::view::board::{Place, ranks_around};
 use crate::view::card::{Card, Standing};
 use crate::view::zone::{FoldError, Moved, ZoneView};
@@ -18,7 +18,7 @@ const UPDATES_AHEAD: usize = 8;
 
 /// Zones of a view: their number and a player's row make one word of the world's board.
 const ZONES_MAX: usize = 4096;
-const _: () = assert!(ZONES_MAX * ACTORS_MAX <= 1 << 32 && ACTORS_MAX.is_power_of_two());
+const _: () = assert!(ZONES_MAX * PLAYERS_MAX <= 1 << 32 && PLAYERS_MAX.is_power_of_two());
 
 /// What is known of the world.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ pub struct View {
 }
 
 fn entry(partition: u16, row: u32) -> u32 {
-    u32::from(partition) * ACTORS_MAX as u32 + row
+    u32::from(partition) * PLAYERS_MAX as u32 + row
 }
 
 /// The look-ups ahead of time of the next updates, by number.
@@ -98,8 +98,8 @@ impl View {
         let first = rank.max(1);
         (first..first.saturating_add(count)).map_while(|rank| {
             let entry = self.board.at(rank - 1)?;
-            let zone = self.zone((entry / ACTORS_MAX as u32) as u16)?;
-            Some(zone.place_of(entry % ACTORS_MAX as u32, rank))
+            let zone = self.zone((entry / PLAYERS_MAX as u32) as u16)?;
+            Some(zone.place_of(entry % PLAYERS_MAX as u32, rank))
         })
     }
 

@@ -1,15 +1,15 @@
 //! One zone of a view.
 
-use crate::engine::Shard;
-use crate::engine::actor::Compass;
-use crate::engine::actors::ACTORS_MAX;
-use crate::engine::change::Change;
-use crate::engine::chunks::{CHUNK_ROWS, Chunks};
-use crate::engine::index::{Index, Lookup};
-use crate::engine::rank_tree::{Key, RankTree};
-use crate::engine::rules::Rules;
-use crate::engine::rules::rulebook::{Edition, Rulebook};
-use crate::engine::update::Update;
+use crate::hunt::Shard;
+use crate::hunt::actor::Compass;
+use crate::hunt::change::Change;
+use crate::hunt::rules::Rules;
+use crate::hunt::rules::rulebook::{Edition, Rulebook};
+use crate::kit::PLAYERS_MAX;
+use crate::kit::chunks::{CHUNK_ROWS, Chunks};
+use crate::kit::index::{Index, Lookup};
+use crate::kit::rank_tree::{Key, RankTree};
+use crate::kit::update::Update;
 use crate::view::board::{Place, ranks_around, world_key, zone_key};
 use crate::view::card::{Card, Details, end_effect, from_outline, start_effect};
 use crate::view::crowd::Crowd;
@@ -375,7 +375,7 @@ impl ZoneView {
         (x, y): (i32, i32),
     ) -> Result<Moved, FoldError> {
         let player_id = update.player_id();
-        let is_full = self.index.count() == self.rules.actors.count_max.min(ACTORS_MAX as u32);
+        let is_full = self.index.count() == self.rules.actors.count_max.min(PLAYERS_MAX as u32);
         if player_id == 0 || is_full || self.find(player_id).is_some() {
             return Err(FoldError::Inconsistent { update: number });
         }

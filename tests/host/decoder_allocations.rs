@@ -2,7 +2,7 @@
 //! first.
 
 use huntd::decoder::{Decoder, RecordPosition};
-use huntd::engine::event::RECORD_BYTES_MAX;
+use huntd::hunt::event::RECORD_BYTES_MAX;
 use huntd::runtime::allocator;
 
 const ORIGIN: RecordPosition = RecordPosition { offset: 0, time_ms: 0 };

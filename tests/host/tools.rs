@@ -3,7 +3,7 @@
 #![allow(clippy::print_stdout, reason = "tests say what they measure")]
 
 use huntd::decoder::{Decoder, RecordPosition};
-use huntd::engine::event::Action;
+use huntd::hunt::event::Action;
 use huntd::service::cli::MatchFormat;
 use huntd::tools::matches::{MatchEvents, MatchOptions, format_of};
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 //! in two zones.
 
 use crate::restarts::wait_until_owned;
-use huntd::engine::change::Change;
+use huntd::hunt::change::Change;
 use std::collections::BTreeMap;
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};

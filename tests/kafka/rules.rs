@@ -3,8 +3,8 @@
 use crate::players::{events, produce};
 use crate::snapshots::{assert_halts, settings, start, start_offsets, stop, wait_for_snapshots};
 use crate::verbs::huntd;
-use huntd::engine::change::Change;
-use huntd::engine::update::Update;
+use huntd::hunt::change::Change;
+use huntd::kit::update::Update;
 use huntd::output::encode::decode_frame;
 use huntd::service::rules::{BUILT_IN, load_all};
 use rdkafka::message::Message;

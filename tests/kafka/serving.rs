@@ -3,9 +3,9 @@
 use crate::players::{Load, events, produce};
 use crate::snapshots::{settings, start, wait_for_snapshots};
 use huntd::decoder::{Decoder, RecordPosition};
-use huntd::engine::Shard;
-use huntd::engine::rules::rulebook::Rulebook;
-use huntd::engine::update::Updates;
+use huntd::hunt::Shard;
+use huntd::hunt::rules::rulebook::Rulebook;
+use huntd::kit::update::Updates;
 use huntd::serve::answers::{Served, ZoneState};
 use huntd::serve::exchange::Exchange;
 use huntd::serve::gate::Gate;

@@ -4,9 +4,9 @@
 use crate::players;
 use crate::snapshots::{settings, start};
 use huntd::decoder::{Decoder, RecordPosition};
-use huntd::engine::rules::rulebook::Rulebook;
-use huntd::engine::update::Updates;
-use huntd::engine::{Outcome, Shard};
+use huntd::hunt::rules::rulebook::Rulebook;
+use huntd::hunt::{Outcome, Shard};
+use huntd::kit::update::Updates;
 use huntd::service::rules::built_in;
 use huntd::testing::random::Random;
 use rdkafka::message::Message;

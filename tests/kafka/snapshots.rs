@@ -123,7 +123,7 @@ fn other_rules_halt_the_shard_and_genesis_starts_it_over() {
     let after = read(kafka::shared(), &topics, 0);
     assert_eq!(after.updates[..before.updates.len()], before.updates);
     let joined = after.updates[before.updates.len()..].iter().filter(|update| {
-        matches!(update.change(), huntd::engine::change::Change::Joined { health: 90, .. })
+        matches!(update.change(), huntd::hunt::change::Change::Joined { health: 90, .. })
     });
     assert_eq!(joined.count(), 20);
 

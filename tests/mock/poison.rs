@@ -3,9 +3,9 @@
 
 use huntd::daemon::Daemon;
 use huntd::decoder::{Decoder, RecordPosition};
-use huntd::engine::Shard;
-use huntd::engine::rules::rulebook::Rulebook;
-use huntd::engine::update::Updates;
+use huntd::hunt::Shard;
+use huntd::hunt::rules::rulebook::Rulebook;
+use huntd::kit::update::Updates;
 use huntd::output::encode::decode_frame;
 use huntd::output::frame::FrameKind;
 use huntd::output::reader::{Reader, Verdict};

@@ -2,9 +2,9 @@
 
 use huntd::daemon::{Daemon, snapshots};
 use huntd::decoder::{Decoder, RecordPosition as At};
-use huntd::engine::Shard;
-use huntd::engine::rules::rulebook::Rulebook;
-use huntd::engine::update::Updates;
+use huntd::hunt::Shard;
+use huntd::hunt::rules::rulebook::Rulebook;
+use huntd::kit::update::Updates;
 use huntd::output::encode::decode_frame;
 use huntd::output::reader::{Position, Reader};
 use huntd::service::cli::{LoadArgs, LoadCodec};

@@ -7,7 +7,7 @@ use crate::mutation::Mutation;
 use crate::reader::{Era, Follower, Replay};
 use crate::sim::Sim;
 use huntd::decoder::{Decoder, RecordPosition};
-use huntd::engine::event::Action;
+use huntd::hunt::event::Action;
 use huntd::output::encode::decode_frame;
 use huntd::output::handoff::HandoffRecord;
 use huntd::output::reader::{Reader, Verdict};

@@ -1,9 +1,9 @@
 //! The players: what they write into the input, and the rules of a small world.
 
 use crate::chance::{Chance, Fault};
-use huntd::engine::event::{Action, ActionKind, Event};
-use huntd::engine::rules::Rules;
-use huntd::engine::rules::rulebook::Rulebook;
+use huntd::hunt::event::{Action, ActionKind, Event};
+use huntd::hunt::rules::Rules;
+use huntd::hunt::rules::rulebook::Rulebook;
 use huntd::output::event_json::write_event;
 use huntd::service::rules::built_in;
 use huntd::testing::random_game::{RandomGame, Setting};

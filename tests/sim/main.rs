@@ -39,7 +39,7 @@ mod topics;
 mod viewer;
 
 use chance::{Counts, Fault, Sight};
-use huntd::engine::rules::rulebook::Rulebook;
+use huntd::hunt::rules::rulebook::Rulebook;
 use huntd::queue::bell::Bell;
 use mutation::Mutation;
 use node::Common;

@@ -12,7 +12,7 @@ use crate::node::{Common, Node};
 use crate::reader::Follower;
 use crate::surroundings::{KeptPanics, Surroundings, whole_store};
 use crate::viewer::Viewer;
-use huntd::engine::rules::rulebook::Rulebook;
+use huntd::hunt::rules::rulebook::Rulebook;
 use huntd::ownership::acquisition::Remedy;
 use huntd::ownership::start_error::StartError;
 use huntd::shards::STALL_RETRY_MS;

@@ -3,7 +3,7 @@
 use crate::chance::{Fault, Sight};
 use crate::control::{Coming, Control, Loaded};
 use crate::surroundings::{Surroundings, falsified, whole_store};
-use huntd::engine::Shard;
+use huntd::hunt::Shard;
 use huntd::kafka::topic_error::TopicError;
 use huntd::ownership::acquisition::Candidate;
 use huntd::ownership::bounds::Bounds;

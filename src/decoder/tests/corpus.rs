@@ -1,8 +1,8 @@
 //! What the decoder makes of each kind of record: the golden corpus, and records too long for it.
 
 use crate::decoder::{Decoder, RecordPosition, reject::Reject};
-use crate::engine::event::{Action, ActionKind, ActionSpec, Event, EventField, RECORD_BYTES_MAX};
-use crate::engine::field::FieldSpec;
+use crate::hunt::event::{Action, ActionKind, ActionSpec, Event, EventField, RECORD_BYTES_MAX};
+use crate::hunt::field::FieldSpec;
 use std::collections::BTreeSet;
 
 const ORIGIN: RecordPosition = RecordPosition { offset: 7, time_ms: 1000 };

@@ -8,8 +8,8 @@ mod vectors;
 use crate::decoder::RecordPosition;
 use crate::decoder::json::JsonDecoder;
 use crate::decoder::reject::Reject;
-use crate::engine::event::Event;
-use crate::engine::events::Events;
+use crate::hunt::event::Event;
+use crate::hunt::events::Events;
 
 /// What the last tier makes of a record.
 fn parsed(json: &mut JsonDecoder, origin: RecordPosition, record: &[u8]) -> Result<Event, Reject> {

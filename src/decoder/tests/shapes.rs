@@ -13,9 +13,9 @@ use crate::decoder::runs::RUNS_MAX;
 use crate::decoder::shape::Shapes;
 use crate::decoder::simd::Processor;
 use crate::decoder::{Decoder, RecordPosition};
-use crate::engine::event::{Action, ActionKind, EventField, Presence};
-use crate::engine::events::Events;
-use crate::engine::field::{FieldForm, FieldSet};
+use crate::hunt::event::{Action, ActionKind, EventField, Presence};
+use crate::hunt::events::Events;
+use crate::hunt::field::{FieldForm, FieldSet};
 use crate::testing::random::Random;
 use std::collections::BTreeSet;
 

@@ -8,10 +8,10 @@ use crate::decoder::layout::Layouts;
 
 use crate::decoder::reject::Reject;
 use crate::decoder::{Decoder, RecordPosition};
-use crate::engine::event::{Action, ActionKind, Event, EventField, Handoff};
-use crate::engine::events::Events;
-use crate::engine::field::{FieldForm, FieldSpec};
-use crate::engine::rules::rulebook::Rulebook;
+use crate::hunt::event::{Action, ActionKind, Event, EventField, Handoff};
+use crate::hunt::events::Events;
+use crate::hunt::field::{FieldForm, FieldSpec};
+use crate::hunt::rules::rulebook::Rulebook;
 use crate::output::event_json::write_event;
 use crate::service::rules::built_in;
 use crate::testing::random::Random;

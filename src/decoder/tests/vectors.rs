@@ -2,8 +2,8 @@
 //! docs/EVENTS.md and docs/PROTOCOL.md refer to.
 
 use crate::decoder::{Decoder, RecordPosition};
-use crate::engine::event::{ActionField, ActionKind, ActionSpec, Event, EventField, Handoff};
-use crate::engine::field::{FieldForm, FieldSource, FieldSpec, FieldValues};
+use crate::hunt::event::{ActionField, ActionKind, ActionSpec, Event, EventField, Handoff};
+use crate::hunt::field::{FieldForm, FieldSource, FieldSpec, FieldValues};
 use crate::output::dead_letter::{DeadLetter, LetterRun};
 use crate::testing::vectors::{bytes_of, vectors};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! An output partition in memory, and what acquires it.
 
-use crate::engine::update::Updates;
+use crate::kit::update::Updates;
 use crate::output::encode::{decode_frame, encode};
 use crate::output::fence_id::{FenceIds, InputTag};
 use crate::output::fold::Start;

@@ -43,10 +43,10 @@ pub(crate) fn asset(path: &str) -> Option<&'static Asset> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::change::KINDS;
-    use crate::engine::event::ActionKind;
-    use crate::engine::update::Updates;
-    use crate::engine::{Outcome, Shard};
+    use crate::hunt::change::KINDS;
+    use crate::hunt::event::ActionKind;
+    use crate::hunt::{Outcome, Shard};
+    use crate::kit::update::Updates;
     use crate::testing::hostile_zone::rulebook;
     use crate::testing::random::Random;
     use crate::testing::random_game::{RandomGame, Setting};

@@ -1,7 +1,7 @@
 //! Who gets what with which token.
 
 use super::World;
-use crate::engine::event::Action;
+use crate::hunt::event::Action;
 use crate::serve::access::{Tokens, player_token};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::gate::Gate;

@@ -3,10 +3,10 @@
 #![allow(clippy::print_stdout, reason = "a failing game names its seed")]
 
 use super::{World, documented};
-use crate::engine::Shard;
-use crate::engine::event::Action;
-use crate::engine::rules::rulebook::Rulebook;
-use crate::engine::update::{Update, Updates};
+use crate::hunt::Shard;
+use crate::hunt::event::Action;
+use crate::hunt::rules::rulebook::Rulebook;
+use crate::kit::update::{Update, Updates};
 use crate::serve::answers::{Served, ZoneState};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::gate::Gate;

@@ -14,10 +14,10 @@ mod statuses;
 mod streaming;
 mod turns;
 
-use crate::engine::Shard;
-use crate::engine::event::{Action, Event};
-use crate::engine::rules::rulebook::Rulebook;
-use crate::engine::update::Updates;
+use crate::hunt::Shard;
+use crate::hunt::event::{Action, Event};
+use crate::hunt::rules::rulebook::Rulebook;
+use crate::kit::update::Updates;
 use crate::runtime::allocator;
 use crate::serve::answers::{OPENAPI, Served, ZoneState};
 use crate::serve::exchange::{Exchange, ExchangeNeed};

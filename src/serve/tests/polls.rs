@@ -1,9 +1,9 @@
 //! How long a poll is, whatever a game comes to.
 
 use super::json;
-use crate::engine::actors::ACTORS_MAX;
-use crate::engine::event::EFFECT_SLOTS;
-use crate::engine::rules::{HEALTH_MAX, ZONE_CM_MAX};
+use crate::hunt::event::EFFECT_SLOTS;
+use crate::hunt::rules::{HEALTH_MAX, ZONE_CM_MAX};
+use crate::kit::PLAYERS_MAX;
 use crate::serve::answers::{POLL_BYTES_MIN, write_poll};
 use crate::telemetry::progress::SHARDS_MAX;
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ const MOST: [i64; 8] = [
     UPDATE_MAX,
     SHARDS_MAX as i64 - 1,
     SCORE_MAX,
-    ACTORS_MAX as i64,
+    PLAYERS_MAX as i64,
     ZONE_CM_MAX as i64 - 1,
     ZONE_CM_MAX as i64 - 1,
     HEALTH_MAX as i64,

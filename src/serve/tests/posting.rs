@@ -2,9 +2,9 @@
 
 use super::{World, text_of};
 use crate::decoder::{Decoder, RecordPosition};
-use crate::engine::Shard;
-use crate::engine::event::{Action, Event};
-use crate::engine::update::Updates;
+use crate::hunt::Shard;
+use crate::hunt::event::{Action, Event};
+use crate::kit::update::Updates;
 use crate::serve::command::{Appended, COMMANDS_MAX, Command, Stamps, commands};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::problem::Problem;

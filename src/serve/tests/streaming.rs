@@ -1,9 +1,9 @@
 //! Streams, and where they are resumed.
 
 use super::{World, text_of};
-use crate::engine::Shard;
-use crate::engine::event::{Action, Event};
-use crate::engine::update::Updates;
+use crate::hunt::Shard;
+use crate::hunt::event::{Action, Event};
+use crate::kit::update::Updates;
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 
 /// Reads a zone's stream to its end: the numbers of its updates, and names of other events.

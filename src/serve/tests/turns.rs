@@ -2,8 +2,8 @@
 //! none at all, a turn is the least piece of folding and of answering.
 
 use super::{World, text_of};
-use crate::engine::change::Change;
-use crate::engine::update::Update;
+use crate::hunt::change::Change;
+use crate::kit::update::Update;
 use crate::queue;
 use crate::queue::bell::Bell;
 use crate::runtime::sockets::Sockets;

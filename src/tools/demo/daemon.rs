@@ -1,7 +1,7 @@
 //! The daemon inside the demo: the same threads as under systemd, stopped when the demo is over.
 
 use crate::daemon;
-use crate::engine::rules::rulebook::Rulebook;
+use crate::hunt::rules::rulebook::Rulebook;
 use crate::service::config::Config;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::progress::Progress;

@@ -1,6 +1,6 @@
 //! The page beside the demo: the serving part of `huntd serve`, read-only.
 
-use crate::engine::rules::rulebook::Rulebook;
+use crate::hunt::rules::rulebook::Rulebook;
 use crate::serve::{Commands, ServeError, Server};
 use crate::service::config::Config;
 use crate::service::shutdown::Signals;

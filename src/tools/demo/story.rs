@@ -1,7 +1,7 @@
 //! What happens in the game while the demo runs, a few lines of it, for people who watch.
 
-use crate::engine::change::Change;
-use crate::engine::update::Update;
+use crate::hunt::change::Change;
+use crate::kit::update::Update;
 use std::time::{Duration, Instant};
 
 /// Time between two lines: what can be read along.

@@ -3,7 +3,7 @@
 use super::daemon::DemoDaemon;
 use super::flight::Flight;
 use super::story::Story;
-use crate::engine::update::Update;
+use crate::kit::update::Update;
 use crate::output::encode::decode_frame;
 use crate::output::frame::FrameKind;
 use crate::output::reader::{Position, Reader, Verdict};

@@ -1,7 +1,7 @@
 //! Who won: the players with the highest scores, and where.
 
-use crate::engine::change::Change;
-use crate::engine::update::Update;
+use crate::hunt::change::Change;
+use crate::kit::update::Update;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -56,9 +56,9 @@ impl Winners {
 #[cfg(test)]
 mod tests {
     use super::Winners;
-    use crate::engine::change::Change;
-    use crate::engine::refusal::ScoreCause;
-    use crate::engine::update::Update;
+    use crate::hunt::change::Change;
+    use crate::hunt::refusal::ScoreCause;
+    use crate::kit::update::Update;
 
     #[test]
     fn the_latest_score_counts_and_ties_go_to_the_earlier() {

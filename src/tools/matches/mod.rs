@@ -13,7 +13,7 @@ pub(crate) mod rocket_league;
 pub(crate) mod scene;
 
 use super::source::{SourceError, SourceRecord};
-use crate::engine::event::Action;
+use crate::hunt::event::Action;
 use crate::service::cli::MatchFormat;
 use clap::ValueEnum;
 use grid::Grid;

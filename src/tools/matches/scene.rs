@@ -6,7 +6,7 @@
 //! decisions and their reasons.
 
 use super::grid::Grid;
-use crate::engine::event::Action;
+use crate::hunt::event::Action;
 use crate::output::event_json::write_event;
 use crate::tools::PLAYER_ID_FIRST;
 use crate::tools::source::SourceRecord;

@@ -7,7 +7,7 @@
 
 use super::WEAPONS;
 use super::source::SourceRecord;
-use crate::engine::event::Action;
+use crate::hunt::event::Action;
 use crate::output::event_json::write_event;
 
 /// What decides the load: the same options give the same events, byte for byte.

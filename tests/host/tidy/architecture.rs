@@ -9,7 +9,8 @@ const LAYERS: &[&str] = &[
     "telemetry",
     "runtime",
     "kafka",
-    "engine",
+    "kit",
+    "hunt",
     "decoder",
     "output",
     "ownership",
@@ -30,9 +31,10 @@ const LAYERS: &[&str] = &[
 
 /// Folders without I/O, threads and clocks, and all that each of them may import.
 const PURE: &[(&str, &[&str])] = &[
-    ("engine", &["runtime::prefetch"]),
-    ("decoder", &["engine::event", "engine::events", "engine::field"]),
-    ("output", &["engine"]),
+    ("kit", &["runtime::prefetch"]),
+    ("hunt", &["kit", "runtime::prefetch"]),
+    ("decoder", &["hunt::event", "hunt::events", "hunt::field"]),
+    ("output", &["hunt", "kit"]),
     (
         "ownership",
         &[
@@ -44,7 +46,7 @@ const PURE: &[(&str, &[&str])] = &[
             "output",
         ],
     ),
-    ("view", &["engine"]),
+    ("view", &["hunt", "kit"]),
 ];
 
 /// The crate's roots, which may import everything.
@@ -208,18 +210,21 @@ pub(super) fn listed_unsafe_code(tree: &Tree) -> Vec<Finding> {
     }
 }
 
-/// The engine depends on its input alone.
+/// The folders whose results depend on their input alone.
+const DETERMINISTIC: &[&str] = &["kit", "hunt"];
+
+/// A game and its kit depend on their input alone.
 pub(super) fn purity(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for source in tree.product().filter(|source| source.module() == "engine") {
+    for source in tree.product().filter(|source| DETERMINISTIC.contains(&source.module())) {
         let tokens = &source.product;
         for token in tokens.iter().filter(|token| IMPURE.contains(&token.text.as_str())) {
-            let message = format!("{} has no place in the pure engine", token.text);
+            let message = format!("{} has no place in the pure game", token.text);
             findings.push(Finding::at(source, token.line, message));
         }
         for (path, line) in [paths(tokens, "std"), paths(tokens, "core")].concat() {
             if IMPURE_STD.contains(&path[0].as_str()) {
-                let message = format!("std::{} has no place in the pure engine", path[0]);
+                let message = format!("std::{} has no place in the pure game", path[0]);
                 findings.push(Finding::at(source, line, message));
             }
         }
@@ -257,9 +262,11 @@ fn outside_crates(tokens: &[Token]) -> Vec<(&str, usize)> {
 
 /// What `clippy.toml` disallows is denied in the engine, where it would break determinism.
 pub(super) fn engine_lints(tree: &Tree) -> Vec<Finding> {
-    let Some(source) = tree.get("src/engine/mod.rs") else {
-        return Vec::new();
-    };
+    let roots = DETERMINISTIC.iter().map(|module| format!("src/{module}/mod.rs"));
+    roots.filter_map(|path| tree.get(&path)).flat_map(missing_lints).collect()
+}
+
+fn missing_lints(source: &Source) -> Vec<Finding> {
     let mut denied = Vec::new();
     for word in ["deny", "forbid"] {
         for start in find(&source.tokens, &format!("# ! [ {word} (")) {

@@ -150,7 +150,7 @@ pub(super) fn glossary(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Whether `engine::event::Event` is a type in `src/engine/event.rs`, or in its `mod.rs`.
+/// Whether `hunt::event::Event` is a type in `src/hunt/event.rs`, or in its `mod.rs`.
 fn has_type(tree: &Tree, path: &str) -> bool {
     let Some((module, name)) = path.rsplit_once("::") else {
         return false;
@@ -239,15 +239,15 @@ fn the_architecture_lists_the_decisions_by_their_titles() {
 
 #[test]
 fn types_of_the_glossary_exist() {
-    let source = ("src/engine/mod.rs", "pub struct Shard { a: u8 }");
+    let source = ("src/hunt/mod.rs", "pub struct Shard { a: u8 }");
     check(
         glossary,
         &[
-            &[("docs/GLOSSARY.md", "| shard | `engine::Shards` | state |\n"), source],
-            &[("docs/GLOSSARY.md", "| shard | `engine::state::Shard` | state |\n"), source],
+            &[("docs/GLOSSARY.md", "| shard | `hunt::Shards` | state |\n"), source],
+            &[("docs/GLOSSARY.md", "| shard | `hunt::state::Shard` | state |\n"), source],
         ],
         &[
-            &[("docs/GLOSSARY.md", "| shard | `engine::Shard` | state |\n"), source],
+            &[("docs/GLOSSARY.md", "| shard | `hunt::Shard` | state |\n"), source],
             &[("docs/GLOSSARY.md", "| tile | | a `cell` |\n"), source],
         ],
     );

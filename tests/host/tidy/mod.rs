@@ -44,7 +44,7 @@ const SINGLED_OUT: &[&str] = &[
     "docs/GLOSSARY.md",
     "docs/STYLE.md",
     "src/daemon/mod.rs",
-    "src/engine/mod.rs",
+    "src/hunt/mod.rs",
     "src/lib.rs",
     "src/main.rs",
 ];
@@ -86,11 +86,11 @@ fn imports_point_down_from_layer_to_layer() {
     check(
         architecture::imports,
         &[
-            &[("src/engine/mod.rs", "use crate::telemetry::metrics::Metrics;")],
-            &[("src/engine/rules/hunt.rs", "use super::super::super::telemetry::Metrics;")],
+            &[("src/hunt/mod.rs", "use crate::telemetry::metrics::Metrics;")],
+            &[("src/hunt/rules/hunt.rs", "use super::super::super::telemetry::Metrics;")],
             &[("src/kafka/wire.rs", "use super::super::fetch::FetchOptions;")],
-            &[("src/decoder/json.rs", "use crate::{runtime, engine::{event::Event, Shard}};")],
-            &[("src/decoder/json.rs", "use crate::engine;")],
+            &[("src/decoder/json.rs", "use crate::{runtime, hunt::{event::Event, Shard}};")],
+            &[("src/decoder/json.rs", "use crate::hunt;")],
             &[("src/queue/mod.rs", "fn f() { crate::telemetry::progress::Progress::new(); }")],
             &[("src/publisher/mod.rs", "use crate::shards::framer::Framer;")],
             &[("src/daemon/mod.rs", "use crate::tools::demo;")],
@@ -98,10 +98,10 @@ fn imports_point_down_from_layer_to_layer() {
             &[("src/new_module.rs", "")],
         ],
         &[
-            &[("src/decoder/json.rs", "use crate::engine::event::{Action, Event as E, Handoff};")],
-            &[("src/engine/rules/hunt.rs", "use super::super::path::Path; use super::shot;")],
-            &[("src/engine/state.rs", "#[cfg(test)] mod tests { use crate::service::Service; }")],
-            &[("src/engine/tests.rs", "use crate::decoder::Decoder;")],
+            &[("src/decoder/json.rs", "use crate::hunt::event::{Action, Event as E, Handoff};")],
+            &[("src/hunt/rules/hunt.rs", "use super::super::path::Path; use super::shot;")],
+            &[("src/hunt/state.rs", "#[cfg(test)] mod tests { use crate::service::Service; }")],
+            &[("src/hunt/tests.rs", "use crate::decoder::Decoder;")],
             &[(
                 "src/service/config.rs",
                 "use crate::{fetch::FetchOptions, kafka::NAME_CHARS_MAX};",
@@ -151,17 +151,17 @@ fn the_engine_has_no_clock_file_thread_float_log_or_hash_order() {
     check(
         architecture::purity,
         &[
-            &[("src/engine/a.rs", "use std::{collections::BTreeMap, time::Duration};")],
-            &[("src/engine/a.rs", "use std::collections::HashMap;")],
-            &[("src/engine/a.rs", "async fn f() {}")],
-            &[("src/engine/a.rs", "fn f(x: f64) {}")],
-            &[("src/engine/a.rs", "use serde::Serialize;")],
-            &[("src/engine/a.rs", "fn f() { tracing::info!(\"x\"); }")],
-            &[("src/engine/a.rs", "fn f() { std::fs::read(\"x\"); }")],
+            &[("src/hunt/a.rs", "use std::{collections::BTreeMap, time::Duration};")],
+            &[("src/hunt/a.rs", "use std::collections::HashMap;")],
+            &[("src/hunt/a.rs", "async fn f() {}")],
+            &[("src/hunt/a.rs", "fn f(x: f64) {}")],
+            &[("src/hunt/a.rs", "use serde::Serialize;")],
+            &[("src/hunt/a.rs", "fn f() { tracing::info!(\"x\"); }")],
+            &[("src/hunt/a.rs", "fn f() { std::fs::read(\"x\"); }")],
         ],
         &[
-            &[("src/engine/a.rs", "mod b; use b::B; use std::sync::Arc;")],
-            &[("src/engine/a.rs", "#[cfg(test)] mod tests { use std::collections::HashMap; }")],
+            &[("src/hunt/a.rs", "mod b; use b::B; use std::sync::Arc;")],
+            &[("src/hunt/a.rs", "#[cfg(test)] mod tests { use std::collections::HashMap; }")],
             &[("src/service/a.rs", "use std::time::Instant;")],
         ],
     );
@@ -174,10 +174,10 @@ fn the_engine_denies_what_clippy_toml_disallows() {
     check(
         architecture::engine_lints,
         &[
-            &[("src/engine/mod.rs", "//! Pure.")],
-            &[("src/engine/mod.rs", "#![deny(clippy::float_arithmetic)]")],
+            &[("src/hunt/mod.rs", "//! Pure.")],
+            &[("src/hunt/mod.rs", "#![deny(clippy::float_arithmetic)]")],
         ],
-        &[&[("src/engine/mod.rs", all)]],
+        &[&[("src/hunt/mod.rs", all)]],
     );
 }
 
@@ -186,11 +186,11 @@ fn only_the_crate_root_re_exports() {
     check(
         architecture::re_exports,
         &[
-            &[("src/engine/mod.rs", "pub use event::Event;")],
-            &[("src/engine/mod.rs", "mod event; pub(crate) use event::Event;")],
+            &[("src/hunt/mod.rs", "pub use event::Event;")],
+            &[("src/hunt/mod.rs", "mod event; pub(crate) use event::Event;")],
         ],
         &[
-            &[("src/lib.rs", "pub use engine::Shard;")],
+            &[("src/lib.rs", "pub use hunt::Shard;")],
             &[("src/queue/mod.rs", "mod sync { pub use std::sync::Arc; } pub fn f() {}")],
         ],
     );
@@ -201,34 +201,31 @@ fn what_other_files_do_not_name_is_private_and_what_only_the_library_names_is_no
     check(
         names::visibility,
         &[
-            &[("src/engine/a.rs", "pub fn f() {} fn g() { f() }")],
-            &[("src/engine/a.rs", "pub(crate) fn f() {}")],
-            &[("src/engine/a.rs", "pub const F: u8 = 1;"), ("src/engine/b.rs", "use super::F;")],
-            &[("src/engine/a.rs", "impl A { pub async fn f() {} }"), ("src/b.rs", "A::f();")],
-            &[("src/engine/a.rs", "pub(crate) struct A; fn f(a: A) {}")],
-            &[("src/engine/a.rs", "pub struct A;"), ("src/b.rs", "use a::A;")],
-            &[("src/engine/a.rs", "pub enum A {} pub(crate) fn f() -> A {}"), ("src/b.rs", "f")],
-            &[("src/engine/a.rs", "pub(crate) fn f() {}"), ("src/b.rs", "fn f(f: u8) { a.f = f }")],
+            &[("src/hunt/a.rs", "pub fn f() {} fn g() { f() }")],
+            &[("src/hunt/a.rs", "pub(crate) fn f() {}")],
+            &[("src/hunt/a.rs", "pub const F: u8 = 1;"), ("src/hunt/b.rs", "use super::F;")],
+            &[("src/hunt/a.rs", "impl A { pub async fn f() {} }"), ("src/b.rs", "A::f();")],
+            &[("src/hunt/a.rs", "pub(crate) struct A; fn f(a: A) {}")],
+            &[("src/hunt/a.rs", "pub struct A;"), ("src/b.rs", "use a::A;")],
+            &[("src/hunt/a.rs", "pub enum A {} pub(crate) fn f() -> A {}"), ("src/b.rs", "f")],
+            &[("src/hunt/a.rs", "pub(crate) fn f() {}"), ("src/b.rs", "fn f(f: u8) { a.f = f }")],
         ],
         &[
-            &[("src/engine/a.rs", "pub(crate) fn f() {}"), ("src/engine/b.rs", "a::f();")],
-            &[("src/engine/a.rs", "pub(crate) fn f() {}"), ("src/b.rs", "use a::{b, f}; g(f)")],
-            &[("src/engine/a.rs", "pub(crate) fn f<A>() {}"), ("src/b.rs", "f::<u8>()")],
-            &[("src/engine/a.rs", "pub fn f() {}"), ("tests/a.rs", "f();")],
-            &[("src/engine/a.rs", "pub fn f() {}"), ("src/main.rs", "f();")],
-            &[("src/engine/a.rs", "pub struct A { pub f: u8 }"), ("tests/a.rs", "A")],
-            &[("src/engine/a.rs", "pub struct A; pub fn f() -> A {}"), ("tests/a.rs", "f().g")],
+            &[("src/hunt/a.rs", "pub(crate) fn f() {}"), ("src/hunt/b.rs", "a::f();")],
+            &[("src/hunt/a.rs", "pub(crate) fn f() {}"), ("src/b.rs", "use a::{b, f}; g(f)")],
+            &[("src/hunt/a.rs", "pub(crate) fn f<A>() {}"), ("src/b.rs", "f::<u8>()")],
+            &[("src/hunt/a.rs", "pub fn f() {}"), ("tests/a.rs", "f();")],
+            &[("src/hunt/a.rs", "pub fn f() {}"), ("src/main.rs", "f();")],
+            &[("src/hunt/a.rs", "pub struct A { pub f: u8 }"), ("tests/a.rs", "A")],
+            &[("src/hunt/a.rs", "pub struct A; pub fn f() -> A {}"), ("tests/a.rs", "f().g")],
             &[
                 (
-                    "src/engine/a.rs",
+                    "src/hunt/a.rs",
                     "pub(crate) struct A; pub(crate) struct B { pub a: Vec<(u8, A)> }",
                 ),
                 ("src/b.rs", "fn f(b: B) { b.a }"),
             ],
-            &[
-                ("src/engine/a.rs", "pub enum A {} impl B for C { type D = A; }"),
-                ("tests/a.rs", "C"),
-            ],
+            &[("src/hunt/a.rs", "pub enum A {} impl B for C { type D = A; }"), ("tests/a.rs", "C")],
             &[("src/testing/a.rs", "pub fn f() {}")],
         ],
     );
@@ -236,7 +233,7 @@ fn what_other_files_do_not_name_is_private_and_what_only_the_library_names_is_no
 
 #[test]
 fn a_type_or_a_visible_constant_has_a_name_of_its_own() {
-    let event = ("src/engine/event.rs", "pub struct Event;");
+    let event = ("src/hunt/event.rs", "pub struct Event;");
     let bytes = ("src/output/encode.rs", "pub const HEADER_BYTES: usize = 64;");
     check(
         names::one_meaning,
@@ -269,16 +266,16 @@ fn two_modules_share_a_name_only_if_the_list_says_why() {
     check(
         names::module_names,
         &[
-            &[decoder, ("src/engine/layout.rs", "")],
-            &[decoder, ("src/engine/layout/mod.rs", "")],
+            &[decoder, ("src/hunt/layout.rs", "")],
+            &[decoder, ("src/hunt/layout/mod.rs", "")],
             &[("src/view/mod.rs", ""), ("src/serve/view.rs", "")],
         ],
         &[
-            &[("src/decoder/mod.rs", ""), ("src/engine/mod.rs", "")],
+            &[("src/decoder/mod.rs", ""), ("src/hunt/mod.rs", "")],
             &[("src/output/tests.rs", ""), ("src/queue/tests.rs", "")],
-            &[decoder, ("src/engine/tests/layout.rs", ""), ("tests/host/layout.rs", "")],
+            &[decoder, ("src/hunt/tests/layout.rs", ""), ("tests/host/layout.rs", "")],
             &[decoder, ("src/tools/layout.rs", "")],
-            &[("src/engine/handoff.rs", ""), ("src/output/handoff.rs", "")],
+            &[("src/hunt/handoff.rs", ""), ("src/output/handoff.rs", "")],
         ],
     );
 }
@@ -295,16 +292,16 @@ fn every_source_file_is_a_module_of_the_one_above_it() {
     check(
         architecture::modules,
         &[
-            &[("src/lib.rs", "pub mod engine;"), ("src/limits.rs", "")],
-            &[("src/lib.rs", "pub mod engine;"), ("src/engine/state.rs", "")],
-            &[("src/lib.rs", "//! mod engine;"), ("src/engine/mod.rs", "")],
+            &[("src/lib.rs", "pub mod hunt;"), ("src/limits.rs", "")],
+            &[("src/lib.rs", "pub mod hunt;"), ("src/hunt/state.rs", "")],
+            &[("src/lib.rs", "//! mod hunt;"), ("src/hunt/mod.rs", "")],
         ],
         &[&[
-            ("src/lib.rs", "pub mod engine;"),
+            ("src/lib.rs", "pub mod hunt;"),
             ("src/main.rs", ""),
-            ("src/engine/mod.rs", "mod rules;"),
-            ("src/engine/rules/mod.rs", "#[cfg(test)] mod tests;"),
-            ("src/engine/rules/tests.rs", ""),
+            ("src/hunt/mod.rs", "mod rules;"),
+            ("src/hunt/rules/mod.rs", "#[cfg(test)] mod tests;"),
+            ("src/hunt/rules/tests.rs", ""),
         ]],
     );
 }

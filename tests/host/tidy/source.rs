@@ -99,7 +99,7 @@ impl Source {
         Source { path: path.to_owned(), text, tokens, product }
     }
 
-    /// The top-level module of a file under `src/`: `src/engine/event.rs` is in `engine`.
+    /// The top-level module of a file under `src/`: `src/hunt/event.rs` is in `hunt`.
     pub(super) fn module(&self) -> &str {
         let path = self.path.strip_prefix("src/").unwrap_or(&self.path);
         path.split('/').next().unwrap_or(path).trim_end_matches(".rs")

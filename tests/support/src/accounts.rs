@@ -3,9 +3,9 @@
 use crate::daemon::{Huntd, Topics};
 use crate::kafka::Cluster;
 use huntd::decoder::{Decoder, RecordPosition};
-use huntd::engine::rules::rulebook::Rulebook;
-use huntd::engine::update::{Update, Updates};
-use huntd::engine::{Outcome, Shard};
+use huntd::hunt::rules::rulebook::Rulebook;
+use huntd::hunt::{Outcome, Shard};
+use huntd::kit::update::{Update, Updates};
 use huntd::output::encode::decode_frame;
 use huntd::output::frame::{Chain, FrameKind};
 use huntd::output::reader::{Reader, Verdict};

@@ -1,6 +1,6 @@
 //! The way in which a record is poison in tests: the engine that applies it panics.
 
-use huntd::engine::refusal::Refusal;
+use huntd::hunt::refusal::Refusal;
 use huntd::telemetry::metrics::Metrics;
 
 /// Metrics without a name for the refusal `same_zone`: the engine fails where a player leaves for

@@ -1,0 +1,201 @@
+//! The actors of a shard, and what follows from them: the index, and what is due.
+
+use crate::hunt::actor::{BODY_WORDS, Body, PACK_WORDS, Pack};
+use crate::kit::chunks::CacheLine;
+use crate::kit::index::{Index, Lookup};
+use crate::kit::rank_tree::{Key, RankTree};
+use crate::kit::table::Table;
+
+/// All actors, by row.
+#[derive(Clone, Debug)]
+pub(crate) struct Actors {
+    /// A body and its hash fill a cache line.
+    pub(crate) bodies: Table<Body, BODY_WORDS, CacheLine>,
+    pub(crate) packs: Table<Pack, PACK_WORDS>,
+    index: Index,
+    /// Rows below `used` that are free again.
+    free: Vec<u32>,
+    used: u32,
+    /// When something next ends for the actor.
+    due: RankTree,
+    /// When that is for the first one; the largest number if there is none.
+    due_ms: u64,
+}
+
+impl Actors {
+    /// Nobody, with room for this many.
+    pub(crate) fn new(actors_max: usize) -> Actors {
+        Actors {
+            bodies: Table::new(actors_max, 1),
+            packs: Table::new(actors_max, 2),
+            index: Index::new(actors_max),
+            free: Vec::with_capacity(actors_max),
+            used: 0,
+            due: RankTree::new(actors_max),
+            due_ms: u64::MAX,
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.index.count()
+    }
+
+    /// The row of a player's actor.
+    pub(crate) fn find(&self, player_id: u64) -> Option<u32> {
+        self.index.find(player_id, |row| self.bodies.row(row).player_id)
+    }
+
+    /// The first step of a look-up ahead of time: prefetches the place that names a player's row.
+    #[inline]
+    pub(crate) fn begin_lookup(&self, player_id: u64) -> Lookup {
+        self.index.begin_lookup(player_id)
+    }
+
+    /// The second step: prefetches the row that a player's actor most likely has, and returns its
+    /// number, or the number of no row.
+    #[inline]
+    pub(crate) fn likely_row(&self, lookup: Lookup) -> u32 {
+        let row = self.index.likely(lookup);
+        self.prefetch(row);
+        row
+    }
+
+    /// Prefetches the moving part of an actor.
+    #[inline]
+    pub(crate) fn prefetch(&self, row: u32) {
+        self.bodies.prefetch(row);
+    }
+
+    /// The row and the moving part of a player's actor, which may be in this row. The player is not
+    /// 0, as free rows have it.
+    #[inline]
+    pub(crate) fn find_from(&self, hint: u32, player_id: u64) -> Option<(u32, &Body)> {
+        match self.bodies.get(hint) {
+            Some(body) if body.player_id == player_id => Some((hint, body)),
+            _ => self.find(player_id).map(|row| (row, self.body(row))),
+        }
+    }
+
+    /// Makes an actor of a player that has none.
+    pub(crate) fn add(&mut self, body: Body, pack: Pack) -> u32 {
+        let row = self.load(body, pack);
+        self.set_due(row, None, due_key(&pack));
+        row
+    }
+
+    /// Like [`Actors::add`], but leaves out the actor's place among those that are due:
+    /// [`Actors::order`] finds the places of all actors at once.
+    pub(crate) fn load(&mut self, body: Body, pack: Pack) -> u32 {
+        assert!(body.player_id == pack.player_id && body.player_id != 0);
+        let row = self.free.pop().unwrap_or(self.used);
+        self.used = self.used.max(row + 1);
+        self.bodies.reach(row);
+        self.packs.reach(row);
+        self.due.reach(self.used);
+        self.bodies.write(row, body);
+        self.packs.write(row, pack);
+        self.index.insert(body.player_id, row, |row| self.bodies.row(row).player_id);
+        row
+    }
+
+    /// Orders all actors by when they are due. All of them were loaded.
+    pub(crate) fn order(&mut self) {
+        assert!(self.free.is_empty(), "an actor was removed before all were loaded");
+        let packs = (0..self.used).map(|row| (self.packs.row(row), row));
+        let mut due: Vec<(Key, u32)> =
+            packs.filter_map(|(pack, row)| Some((due_key(pack)?, row))).collect();
+        due.sort_unstable();
+        self.due.fill(&due);
+        self.due_ms = self.first_due_ms();
+    }
+
+    /// Removes an actor; its row is free.
+    pub(crate) fn remove(&mut self, row: u32) {
+        let pack = *self.pack(row);
+        self.index.remove(pack.player_id, row);
+        self.set_due(row, due_key(&pack), None);
+        self.bodies.write(row, Body::default());
+        self.packs.write(row, Pack::default());
+        self.free.push(row);
+    }
+
+    /// One actor's moving part.
+    #[inline]
+    pub(crate) fn body(&self, row: u32) -> &Body {
+        self.bodies.row(row)
+    }
+
+    /// One actor's carried part.
+    pub(crate) fn pack(&self, row: u32) -> &Pack {
+        self.packs.row(row)
+    }
+
+    /// Changes one actor's moving part.
+    #[inline(always)]
+    pub(crate) fn write_body(&mut self, row: u32, body: Body) {
+        self.bodies.write(row, body);
+    }
+
+    /// Changes one actor's carried part, and with it when it is due.
+    pub(crate) fn write_pack(&mut self, row: u32, pack: Pack) {
+        let before = *self.packs.row(row);
+        self.packs.write(row, pack);
+        self.set_due(row, due_key(&before), due_key(&pack));
+    }
+
+    /// Whether something ends for an actor by now.
+    #[inline]
+    pub(crate) fn is_due(&self, now_ms: u64) -> bool {
+        self.due_ms <= now_ms
+    }
+
+    /// The actor for which something ends first, if that is by now.
+    pub(crate) fn first_due(&self, now_ms: u64) -> Option<u32> {
+        if !self.is_due(now_ms) {
+            return None;
+        }
+        self.due.first().map(|(row, _)| row)
+    }
+
+    fn set_due(&mut self, row: u32, before: Option<Key>, due: Option<Key>) {
+        if before == due {
+            return;
+        }
+        if let Some(key) = before {
+            self.due.remove(key);
+        }
+        if let Some(key) = due {
+            self.due.insert(key, row);
+        }
+        self.due_ms = self.first_due_ms();
+    }
+
+    fn first_due_ms(&self) -> u64 {
+        self.due.first().map_or(u64::MAX, |(_, [at_ms, ..])| at_ms)
+    }
+
+    /// Rows that may hold an actor.
+    pub(crate) fn rows(&self) -> u32 {
+        self.used
+    }
+
+    /// Hash of all actors.
+    pub(crate) fn digest(&self) -> u64 {
+        let Actors {
+            bodies,
+            packs,
+            // Follow from those, or say where a row lies.
+            index: _,
+            free: _,
+            used: _,
+            due: _,
+            due_ms: _,
+        } = self;
+        bodies.digest().wrapping_add(packs.digest().rotate_left(32))
+    }
+}
+
+fn due_key(pack: &Pack) -> Option<Key> {
+    pack.next_due_ms().map(|at_ms| [at_ms, pack.player_id, 0])
+}

@@ -1,0 +1,321 @@
+//! The hunt's updates: the one table of all kinds.
+
+use crate::hunt::event::{ActionKind, ItemStack};
+use crate::hunt::refusal::{Effect, Hint, HuntEndCause, Refusal, ScoreCause};
+use crate::kit::kinds::{Kinds, UpdateKind};
+use crate::kit::packed::Packed;
+
+impl Packed for [ItemStack; 4] {
+    fn to_bits(self) -> u64 {
+        self.iter()
+            .rev()
+            .fold(0, |bits, stack| bits << 16 | u64::from(stack.count) << 8 | u64::from(stack.item))
+    }
+
+    fn from_bits(bits: u64) -> Option<[ItemStack; 4]> {
+        let bytes = bits.to_le_bytes();
+        Some(std::array::from_fn(|slot| ItemStack {
+            item: bytes[slot * 2],
+            count: bytes[slot * 2 + 1],
+        }))
+    }
+}
+
+/// The kinds, in the order of their numbers, from 1.
+pub(crate) const KINDS: &[UpdateKind] = Change::KINDS;
+
+kinds! {
+    /// What changed.
+    pub enum Change {
+        /// The rules turned an event down.
+        Refused = 1 "refused" untimed {
+            /// Why.
+            refusal: Refusal = Code Name "reason",
+            /// What was asked for.
+            action: ActionKind = Short Name "action",
+            /// The event's `seq`.
+            seq: u64 = Long Number "seq",
+        },
+        /// A player entered the zone.
+        Joined = 2 "joined" timed {
+            /// Full health.
+            health: u16 = Short Number "health",
+            /// Where, in cm.
+            x: i32 = Low Signed "x",
+            /// Where, in cm.
+            y: i32 = High Signed "y",
+        },
+        /// A player entered from another zone.
+        Arrived = 3 "arrived" timed {
+            /// The zone that it left.
+            from_zone: u16 = Short Number "from_zone",
+            /// Number of the handoff.
+            crossing: u32 = Word Number "crossing",
+            /// Where, in cm.
+            x: i32 = Low Signed "x",
+            /// Where, in cm.
+            y: i32 = High Signed "y",
+        },
+        /// A player left the zone, for good or for `to_zone`.
+        Left = 4 "left" untimed {
+            /// The zone it goes to.
+            to_zone: Option<u16> = Word Zone "to_zone",
+            /// The last `seq` that was applied.
+            seq: u64 = Long Number "seq",
+        },
+        /// An actor stands elsewhere.
+        Moved = 5 "moved" untimed {
+            /// Number of the tile, row by row.
+            tile: u32 = Word Number "tile",
+            /// Where, in cm.
+            x: i32 = Low Signed "x",
+            /// Where, in cm.
+            y: i32 = High Signed "y",
+        },
+        /// An actor looks elsewhere.
+        Rotated = 6 "rotated" untimed {
+            /// Centidegrees.
+            heading: u16 = Short Number "heading",
+        },
+        /// An actor fired.
+        Shot = 7 "shot" untimed {
+            /// The weapon.
+            weapon: u8 = Code Number "weapon",
+            /// Centidegrees.
+            heading: u16 = Short Number "heading",
+            /// Distance to the target; without a target, to the middle of the wall's tile, or the
+            /// weapon's range if that is less or no wall was met.
+            distance_cm: u32 = Word Number "distance_cm",
+            /// Who was hit.
+            target: Option<u64> = Long Player "target",
+        },
+        /// An actor lost health.
+        Damaged = 8 "damaged" untimed {
+            /// By which weapon.
+            weapon: u8 = Code Number "weapon",
+            /// How much, after shields.
+            damage: u16 = Short Number "damage",
+            /// What is left.
+            health: u32 = Word Number "health",
+            /// Who fired.
+            by: u64 = Long Player "by",
+        },
+        /// An actor has no health left.
+        Downed = 9 "downed" timed {
+            /// By which weapon.
+            weapon: u8 = Code Number "weapon",
+            /// Time until it stands up again.
+            respawn_ms: u32 = Word Number "respawn_ms",
+            /// Who fired.
+            by: u64 = Long Player "by",
+        },
+        /// A downed actor stands up again.
+        Respawned = 10 "respawned" untimed {
+            /// Full health.
+            health: u16 = Short Number "health",
+            /// Number of the tile.
+            tile: u32 = Word Number "tile",
+            /// Where, in cm.
+            x: i32 = Low Signed "x",
+            /// Where, in cm.
+            y: i32 = High Signed "y",
+        },
+        /// An item gave health back.
+        Healed = 11 "healed" untimed {
+            /// How much.
+            gained: u16 = Short Number "gained",
+            /// What it is now.
+            health: u32 = Word Number "health",
+        },
+        /// A score changed.
+        Scored = 12 "scored" timed {
+            /// What for.
+            cause: ScoreCause = Code Name "cause",
+            /// How many more.
+            points: u32 = Word Number "points",
+            /// What it is now.
+            score: u64 = Long Number "score",
+        },
+        /// A hunt began.
+        HuntStarted = 13 "hunt_started" timed {
+            /// How many will be laid.
+            treasures: u16 = Short Number "treasures",
+            /// The hunt.
+            hunt: u32 = Word Number "hunt",
+            /// Length of its window.
+            duration_ms: u32 = Low Number "duration_ms",
+        },
+        /// A treasure lies in the middle of a tile.
+        TreasureLaid = 14 "treasure_laid" untimed {
+            /// Number within the hunt, from 0.
+            treasure: u16 = Short Number "treasure",
+            /// The hunt.
+            hunt: u32 = Word Number "hunt",
+            /// Where, in cm.
+            x: i32 = Low Signed "x",
+            /// Where, in cm.
+            y: i32 = High Signed "y",
+        },
+        /// A treasure was opened, which ends it.
+        Looted = 15 "looted" untimed {
+            /// Whether an effect raised the points.
+            doubled: bool = Code Flag "doubled",
+            /// Number within the hunt.
+            treasure: u16 = Short Number "treasure",
+            /// The hunt.
+            hunt: u32 = Word Number "hunt",
+            /// What it was worth.
+            points: u32 = Low Number "points",
+            /// Time since the hunt began.
+            elapsed_ms: u32 = High Number "elapsed_ms",
+        },
+        /// A finisher of a hunt, published when the hunt is over, in the order of the ranks.
+        Finished = 16 "finished" untimed {
+            /// Treasures that the player opened.
+            found: u16 = Short Number "found",
+            /// The hunt.
+            hunt: u32 = Word Number "hunt",
+            /// 1 is first.
+            rank: u32 = Low Number "rank",
+            /// Time from the hunt's start to the player's finish.
+            elapsed_ms: u32 = High Number "elapsed_ms",
+        },
+        /// A hunt is over; its finishers follow.
+        HuntEnded = 17 "hunt_ended" untimed {
+            /// Why.
+            cause: HuntEndCause = Code Name "cause",
+            /// Treasures that were opened.
+            opened: u16 = Short Number "opened",
+            /// The hunt.
+            hunt: u32 = Word Number "hunt",
+            /// How many finished.
+            finishers: u32 = Low Number "finishers",
+            /// Time since it began.
+            elapsed_ms: u32 = High Number "elapsed_ms",
+        },
+        /// An actor has more of an item.
+        ItemGained = 18 "item_gained" untimed {
+            /// The item.
+            item: u8 = Code Number "item",
+            /// How many more.
+            gained: u16 = Short Number "gained",
+            /// How many now.
+            held: u32 = Word Number "held",
+        },
+        /// An item found no room in the inventory.
+        ItemLost = 19 "item_lost" untimed {
+            /// The item.
+            item: u8 = Code Number "item",
+            /// How many.
+            lost: u16 = Short Number "lost",
+        },
+        /// An actor used an item.
+        ItemUsed = 20 "item_used" untimed {
+            /// The item.
+            item: u8 = Code Number "item",
+            /// How many are left.
+            held: u32 = Word Number "held",
+        },
+        /// An effect began, or lasts longer now.
+        EffectStarted = 21 "effect_started" timed {
+            /// Which.
+            effect: Effect = Code Name "effect",
+            /// How long from now.
+            lasts_ms: u32 = Word Number "lasts_ms",
+        },
+        /// An effect is over.
+        EffectEnded = 22 "effect_ended" untimed {
+            /// Which.
+            effect: Effect = Code Name "effect",
+        },
+        /// The way to the nearest unopened treasure of a hunt.
+        PathHint = 23 "path_hint" untimed {
+            /// The next step, or stale.
+            hint: Hint = Code Name "hint",
+            /// The hunt.
+            hunt: u32 = Word Number "hunt",
+            /// Steps from tile to tile; 0 when stale.
+            distance_tiles: u32 = Low Number "distance_tiles",
+        },
+        /// First of nine parts of what a player carries to another zone.
+        Handoff = 24 "handoff" untimed {
+            /// The zone that it goes to.
+            to_zone: u16 = Short Number "to_zone",
+            /// Number of the handoff, which a zone accepts once.
+            crossing: u32 = Word Number "crossing",
+            /// The last `seq` that was applied.
+            last_seq: u64 = Long Number "last_seq",
+        },
+        /// Where the player enters the other zone.
+        HandoffPlace = 25 "handoff_place" untimed {
+            /// In cm, on the other zone's map.
+            x: i32 = Low Signed "x",
+            /// In cm, on the other zone's map.
+            y: i32 = High Signed "y",
+        },
+        /// The score that the player carries.
+        HandoffScore = 26 "handoff_score" untimed {
+            /// All of it.
+            score: u64 = Long Number "score",
+        },
+        /// Half of the inventory that the player carries.
+        HandoffItems = 27 "handoff_items" untimed {
+            /// 0 or 4.
+            first_slot: u8 = Code Number "first_slot",
+            /// Item and count of four slots.
+            items: [ItemStack; 4] = Long Items "items",
+        },
+        /// One effect slot that the player carries.
+        HandoffEffect = 28 "handoff_effect" untimed {
+            /// 0..=3.
+            slot: u8 = Code Number "slot",
+            /// 1 + the effect's number; 0 is none.
+            effect: u8 = Short Number "effect",
+            /// How long it still lasts.
+            left_ms: u32 = Word Number "left_ms",
+        },
+        /// From this update on, the zone plays by other rules.
+        RulesChanged = 29 "rules_changed" untimed {
+            /// Their hash.
+            ruleset: u32 = Word Number "ruleset",
+        },
+        /// The zone's clock. Later times count from it. It is published before an event's first
+        /// update that a time belongs to, by each tick, and when it starts, but only once while it
+        /// does not move.
+        Clock = 30 "clock" untimed {
+            /// Milliseconds since the Unix epoch; 0 before it starts.
+            unix_ms: u64 = Long Number "unix_ms",
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kit::update::Payload;
+    use proptest::prelude::*;
+
+    prop_compose! {
+        /// Fields of all kinds and of none, most of them small or 0.
+        fn payloads()(
+            kind in 0..=KINDS.len() as u8 + 1,
+            code in prop_oneof![Just(0), 0..16_u8, any::<u8>()],
+            short in prop_oneof![Just(0), 0..16_u16, any::<u16>()],
+            word in prop_oneof![Just(0), 0..=65_537_u32, any::<u32>()],
+            long in prop_oneof![Just(0), 0..3_u64, any::<u32>().prop_map(u64::from), any::<u64>()],
+        ) -> Payload {
+            Payload { kind, code, short, word, long }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+        #[test]
+        fn fields_are_a_change_s_if_that_change_has_them(payload in payloads()) {
+            let change = Change::unpack(payload);
+            let is_whole = change.is_some_and(|change| change.pack() == payload);
+            prop_assert_eq!(Change::has_fields(payload), is_whole);
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! What can happen in a shard: the engine's whole input, and the one table of all events.
+//!
+//! An event is a fixed-size value without pointers, so that a block of them is plain memory. The
+//! decoder makes events from JSON records.
+
+use crate::hunt::field::{FieldForm, FieldSet, FieldSource, FieldSpec, FieldType, FieldValues};
+/// Bytes of one event's JSON. A longer record is a reject: game events are some hundred bytes, and
+/// the bound keeps the worst case of the decoder small.
+pub const RECORD_BYTES_MAX: usize = 16 * 1024;
+
+/// Nesting depth of an event's JSON. Events are flat; eight levels leave room for unknown fields.
+pub(crate) const JSON_DEPTH_MAX: usize = 8;
+
+/// Rises whenever the decoder makes a different event from a record, or rejects other records.
+pub(crate) const DECODER_VERSION: u64 = 2;
+
+/// Slots of an actor's inventory; a handoff carries all of them.
+pub(crate) const INVENTORY_SLOTS: usize = 8;
+
+/// Timed effects that an actor can be under at once; a handoff carries all of them.
+pub(crate) const EFFECT_SLOTS: usize = 4;
+
+/// One event, of a player or of the world, with the place in the input log that it came from. What
+/// an arrival carries is part of it, or stands elsewhere: see
+/// [`ListedEvent`](crate::hunt::events::ListedEvent).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event<H = Handoff> {
+    /// Offset of the record in its input partition.
+    pub offset: i64,
+    /// Timestamp of the record as Kafka stored it, in milliseconds since the Unix epoch. The
+    /// shard's clock follows these.
+    pub time_ms: i64,
+    /// The player. 0 for events of the world, whose subject is [`Subject::World`] or
+    /// [`Subject::WorldCounted`].
+    pub player_id: u64,
+    /// The player's own counter, from 1; the id of a `tick`.
+    pub seq: u64,
+    /// When the producer emitted the event, in microseconds since the Unix epoch. Data: it is
+    /// copied to the updates, and never read as a clock.
+    pub ts_us: i64,
+    /// What happened.
+    pub action: Action<H>,
+}
+
+/// What an actor carries from one zone to another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handoff {
+    /// The zone that the player left.
+    pub from_zone: u16,
+    /// Rises with each of the player's handoffs: a zone accepts each (player, crossing) once.
+    pub crossing: u32,
+    /// The player's score.
+    pub score: u64,
+    /// The last `seq` of the player that was applied.
+    pub last_seq: u64,
+    /// The inventory; a slot with a count of 0 is empty.
+    pub items: [ItemStack; INVENTORY_SLOTS],
+    /// The active effects; 0 is an empty slot.
+    pub effects: [u8; EFFECT_SLOTS],
+    /// Milliseconds that the effect in the same slot still lasts.
+    pub effects_left_ms: [u32; EFFECT_SLOTS],
+}
+
+/// Some items of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ItemStack {
+    /// The item, as numbered in the rules.
+    pub item: u8,
+    /// How many; 0 makes the slot empty.
+    pub count: u8,
+}
+
+/// An action as a record has it.
+#[derive(Clone, Copy, Debug)]
+pub struct ActionSpec {
+    /// The `type` of the record.
+    pub type_name: &'static str,
+    /// The fields of the action, in the order in which huntd writes them.
+    pub fields: &'static [ActionField],
+    /// All fields that the record must have.
+    pub required: FieldSet,
+}
+
+impl ActionSpec {
+    const fn new(
+        type_name: &'static str,
+        subject: Subject,
+        fields: &'static [ActionField],
+    ) -> ActionSpec {
+        let mut required = subject.fields();
+        let mut at = 0;
+        while at < fields.len() {
+            if let Presence::Required = fields[at].presence {
+                required = required.and(FieldSet::of(&[fields[at].field]));
+            }
+            at += 1;
+        }
+        ActionSpec { type_name, fields, required }
+    }
+}
+
+/// One field of an action.
+#[derive(Clone, Copy, Debug)]
+pub struct ActionField {
+    /// The field of the record.
+    pub field: EventField,
+    /// Whether the record must have it.
+    pub presence: Presence,
+}
+
+/// Whether a record must have a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It must.
+    Required,
+    /// It may.
+    Optional,
+}
+
+/// Who acts. It decides which of `player_id` and `seq` an event has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// A player that is in the zone, or asks to be: both, and `seq` counts the player's events.
+    Player,
+    /// A player that comes from another zone: both, but its handoffs have an order of their own.
+    Arrival,
+    /// The world: neither.
+    World,
+    /// The world: `seq` counts such events.
+    WorldCounted,
+}
+
+impl Subject {
+    /// What each of its records has beside the fields of the action.
+    pub(crate) const fn fields(self) -> FieldSet {
+        use EventField::{PlayerId, Seq, TsUs, Type};
+        match self {
+            Subject::Player | Subject::Arrival => FieldSet::of(&[Type, PlayerId, Seq, TsUs]),
+            Subject::World => FieldSet::of(&[Type, TsUs]),
+            Subject::WorldCounted => FieldSet::of(&[Type, Seq, TsUs]),
+        }
+    }
+}
+
+impl<H> Event<H> {
+    /// The event that the fields of a record make. Absent ones are 0.
+    #[inline]
+    pub(crate) fn unpack(
+        offset: i64,
+        time_ms: i64,
+        kind: ActionKind,
+        values: &FieldValues,
+    ) -> Event<H>
+    where
+        H: FieldType,
+    {
+        let fields = kind.subject().fields();
+        let number = |field| if fields.contains(field) { values.number(field) } else { 0 };
+        Event {
+            offset,
+            time_ms,
+            player_id: number(EventField::PlayerId),
+            seq: number(EventField::Seq),
+            ts_us: number(EventField::TsUs) as i64,
+            action: Action::unpack(kind, values),
+        }
+    }
+
+    /// The event with this action instead of its own.
+    pub(crate) fn with<T>(&self, action: Action<T>) -> Event<T> {
+        let Event { offset, time_ms, player_id, seq, ts_us, .. } = *self;
+        Event { offset, time_ms, player_id, seq, ts_us, action }
+    }
+}
+
+macro_rules! events {
+    (
+        fields {$(
+            $(#[$field_doc:meta])*
+            $key:ident = $key_name:literal $form:ident $([$least:expr, $most:expr])?,
+        )*}
+        actions<$carried:ident = $whole:ty> {$(
+            $(#[$doc:meta])*
+            $variant:ident = $number:literal $name:literal $subject:ident $(as $type_name:literal)?
+            $({ $($field:ident: $type:ty = $of:ident $presence:ident,)* })?,
+        )*}
+    ) => {
+        /// A known field of a record.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum EventField {
+            $($(#[$field_doc])* $key,)*
+        }
+
+        impl EventField {
+            /// Every one.
+            pub(crate) const ALL: &[EventField] = &[$(EventField::$key,)*];
+
+            /// What others see of it.
+            #[inline]
+            pub(crate) const fn spec(self) -> &'static FieldSpec {
+                const SPECS: &[FieldSpec] = &[$(FieldSpec {
+                    key: $key_name,
+                    form: FieldForm::$form,
+                    least: 0 $(+ $least as i128)?,
+                    most: 0 $(+ $most as i128)?,
+                },)*];
+                &SPECS[self as usize]
+            }
+        }
+
+        list! {
+            /// The kinds of actions.
+            ActionKind { $($(#[$doc])* $variant = $number $name,)* }
+        }
+
+        impl ActionKind {
+            /// What others see of it.
+            #[inline]
+            pub const fn spec(self) -> &'static ActionSpec {
+                const SPECS: &[ActionSpec] = &[$(ActionSpec::new(
+                    [$($type_name,)? $name][0],
+                    Subject::$subject,
+                    &[$($(ActionField {
+                        field: EventField::$of,
+                        presence: Presence::$presence,
+                    },)*)?],
+                ),)*];
+                &SPECS[self as usize]
+            }
+
+            /// Who acts.
+            #[inline]
+            pub(crate) const fn subject(self) -> Subject {
+                match self {
+                    $(ActionKind::$variant => Subject::$subject,)*
+                }
+            }
+        }
+
+        /// What a player, or the world, did. Positions are in centimetres, headings in
+        /// centidegrees.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Action<$carried = $whole> {
+            $($(#[$doc])* $variant $({ $($field: $type,)* })?,)*
+        }
+
+        impl<$carried> Action<$carried> {
+            /// Its kind.
+            #[inline]
+            pub fn kind(&self) -> ActionKind {
+                match self {
+                    $(Action::$variant { .. } => ActionKind::$variant,)*
+                }
+            }
+
+            /// The action of a kind with these values. Absent ones are 0, or nothing.
+            #[inline(always)]
+            pub(crate) fn unpack(kind: ActionKind, values: &impl FieldSource) -> Action<$carried>
+            where
+                $carried: FieldType,
+            {
+                let mut action = Action::Tick;
+                Action::unpack_to(&mut action, kind, values);
+                action
+            }
+
+            /// Writes the action of a kind with these values to its place. Each kind writes no more
+            /// than it has.
+            #[inline(always)]
+            pub(crate) fn unpack_to(
+                place: &mut Action<$carried>,
+                kind: ActionKind,
+                values: &impl FieldSource,
+            ) where
+                $carried: FieldType,
+            {
+                match kind {
+                    $(ActionKind::$variant => *place = Action::$variant $({
+                        $($field: <$type>::of(values, EventField::$of),)*
+                    })?,)*
+                }
+            }
+
+            /// The fields of the action in a record.
+            pub(crate) fn pack(&self) -> FieldValues
+            where
+                $carried: FieldType + Copy,
+            {
+                let mut values = FieldValues::default();
+                match *self {
+                    $(Action::$variant $({ $($field,)* })? => {
+                        $($($field.put(&mut values, EventField::$of);)*)?
+                    })*
+                }
+                values
+            }
+        }
+
+        $($($(const _: () = {
+            #[allow(dead_code, reason = "most fields are the same in either form")]
+            type $carried = $whole;
+            let FieldSpec { least, most, .. } = *EventField::$of.spec();
+            let fits = <$type as FieldType>::LEAST <= least && most <= <$type as FieldType>::MOST;
+            assert!(fits, concat!($name, ": ", stringify!($field), " has no room for its range"));
+        };)*)?)*
+    };
+}
+
+// The table. docs/HACKING.md says what a new event needs beside its rows.
+events! {
+    fields {
+        /// What happened.
+        Type = "type" TypeName,
+        /// The player.
+        PlayerId = "player_id" Id[1, u64::MAX],
+        /// The counter of the player's events; in a tick, its id.
+        Seq = "seq" Integer[1, u64::MAX],
+        /// When the producer emitted the event, in microseconds since the Unix epoch.
+        TsUs = "ts_us" Integer[i64::MIN, i64::MAX],
+        /// In cm.
+        X = "x" Position[i32::MIN, i32::MAX],
+        /// In cm.
+        Y = "y" Position[i32::MIN, i32::MAX],
+        /// In centidegrees.
+        Heading = "heading" Integer[0, 35_999],
+        /// By its number in the rules.
+        Item = "item" Integer[0, u8::MAX],
+        /// By its number in the rules.
+        Weapon = "weapon" Integer[0, u8::MAX],
+        /// A hunt's id.
+        Hunt = "hunt" Integer[0, u32::MAX],
+        /// What decides where treasures lie and what they hold.
+        Seed = "seed" Integer[0, u64::MAX],
+        /// How many treasures a hunt lays.
+        Treasures = "treasures" Integer[0, u16::MAX],
+        /// How long a hunt lasts.
+        DurationMs = "duration_ms" Integer[0, u32::MAX],
+        /// The zone that a player leaves for.
+        ToZone = "to_zone" Integer[0, u16::MAX],
+        /// Hash of the rules to switch to.
+        Ruleset = "ruleset" Integer[0, u32::MAX],
+        /// What a player brings from another zone.
+        Handoff = "handoff" Handoff,
+    }
+    actions<H = Handoff> {
+        /// The player enters this shard, and carries nothing.
+        Join = 0 "join" Player { x: i32 = X Required, y: i32 = Y Required, },
+        /// The player enters this shard from another one, with what it carried there.
+        Arrive = 1 "arrive" Arrival as "join" {
+            x: i32 = X Required,
+            y: i32 = Y Required,
+            handoff: H = Handoff Required,
+        },
+        /// The player leaves: for good, or for the zone `to_zone`.
+        Leave = 2 "leave" Player { to_zone: Option<u16> = ToZone Optional, },
+        /// The player now stands at this position.
+        Move = 3 "move" Player { x: i32 = X Required, y: i32 = Y Required, },
+        /// The player now looks this way, 0..=35_999.
+        Rotate = 4 "rotate" Player { heading: u16 = Heading Required, },
+        /// The player fires along `heading`, or along its actor's heading where the event has none.
+        Shoot = 5 "shoot" Player {
+            weapon: u8 = Weapon Optional,
+            heading: Option<u16> = Heading Optional,
+        },
+        /// The player opens a treasure within reach: of this hunt, or of any.
+        Loot = 6 "loot" Player { hunt: Option<u32> = Hunt Optional, },
+        /// The player uses one item from its inventory.
+        Use = 7 "use" Player { item: u8 = Item Required, },
+        /// Time passes. `seq` is the tick's id; an id that is not above the last one is a no-op.
+        Tick = 8 "tick" WorldCounted,
+        /// A hunt begins: `treasures` are laid by `seed` and lie for `duration_ms` of the zone's
+        /// clock.
+        HuntStart = 9 "hunt_start" World {
+            hunt: u32 = Hunt Required,
+            seed: u64 = Seed Required,
+            treasures: u16 = Treasures Required,
+            duration_ms: u32 = DurationMs Required,
+        },
+        /// A hunt ends before its time.
+        HuntEnd = 10 "hunt_end" World { hunt: u32 = Hunt Required, },
+        /// The zone switches to the rules with this hash.
+        RulesChange = 11 "rules_change" World { ruleset: u32 = Ruleset Required, },
+    }
+}

@@ -1,0 +1,99 @@
+//! What players carry to another zone.
+
+use crate::hunt::change::Change;
+use crate::hunt::event::{EFFECT_SLOTS, Handoff, INVENTORY_SLOTS, ItemStack};
+use crate::kit::update::Update;
+
+/// Updates that an arrival makes at most: itself, each stack kept and lost, the effects, the way,
+/// the score. A player's own event, which settles the player too, makes fewer.
+pub(crate) const ARRIVAL_UPDATES_MAX: usize = 3 + 2 * INVENTORY_SLOTS + EFFECT_SLOTS;
+
+/// Updates that one actor's settling makes at most: the end of each effect, the respawn, the way.
+pub(crate) const SETTLE_UPDATES_MAX: usize = EFFECT_SLOTS + 2;
+
+/// Updates that a handoff consists of, in a row and in this order.
+pub(crate) const HANDOFF_PARTS: usize = 9;
+const _: () = assert!(HANDOFF_PARTS == 5 + EFFECT_SLOTS);
+const _: () = assert!(SETTLE_UPDATES_MAX + 1 + HANDOFF_PARTS <= ARRIVAL_UPDATES_MAX);
+
+/// A player on its way from one zone to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandoffOut {
+    /// The zone it goes to.
+    pub to_zone: u16,
+    /// Where it enters, in cm.
+    pub x: i32,
+    /// Where it enters, in cm.
+    pub y: i32,
+    /// What it carries.
+    pub handoff: Handoff,
+}
+
+impl HandoffOut {
+    /// The handoff as the changes that publish it.
+    pub(crate) fn parts(&self) -> [Change; HANDOFF_PARTS] {
+        let HandoffOut { to_zone, x, y, handoff } = *self;
+        // The zone that it leaves is that of the updates.
+        let Handoff { from_zone: _, crossing, score, last_seq, items, effects, effects_left_ms } =
+            handoff;
+        let items = |first: usize| Change::HandoffItems {
+            first_slot: first as u8,
+            items: std::array::from_fn(|at| items[first + at]),
+        };
+        let effect = |slot: usize| Change::HandoffEffect {
+            slot: slot as u8,
+            effect: effects[slot],
+            left_ms: effects_left_ms[slot],
+        };
+        [
+            Change::Handoff { to_zone, crossing, last_seq },
+            Change::HandoffPlace { x, y },
+            Change::HandoffScore { score },
+            items(0),
+            items(4),
+            effect(0),
+            effect(1),
+            effect(2),
+            effect(3),
+        ]
+    }
+
+    /// The handoff in these updates of `from_zone`, with its player. `None`: they are not
+    /// the parts of one player's handoff, all of them and in their order.
+    pub(crate) fn from_updates(
+        from_zone: u16,
+        updates: &[Update; HANDOFF_PARTS],
+    ) -> Option<(u64, HandoffOut)> {
+        let player_id = updates[0].player_id();
+        let mut out = HandoffOut {
+            to_zone: 0,
+            x: 0,
+            y: 0,
+            handoff: Handoff { from_zone, ..Handoff::default() },
+        };
+        let handoff = &mut out.handoff;
+        for update in updates {
+            match update.change() {
+                Change::Handoff { to_zone, crossing: number, last_seq } => {
+                    out.to_zone = to_zone;
+                    (handoff.crossing, handoff.last_seq) = (number, last_seq);
+                }
+                Change::HandoffPlace { x, y } => (out.x, out.y) = (x, y),
+                Change::HandoffScore { score } => handoff.score = score,
+                Change::HandoffItems { first_slot, items } => {
+                    let first = usize::from(first_slot);
+                    let slots: &mut [ItemStack] = handoff.items.get_mut(first..first + 4)?;
+                    slots.copy_from_slice(&items);
+                }
+                Change::HandoffEffect { slot, effect, left_ms } => {
+                    *handoff.effects.get_mut(usize::from(slot))? = effect;
+                    handoff.effects_left_ms[usize::from(slot)] = left_ms;
+                }
+                _ => return None,
+            }
+        }
+        let told = updates.iter().map(Update::change::<Change>).eq(out.parts());
+        let one_player = updates.iter().all(|update| update.player_id() == player_id);
+        (told && one_player && player_id != 0).then_some((player_id, out))
+    }
+}

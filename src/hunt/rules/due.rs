@@ -1,0 +1,84 @@
+//! What ends at a certain time: effects, and the wait for a respawn.
+//!
+//! Nothing happens between events. Before an event is applied, the engine ends what was due before
+//! it, for a bounded number of actors: the earliest first, and at equal times the lowest player id
+//! first.
+
+use crate::hunt::change::Change;
+use crate::hunt::refusal::Effect;
+use crate::hunt::{EventOutput, Shard};
+use crate::kit::mix;
+
+/// The most actors for which one event may end something, such as an effect. The others wait for
+/// the next event.
+pub(super) const DUE_ACTORS_PER_EVENT: usize = 4;
+
+/// Tiles that a respawn tries before the actor stands up where it lies.
+pub(super) const RESPAWN_TRIES: u64 = 16;
+
+impl Shard {
+    /// Ends what is over, for as many actors as one event may settle, the earliest due first.
+    #[inline(never)]
+    pub(crate) fn settle_due(&mut self, out: &mut EventOutput) {
+        for _ in 0..DUE_ACTORS_PER_EVENT {
+            match self.actors.first_due(self.clock.now_ms()) {
+                Some(row) => self.settle(row, out),
+                None => return,
+            }
+        }
+    }
+
+    /// Whether more was due than was settled. If not, nothing is over for any actor.
+    #[inline]
+    pub(crate) fn is_behind(&self) -> bool {
+        self.actors.is_due(self.clock.now_ms())
+    }
+
+    /// Ends what is over for one actor.
+    #[inline(never)]
+    pub(crate) fn settle(&mut self, row: u32, out: &mut EventOutput) {
+        let now_ms = self.clock.now_ms();
+        let (mut body, mut pack) = (*self.actors.body(row), *self.actors.pack(row));
+        if pack.next_due_ms().is_none_or(|at_ms| at_ms > now_ms) {
+            return;
+        }
+        for effect in Effect::ALL {
+            let until_ms = &mut pack.effects_until_ms[*effect as usize];
+            if *until_ms != 0 && *until_ms <= now_ms {
+                self.end_effect(&mut body, *effect, std::mem::take(until_ms));
+                out.push(body.player_id, Change::EffectEnded { effect: *effect });
+            }
+        }
+        if pack.respawn_at_ms != 0 && pack.respawn_at_ms <= now_ms {
+            pack.respawn_at_ms = 0;
+            body.set_health(self.rules.actors.health);
+            let (tile, x, y) = self.respawn_place(row);
+            let from = self.tiles.at(body.x(), body.y()).expect("an actor stands on the map");
+            self.tiles.exit(from, row);
+            self.tiles.enter(tile, row);
+            body.stand_at(x, y);
+            let health = body.health();
+            out.push(body.player_id, Change::Respawned { health, tile, x, y });
+            self.emit_hint(&mut body, out);
+        }
+        self.actors.write_body(row, body);
+        self.actors.write_pack(row, pack);
+    }
+
+    /// A free tile somewhere on the map, by chance; where the actor lies if none is found soon.
+    fn respawn_place(&self, row: u32) -> (u32, i32, i32) {
+        let body = self.actors.body(row);
+        let ordinal = self.clock.records();
+        for attempt in 0..RESPAWN_TRIES {
+            let seed = body.player_id.wrapping_add(attempt);
+            let chance = mix::chance(seed, self.partition, ordinal);
+            let tile = mix::below(chance, self.tiles.count().into()) as u32;
+            if self.check_free(tile).is_ok() {
+                let (x, y) = self.tiles.middle(tile);
+                return (tile, x, y);
+            }
+        }
+        let here = self.tiles.at(body.x(), body.y()).expect("an actor stands on the map");
+        (here, body.x(), body.y())
+    }
+}

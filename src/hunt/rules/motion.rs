@@ -1,0 +1,130 @@
+//! Moving and turning.
+//!
+//! Speed is an allowance: it grows with the shard's time up to a burst, and a move uses it up. So a
+//! late record, or two at the same millisecond, cost a player nothing, and nobody is faster than
+//! the rules for longer than a burst.
+
+use crate::hunt::actor::{Body, Compass};
+use crate::hunt::change::Change;
+use crate::hunt::refusal::{Effect, Refusal};
+use crate::hunt::rules::Rules;
+use crate::hunt::walk::{HEADINGS, Walk, distance_cm, square_cm};
+use crate::hunt::{EventOutput, Shard};
+
+/// How an actor's allowance grows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allowance {
+    /// Thousandths of a cm a millisecond.
+    per_ms: u64,
+    allowance_max: u32,
+}
+
+impl Allowance {
+    /// Without haste, and with it.
+    pub(crate) fn both(rules: &Rules) -> [Allowance; 2] {
+        [100, rules.effects[Effect::Haste as usize].percent].map(|percent| Allowance {
+            per_ms: u64::from(rules.world.speed_cm_per_s_max) * u64::from(percent) / 100,
+            allowance_max: rules.world.allowance_max(percent),
+        })
+    }
+}
+
+impl Shard {
+    #[inline]
+    pub(crate) fn on_move(
+        &mut self,
+        row: u32,
+        body: &mut Body,
+        x: i32,
+        y: i32,
+        out: &mut EventOutput,
+    ) -> Result<(), Refusal> {
+        let tile = self.tiles.at(x, y).ok_or(Refusal::OffMap)?;
+        self.grow_allowance(body, self.clock.now_ms());
+        let (way_x, way_y) = (x - body.x(), y - body.y());
+        // A player who is far too fast is detected without a square root.
+        let reach_cm = u64::from(body.allowance() / 1000);
+        if square_cm(way_x, way_y) > reach_cm * reach_cm {
+            return Err(Refusal::TooFast);
+        }
+        let cost = distance_cm(way_x, way_y) * 1000;
+        let from = self.tiles.under(body.x(), body.y());
+        if tile != from {
+            self.change_tile(row, (from, tile), (body.x(), body.y()), (way_x, way_y))?;
+        }
+        body.set_allowance(body.allowance() - cost);
+        body.stand_at(x, y);
+        out.push(body.player_id, Change::Moved { tile, x, y });
+        self.emit_hint(body, out);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn change_tile(
+        &mut self,
+        row: u32,
+        (from, to): (u32, u32),
+        at: (i32, i32),
+        way: (i32, i32),
+    ) -> Result<(), Refusal> {
+        self.check_way(at, way)?;
+        self.check_free(to)?;
+        self.tiles.exit(from, row);
+        self.tiles.enter(to, row);
+        Ok(())
+    }
+
+    /// Publishes the path hint of an actor with a compass, if it differs from the last one.
+    #[inline]
+    pub(crate) fn emit_hint(&self, body: &mut Body, out: &mut EventOutput) {
+        if body.has(Effect::Compass) {
+            self.emit_hint_unless(body.compass(), body, out);
+        }
+    }
+
+    /// Publishes the path hint for an actor's tile, unless it equals the last one.
+    #[inline(never)]
+    pub(crate) fn emit_hint_unless(&self, last: Compass, body: &mut Body, out: &mut EventOutput) {
+        let tile = self.tiles.under(body.x(), body.y());
+        let Some((slot, hint, distance)) = self.hint(tile) else { return };
+        let hunt = self.hunts.hunt(slot).hunt;
+        let compass = Compass { hunt, hint: hint as u8, distance };
+        if compass != last {
+            body.set_compass(compass);
+            let distance_tiles = distance.into();
+            out.push(body.player_id, Change::PathHint { hint, hunt, distance_tiles });
+        }
+    }
+
+    /// Lets the allowance grow to this time, at the pace that the actor had until then. To be
+    /// called before the pace changes.
+    pub(crate) fn grow_allowance(&self, body: &mut Body, at_ms: u64) {
+        let pace = &self.paces[usize::from(body.has(Effect::Haste))];
+        let elapsed_ms = at_ms.saturating_sub(body.allowance_at_ms);
+        let grown = elapsed_ms.saturating_mul(pace.per_ms).saturating_add(body.allowance().into());
+        body.set_allowance(grown.min(pace.allowance_max.into()) as u32);
+        body.allowance_at_ms = body.allowance_at_ms.max(at_ms);
+    }
+
+    fn check_way(&self, at: (i32, i32), way: (i32, i32)) -> Result<(), Refusal> {
+        if self.rules.world.walls.is_empty() {
+            return Ok(());
+        }
+        let mut way = Walk::new(&self.tiles, at.0, at.1, way.0, way.1).skip(1);
+        if way.any(|tile| self.tiles.is_wall(tile)) { Err(Refusal::Wall) } else { Ok(()) }
+    }
+}
+
+#[inline]
+pub(crate) fn on_rotate(
+    body: &mut Body,
+    heading: u16,
+    out: &mut EventOutput,
+) -> Result<(), Refusal> {
+    if heading >= HEADINGS {
+        return Err(Refusal::HeadingOutOfRange);
+    }
+    body.set_heading(heading);
+    out.push(body.player_id, Change::Rotated { heading });
+    Ok(())
+}

@@ -1,0 +1,228 @@
+//! What each version makes of one fixed game, `tests/data/game.tsv`: a change of it without a new
+//! version fails here. Otherwise, of two daemons with one version, one would continue from the
+//! other's state and make different updates.
+
+use super::texts;
+use crate::decoder::{Decoder, RecordPosition};
+use crate::hunt::Shard;
+use crate::hunt::change::KINDS;
+use crate::hunt::event::{DECODER_VERSION, Event};
+use crate::hunt::rules::rulebook::Rulebook;
+use crate::hunt::rules::{self, ENGINE_VERSION};
+use crate::hunt::state::FORMAT;
+use crate::kit::update::Updates;
+use crate::output::event_json::write_event;
+use crate::output::frame::Chain;
+use crate::testing::whole_state::encode_state;
+use crc32c::crc32c_append;
+use std::collections::BTreeSet;
+
+/// A line for each record: its time in milliseconds, a tab, its value.
+const GAME: &str = include_str!("../../../tests/data/game.tsv");
+
+/// Version, and checksum of what the game's records are decoded to.
+const DECODED: (u64, u32) = (2, 3_304_230_910);
+
+/// Version, chain of the game's updates, and digest of the state after them.
+const PLAYED: (u64, u64, u64) = (5, 13_147_403_686_807_196_959, 10_645_089_784_255_944_890);
+
+/// Versions of the form and of the engine, length and checksum of the state in a snapshot.
+const STORED: (u8, u64, usize, u32) = (5, 5, 2_432, 1_114_152_513);
+
+/// The records, with what becomes of each.
+fn records() -> Vec<(&'static str, Result<Event, &'static str>)> {
+    let mut decoder = Decoder::new();
+    let record = |(offset, line): (i64, &'static str)| {
+        let (time_ms, value) = line.split_once('\t').expect("a time and a value");
+        let time_ms = time_ms.parse().expect("a time is a number");
+        let position = RecordPosition { offset, time_ms };
+        let event = decoder.decode(position, Some(value.as_bytes()));
+        (value, event.map_err(|reject| reject.name()))
+    };
+    (0..).zip(GAME.lines()).map(record).collect()
+}
+
+/// The rules of the game, which no file changes.
+fn rulebook() -> Rulebook {
+    let mut rules = rules::tests::sample();
+    rules.world.tiles_per_side = 16;
+    rules.world.tile_cm = 256;
+    rules.hunts.reach_cm = 512;
+    rules.world.walls = vec![0x0000_1ff0_0000_0404, 0x8080_0000_7f00_0000, 0, 0x3c3c];
+    rules.actors.count_max = 12;
+    rules.actors.per_tile_max = 3;
+    rules.actors.respawn_ms = 300;
+    rules.hunts.finish_treasures = 2;
+    rules.weapons[0].damage = 60;
+    rules.weapons[0].reload_ms = 50;
+    Rulebook::of(rules)
+}
+
+/// The state after the game, with the updates' chain and a bit for each kind of update.
+fn play() -> (Shard, Chain, u64) {
+    let mut shard = Shard::new(1, &rulebook());
+    let mut updates = Updates::new();
+    let (mut chain, mut kinds) = (Chain::default(), 0);
+    for event in records().into_iter().filter_map(|(_, event)| event.ok()) {
+        updates.clear();
+        shard.apply(&event, &mut updates);
+        for update in updates.as_slice() {
+            chain = chain.with(update);
+            kinds |= 1 << update.payload().kind;
+        }
+    }
+    (shard, chain, kinds)
+}
+
+#[test]
+fn what_the_decoder_makes_of_records_has_a_version() {
+    let (mut checksum, mut rejects) = (0, 0);
+    for (_, record) in records() {
+        let mut text = Vec::new();
+        match record {
+            Ok(Event { player_id, seq, ts_us, action, .. }) => {
+                write_event(&mut text, player_id, seq, ts_us, &action);
+            }
+            Err(reject) => {
+                text.extend_from_slice(reject.as_bytes());
+                rejects += 1;
+            }
+        }
+        checksum = crc32c_append(checksum, &text);
+    }
+    assert!(rejects > 10, "{rejects} records are none of the game");
+    assert_eq!(
+        (DECODER_VERSION, checksum),
+        DECODED,
+        "records give other events or rejects: raise DECODER_VERSION, then put the left side here"
+    );
+}
+
+#[test]
+fn what_the_engine_makes_of_events_has_a_version() {
+    let (shard, chain, kinds) = play();
+    let is_missing = |(number, _): &(u32, &_)| kinds >> number & 1 == 0;
+    let missing: Vec<_> = (1..).zip(KINDS).filter(is_missing).map(|(_, kind)| kind.name).collect();
+    // Rules are named by their hash, which changes with the version.
+    assert_eq!(
+        missing,
+        ["rules_changed"],
+        "kinds of updates that the game lacks: add records that make them to tests/data/game.tsv"
+    );
+    assert_eq!(
+        (ENGINE_VERSION, chain.0, shard.digest()),
+        PLAYED,
+        "events give other updates or another state: raise ENGINE_VERSION, then put the left side \
+         here"
+    );
+}
+
+#[test]
+fn how_a_state_is_stored_has_a_version() {
+    let (mut shard, ..) = play();
+    let mut bytes = Vec::new();
+    encode_state(&mut shard, &mut bytes);
+    assert_eq!(
+        (FORMAT.to_le_bytes()[7], ENGINE_VERSION, bytes.len(), crc32c_append(0, &bytes)),
+        STORED,
+        "a state is stored in another way: raise the version in FORMAT (engine/state.rs), unless \
+         only ENGINE_VERSION or the game has changed, then put the left side here"
+    );
+}
+
+/// Numbers of the engine that are no part of `DECIDING`.
+const BESIDE_DECIDING: [&[&str]; 6] = [
+    // Bounds of what a rules file may say, and what proves another bound.
+    &[
+        "PLAYERS_MAX",
+        "ARRIVAL_UPDATES_MAX",
+        "CLOCK_UPDATES_MAX",
+        "FRAME_UPDATES_MAX",
+        "HEALTH_MAX",
+        "RULES_FILES_MAX",
+        "SETTLE_UPDATES_MAX",
+        "TILES_PER_SIDE_MAX",
+        "ZONE_CM_MAX",
+    ],
+    // What is looked up, written or kept at once: only the time and the memory depend on it.
+    &[
+        "ACTORS_AHEAD",
+        "BUCKETS_MIN",
+        "BUCKET_ENTRIES",
+        "BUCKET_PLACES",
+        "CHECKPOINT_ROWS_PER_PIECE",
+        "CHUNK_NODES",
+        "CHUNK_ROWS",
+        "CHUNK_WORDS",
+        "ENTRIES_FILLED",
+        "ENTRIES_MAX",
+        "ENTRIES_MIN",
+        "EVENTS_AHEAD",
+        "LIST",
+        "NO_NODE",
+        "NO_ROW",
+        "NO_TILE",
+        "NOTED_WORDS_MAX",
+        "NUMBER_BITS",
+        "OBSTACLES_AHEAD",
+        "ROW_BITS",
+        "TAG_MASK",
+    ],
+    // The form of events, rows and updates: with another one, a pin of this file fails.
+    &[
+        "ACTOR_WORDS",
+        "BODY_WORDS",
+        "CLOCK_WORDS",
+        "EFFECT_SLOTS",
+        "EVENT_UPDATES_MAX",
+        "FIELDS",
+        "FINISHER_WORDS",
+        "FORMAT",
+        "HANDOFF_PARTS",
+        "INVENTORY_SLOTS",
+        "LEAST",
+        "MOST",
+        "OPENED",
+        "PACK_WORDS",
+        "SET_WORDS",
+        "STORED_TOMBSTONE_WORDS",
+        "STRIP_TILES",
+        "TOMBSTONE_WORDS",
+        "TREASURE_WORDS",
+        "UPDATE_BYTES",
+    ],
+    // Of tests beside the code.
+    &["ROWS", "YEAR_MS"],
+    // Other names of what `DECIDING` has.
+    &["RECORDS", "ROWS_MAX"],
+    // The version begins the hash. It rises if one of the others changes: they belong to sines and
+    // headings, or are the first number of a count.
+    &["BITS", "CROSSING_START_MAX", "ENGINE_VERSION", "HEADINGS", "PI", "SINE_BITS"],
+];
+
+/// The constant that a line declares, if it is one number.
+fn number(line: &str) -> Option<&str> {
+    let (_, declared) = line.trim_start().split_once("const ")?;
+    let (name, rest) = declared.split_once(": ")?;
+    let (form, _) = rest.split_once(" = ")?;
+    let is_number = form.starts_with(['u', 'i']) && form[1..].parse::<u8>().is_ok();
+    (is_number || form == "usize" || form == "isize").then_some(name)
+}
+
+#[test]
+fn every_number_of_the_engine_that_decides_is_part_of_the_ruleset() {
+    let sources = texts("src/hunt/rules") + &texts("src/hunt") + &texts("src/kit");
+    let (_, list) = sources.split_once("const DECIDING: ").expect("the list");
+    let (list, _) = list.split_once("];").expect("its end");
+    let deciding: Vec<&str> = list.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+    let numbers: BTreeSet<&str> = sources.lines().filter_map(number).collect();
+    let beside = BESIDE_DECIDING.concat();
+    let gone: Vec<_> = beside.iter().filter(|name| !numbers.contains(*name)).collect();
+    assert!(gone.is_empty(), "{gone:?} are no numbers of the engine");
+    let is_in_none = |name: &&str| !deciding.contains(name) && !beside.contains(name);
+    let in_none: Vec<&str> = numbers.into_iter().filter(is_in_none).collect();
+    assert!(
+        in_none.is_empty(),
+        "{in_none:?}: what decides belongs in DECIDING (hunt/rules/mod.rs), the others here"
+    );
+}

@@ -1,0 +1,385 @@
+//! The grid: who stands where, where walls are, where treasures lie.
+//!
+//! All of it follows from the actors, the treasures and the rules, so it is layout, not state: the
+//! order of a tile's list decides nothing.
+
+use crate::hunt::hunts::{HUNTS_MAX, TREASURES_MAX};
+use crate::hunt::rules::Map;
+use crate::kit::chunks::{CHUNK_WORDS, Chunks};
+use crate::runtime::prefetch::prefetch;
+
+/// Tiles along a zone's side: the path cache can count the longest way on a map without walls.
+pub(crate) const TILES_PER_SIDE_MAX: u32 = 512;
+
+/// Tiles of a strip: as many, one after the other, as a word has bits.
+pub(crate) const STRIP_TILES: u32 = u64::BITS;
+
+/// The zone's tiles.
+#[derive(Clone, Debug)]
+pub(crate) struct Tiles {
+    tile_shift: u32,
+    side_shift: u32,
+    tiles: Vec<Tile>,
+    /// Where walls stand, where a wall or somebody does, where a treasure lies: a bit a tile, so
+    /// that a scan of many tiles finds them all in the nearest cache.
+    walls: Bits,
+    taken: Bits,
+    treasures: Bits,
+    /// By actor: the next one on its tile, plus one; 0 is none.
+    links: Chunks<u32, CHUNK_WORDS>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Tile {
+    /// First actor that stands here, plus one; 0 is none.
+    first: u32,
+    actors: u16,
+    /// The treasure that lies here, if one does.
+    treasure: PackedKey,
+}
+
+/// A treasure's slot above its number.
+#[derive(Clone, Copy, Debug, Default)]
+struct PackedKey(u16);
+
+const NUMBER_BITS: u32 = TREASURES_MAX.trailing_zeros();
+const _: () = assert!(TREASURES_MAX.is_power_of_two() && HUNTS_MAX << NUMBER_BITS <= 1 << 16);
+
+/// A bit for each tile.
+#[derive(Clone, Debug)]
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn none(tiles: u32) -> Bits {
+        Bits(vec![0; tiles.div_ceil(64) as usize])
+    }
+
+    #[inline]
+    fn has(&self, tile: u32) -> bool {
+        self.0[tile as usize / 64] >> (tile % 64) & 1 == 1
+    }
+
+    /// The bits of this many tiles from one on, fewer than 64; those behind the last tile are 0.
+    #[inline]
+    fn window(&self, first: u32, tiles: u32) -> u64 {
+        let (word, shift) = (first as usize / 64, first % 64);
+        let after = self.0.get(word + 1).map_or(0, |after| *after);
+        let bits = u128::from(self.0[word]) | u128::from(after) << 64;
+        (bits >> shift) as u64 & ((1 << tiles) - 1)
+    }
+
+    #[inline]
+    fn set(&mut self, tile: u32, bit: bool) {
+        let word = &mut self.0[tile as usize / 64];
+        *word = *word & !(1 << (tile % 64)) | u64::from(bit) << (tile % 64);
+    }
+}
+
+/// A treasure among those of all running hunts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TreasureKey {
+    /// The hunt's slot.
+    pub slot: u8,
+    /// Number within the hunt.
+    pub number: u16,
+}
+
+impl Tiles {
+    /// The empty map of these rules.
+    pub(crate) fn new(world: &Map, actors_max: usize) -> Tiles {
+        let mut walls = Bits::none(world.tiles());
+        walls.0.iter_mut().zip(&world.walls).for_each(|(word, wall)| *word = *wall);
+        Tiles {
+            tile_shift: world.tile_cm.trailing_zeros(),
+            side_shift: world.tiles_per_side.trailing_zeros(),
+            tiles: vec![Tile::default(); world.tiles() as usize],
+            taken: walls.clone(),
+            walls,
+            treasures: Bits::none(world.tiles()),
+            links: Chunks::new(actors_max),
+        }
+    }
+
+    /// Tiles in all.
+    pub(crate) fn count(&self) -> u32 {
+        self.tiles.len() as u32
+    }
+
+    /// Side of the zone in cm.
+    #[inline]
+    pub(crate) fn side_cm(&self) -> i32 {
+        1 << (self.tile_shift + self.side_shift)
+    }
+
+    /// Side of a tile in cm.
+    #[inline]
+    pub(crate) fn tile_cm(&self) -> i32 {
+        1 << self.tile_shift
+    }
+
+    /// A position in cm, shifted right by so much, is a column or a row.
+    #[inline]
+    pub(crate) fn tile_shift(&self) -> u32 {
+        self.tile_shift
+    }
+
+    /// Tiles along a side.
+    #[inline]
+    fn side(&self) -> i32 {
+        1 << self.side_shift
+    }
+
+    /// The tile at a position; `None`: it is off the map.
+    #[inline]
+    pub(crate) fn at(&self, x: i32, y: i32) -> Option<u32> {
+        self.numbered(x >> self.tile_shift, y >> self.tile_shift)
+    }
+
+    /// The tile at a position that is on the map.
+    #[inline]
+    pub(crate) fn under(&self, x: i32, y: i32) -> u32 {
+        ((y >> self.tile_shift) << self.side_shift | x >> self.tile_shift) as u32
+    }
+
+    /// The tile in this column and row; `None`: it is off the map.
+    #[inline]
+    pub(crate) fn numbered(&self, column: i32, row: i32) -> Option<u32> {
+        let inside = (column | row) as u32 & !(self.side() as u32 - 1) == 0;
+        inside.then(|| (row as u32) << self.side_shift | column as u32)
+    }
+
+    /// Column and row of a tile.
+    pub(crate) fn place(&self, tile: u32) -> (i32, i32) {
+        ((tile & (self.side() as u32 - 1)) as i32, (tile >> self.side_shift) as i32)
+    }
+
+    /// The tiles to the east, north, west and south; `None`: the map ends there.
+    #[inline]
+    pub(crate) fn neighbours(&self, tile: u32) -> [Option<u32>; 4] {
+        let last = self.side() as u32 - 1;
+        let column = tile & last;
+        [
+            (column != last).then(|| tile + 1),
+            (tile < last << self.side_shift).then(|| tile + last + 1),
+            (column != 0).then(|| tile - 1),
+            (tile > last).then(|| tile - last - 1),
+        ]
+    }
+
+    /// The tiles of a square around this one, with this many on a side, or all of them on a smaller
+    /// map. At the map's edge it is moved inwards.
+    pub(crate) fn square(&self, tile: u32, per_side: u32) -> impl Iterator<Item = u32> + use<> {
+        let (column, row) = self.place(tile);
+        let (map, shift) = (self.side(), self.side_shift);
+        let side = map.min(per_side as i32);
+        let first = |at: i32| (at - side / 2).clamp(0, map - side);
+        let (columns, rows) = (first(column)..first(column) + side, first(row)..first(row) + side);
+        rows.flat_map(move |row| columns.clone().map(move |column| (row << shift | column) as u32))
+    }
+
+    /// The middle of a tile, in cm.
+    pub(crate) fn middle(&self, tile: u32) -> (i32, i32) {
+        let (column, row) = self.place(tile);
+        let half = self.tile_cm() / 2;
+        ((column << self.tile_shift) + half, (row << self.tile_shift) + half)
+    }
+
+    /// Whether a wall stands there.
+    #[inline]
+    pub(crate) fn is_wall(&self, tile: u32) -> bool {
+        self.walls.has(tile)
+    }
+
+    /// Whether neither a wall nor anybody stands there.
+    #[inline]
+    pub(crate) fn is_clear(&self, tile: u32) -> bool {
+        !self.taken.has(tile)
+    }
+
+    /// How many actors stand there.
+    #[inline]
+    pub(crate) fn actors_on(&self, tile: u32) -> u16 {
+        self.tiles[tile as usize].actors
+    }
+
+    /// The first of the actors that stand there, if anybody does.
+    #[inline]
+    pub(crate) fn first_actor(&self, tile: u32) -> Option<u32> {
+        self.tiles[tile as usize].first.checked_sub(1)
+    }
+
+    /// The next actor on the same tile, if there is one.
+    #[inline]
+    pub(crate) fn next_actor(&self, actor: u32) -> Option<u32> {
+        self.links.get(actor)?.checked_sub(1)
+    }
+
+    /// The actors that stand there, in no order that means anything.
+    #[inline]
+    pub(crate) fn actors(&self, tile: u32) -> impl Iterator<Item = u32> + '_ {
+        let mut entry = self.tiles[tile as usize].first;
+        std::iter::from_fn(move || {
+            let actor = entry.checked_sub(1)?;
+            entry = self.links[actor];
+            Some(actor)
+        })
+    }
+
+    /// Prefetches the tile at a position, if it is on the map.
+    #[inline]
+    pub(crate) fn prefetch(&self, x: i32, y: i32) {
+        if let Some(tile) = self.at(x, y) {
+            prefetch(&self.tiles[tile as usize]);
+        }
+    }
+
+    /// An actor enters a tile.
+    #[inline]
+    pub(crate) fn enter(&mut self, tile: u32, actor: u32) {
+        self.links.reach(actor);
+        self.taken.set(tile, true);
+        let tile = &mut self.tiles[tile as usize];
+        self.links[actor] = tile.first;
+        tile.first = actor + 1;
+        tile.actors += 1;
+    }
+
+    /// An actor leaves the tile that it stands on.
+    #[inline]
+    pub(crate) fn exit(&mut self, number: u32, actor: u32) {
+        let tile = &mut self.tiles[number as usize];
+        let after = self.links[actor];
+        tile.actors -= 1;
+        self.taken.set(number, tile.actors > 0);
+        if tile.first == actor + 1 {
+            tile.first = after;
+            return;
+        }
+        let mut before = tile.first - 1;
+        while self.links[before] != actor + 1 {
+            before = self.links[before] - 1;
+        }
+        self.links[before] = after;
+    }
+
+    /// The treasure that lies there.
+    #[inline]
+    pub(crate) fn treasure(&self, tile: u32) -> Option<TreasureKey> {
+        if !self.treasures.has(tile) {
+            return None;
+        }
+        let PackedKey(key) = self.tiles[tile as usize].treasure;
+        Some(TreasureKey { slot: (key >> NUMBER_BITS) as u8, number: key % TREASURES_MAX as u16 })
+    }
+
+    /// The tiles with treasures among those that a square around a position touches, which reaches
+    /// so far to each side.
+    #[inline]
+    pub(crate) fn treasures_around(
+        &self,
+        x: i32,
+        y: i32,
+        reach: i32,
+    ) -> impl Iterator<Item = u32> + '_ {
+        let last = self.side_cm() - 1;
+        let clamped = |at: i32| (at.clamp(0, last) >> self.tile_shift) as u32;
+        let (column, columns) = (clamped(x - reach), clamped(x + reach) - clamped(x - reach) + 1);
+        let (mut row, last_row) = (clamped(y - reach), clamped(y + reach));
+        let mut first = row << self.side_shift | column;
+        let mut left = self.treasures.window(first, columns);
+        std::iter::from_fn(move || {
+            while left == 0 && row < last_row {
+                row += 1;
+                first = row << self.side_shift | column;
+                left = self.treasures.window(first, columns);
+            }
+            let tile = first + left.trailing_zeros();
+            let found = left != 0;
+            left &= left.wrapping_sub(1);
+            found.then_some(tile)
+        })
+    }
+
+    /// The tiles of a strip on which no wall stands, a bit each.
+    #[inline]
+    pub(crate) fn free_of_walls(&self, strip: u32) -> u64 {
+        first_bits(self.count() - strip * STRIP_TILES) & !self.walls.0[strip as usize]
+    }
+
+    /// The tiles of a strip that are next to some of these, which are all strips', a bit each.
+    /// Those behind the map's end mean nothing.
+    #[inline]
+    pub(crate) fn next_to(&self, strips: &[u64], strip: u32) -> u64 {
+        let [east, west] = shifted(strips, strip, 1);
+        let sideways = east & !self.first_column(strip) | west & !self.last_column(strip);
+        let rows = self.side() as u32;
+        let [up, down] = if rows < STRIP_TILES {
+            shifted(strips, strip, rows)
+        } else {
+            let (at, row) = (strip as usize, (rows / STRIP_TILES) as usize);
+            [word(strips, at.wrapping_sub(row)), word(strips, at + row)]
+        };
+        sideways | up | down
+    }
+
+    /// Bits of a word of strips: those of `strips`, which has all strips of the map, and of their
+    /// neighbours. Other bits may be set, too.
+    #[inline]
+    pub(crate) fn strips_beside(&self, strips: &[u64], word: u32) -> u64 {
+        // Rows of the largest map have eight strips.
+        const { assert!(TILES_PER_SIDE_MAX / STRIP_TILES < u64::BITS) };
+        let [east, west] = shifted(strips, word, 1);
+        let [up, down] = shifted(strips, word, (self.side() as u32 / STRIP_TILES).max(1));
+        let there = first_bits(self.count().div_ceil(STRIP_TILES) - word * u64::BITS);
+        (strips[word as usize] | east | west | up | down) & there
+    }
+
+    /// The tiles of a strip in the map's first column.
+    #[inline]
+    fn first_column(&self, strip: u32) -> u64 {
+        let side = self.side() as u32;
+        if side < STRIP_TILES {
+            return u64::MAX / ((1 << side) - 1);
+        }
+        u64::from(strip & (side / STRIP_TILES - 1) == 0)
+    }
+
+    /// The tiles of a strip in the map's last column.
+    #[inline]
+    fn last_column(&self, strip: u32) -> u64 {
+        let side = self.side() as u32;
+        if side < STRIP_TILES {
+            return self.first_column(strip) << (side - 1);
+        }
+        u64::from((strip + 1) & (side / STRIP_TILES - 1) == 0) << 63
+    }
+
+    /// Lays a treasure there, or takes it away.
+    #[inline]
+    pub(crate) fn lay(&mut self, tile: u32, treasure: Option<TreasureKey>) {
+        self.treasures.set(tile, treasure.is_some());
+        if let Some(TreasureKey { slot, number }) = treasure {
+            self.tiles[tile as usize].treasure = PackedKey(u16::from(slot) << NUMBER_BITS | number);
+        }
+    }
+}
+
+/// The word in this place of a long row of bits; 0 beyond its ends.
+#[inline]
+fn word(bits: &[u64], at: usize) -> u64 {
+    bits.get(at).copied().unwrap_or(0)
+}
+
+/// A word of a long row of bits after it was moved up, and down, by this many, fewer than a word's.
+#[inline]
+fn shifted(bits: &[u64], at: u32, by: u32) -> [u64; 2] {
+    let at = at as usize;
+    let (before, here, after) = (word(bits, at.wrapping_sub(1)), bits[at], word(bits, at + 1));
+    [here << by | before >> (u64::BITS - by), here >> by | after << (u64::BITS - by)]
+}
+
+/// The first bits of a word; all of them if they are more.
+#[inline]
+fn first_bits(count: u32) -> u64 {
+    if count < u64::BITS { (1 << count) - 1 } else { u64::MAX }
+}

@@ -1,0 +1,181 @@
+//! Kinds of updates: the table from which a game's updates, their packing and their public form
+//! are made.
+
+use crate::kit::update::Payload;
+use std::fmt::Debug;
+
+/// A game's updates, as [`kinds!`] declares them.
+pub trait Kinds: Copy + Debug + PartialEq {
+    /// The kinds, in the order of their numbers, from 1.
+    const KINDS: &'static [UpdateKind];
+
+    /// Returns whether the update needs the zone's clock: something begins or lasts from now on.
+    fn is_timed(&self) -> bool;
+
+    /// Returns the fields by width.
+    fn pack(self) -> Payload;
+
+    /// Returns the update that these fields make. `None`: the kind, or a value, is unknown.
+    fn unpack(payload: Payload) -> Option<Self>;
+
+    /// Returns whether some update has these fields: each is a value of its type, and no other bit
+    /// is set. Readers ask it of every update, so it takes one step.
+    fn has_fields(payload: Payload) -> bool;
+}
+
+/// The public form of a kind of update.
+#[derive(Clone, Copy, Debug)]
+pub struct UpdateKind {
+    /// Its name.
+    pub name: &'static str,
+    /// Its fields, in the order in which they are written.
+    pub fields: &'static [UpdateField],
+}
+
+/// One field of a kind.
+#[derive(Clone, Copy, Debug)]
+pub struct UpdateField {
+    /// Its name.
+    pub name: &'static str,
+    /// The part of the payload that holds it.
+    pub place: PayloadPart,
+    /// How it is written.
+    pub form: Form,
+    /// The names of its numbers, if its form is [`Form::Name`].
+    pub names: &'static [&'static str],
+}
+
+/// Parts of a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PayloadPart {
+    /// `code`.
+    Code,
+    /// `short`.
+    Short,
+    /// `word`.
+    Word,
+    /// The first half of `long`.
+    Low,
+    /// The second half of `long`.
+    High,
+    /// `long`.
+    Long,
+}
+
+/// Ways to write a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// An unsigned number.
+    Number,
+    /// A signed 32-bit number.
+    Signed,
+    /// One of the field's names.
+    Name,
+    /// `true` or `false`.
+    Flag,
+    /// A zone, stored as one more; left out where there is none.
+    Zone,
+    /// A player; left out where there is none.
+    Player,
+    /// Four pairs of item and count.
+    Items,
+}
+
+/// Whether a row of [`kinds!`] is timed.
+macro_rules! is_timed {
+    (timed) => {
+        true
+    };
+    (untimed) => {
+        false
+    };
+}
+
+/// Declares a game's updates: an enum, and its [`Kinds`].
+///
+/// A row has a number, a name, `timed` if something begins or lasts from then on, and fields. A
+/// field has a type, the part of the payload that holds it, its form and its public name.
+macro_rules! kinds {
+    (
+        $(#[$kinds_doc:meta])*
+        pub enum $kinds:ident {$(
+            $(#[$doc:meta])*
+            $variant:ident = $number:literal $name:literal $time:ident {
+                $($(#[$of:meta])* $field:ident: $type:ty = $place:ident $form:ident $key:literal,)*
+            },
+        )*}
+    ) => {
+        $(#[$kinds_doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $kinds {
+            $($(#[$doc])* $variant { $($(#[$of])* $field: $type,)* },)*
+        }
+
+        const _: () = {
+            use $crate::kit::kinds::{Form, Kinds, PayloadPart, UpdateField, UpdateKind};
+            use $crate::kit::packed::Packed;
+            use $crate::kit::update::Payload;
+
+            impl Kinds for $kinds {
+                const KINDS: &'static [UpdateKind] = &[$(UpdateKind {
+                    name: $name,
+                    fields: &[$(UpdateField {
+                        name: $key,
+                        place: PayloadPart::$place,
+                        form: Form::$form,
+                        names: <$type as Packed>::NAMES,
+                    },)*],
+                },)*];
+
+                #[inline(always)]
+                fn is_timed(&self) -> bool {
+                    match self {
+                        $($kinds::$variant { .. } => is_timed!($time),)*
+                    }
+                }
+
+                #[inline(always)]
+                fn pack(self) -> Payload {
+                    let mut payload = Payload::default();
+                    match self {
+                        $($kinds::$variant { $($field,)* } => {
+                            payload.kind = $number;
+                            $(payload.set(PayloadPart::$place, $field.to_bits());)*
+                        })*
+                    }
+                    payload
+                }
+
+                fn unpack(payload: Payload) -> Option<$kinds> {
+                    Some(match payload.kind {
+                        $($number => $kinds::$variant {
+                            $($field: Packed::from_bits(payload.get(PayloadPart::$place))?,)*
+                        },)*
+                        _ => return None,
+                    })
+                }
+
+                fn has_fields(payload: Payload) -> bool {
+                    let mut known = Payload { kind: payload.kind, ..Payload::default() };
+                    match payload.kind {
+                        $($number => {$(
+                            let bits = payload.get(PayloadPart::$place);
+                            let value = <$type as Packed>::from_bits(bits);
+                            let Some(value) = value else { return false };
+                            known.set(PayloadPart::$place, value.to_bits());
+                        )*})*
+                        _ => return false,
+                    }
+                    known == payload
+                }
+            }
+
+            let numbers = [$($number,)*];
+            let mut at = 0;
+            while at < numbers.len() {
+                assert!(numbers[at] == at + 1, "the kinds are numbered from 1 in their order");
+                at += 1;
+            }
+        };
+    };
+}

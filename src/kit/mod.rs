@@ -1,0 +1,40 @@
+//! What a game is made of: tables with a digest and checkpoints, a clock, an index of players, the
+//! words of events and updates. It knows no game, no Kafka, no file and no thread.
+//!
+//! Everything here depends on its input alone: no I/O, clock, randomness, float, lock or thread,
+//! and no order that depends on where something lies in memory.
+#![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::float_arithmetic)]
+
+#[macro_use]
+mod list;
+
+#[macro_use]
+pub mod kinds;
+
+pub(crate) mod packed;
+
+pub mod update;
+
+pub(crate) mod clock;
+
+pub(crate) mod table;
+
+pub(crate) mod chunks;
+
+pub(crate) mod index;
+
+pub(crate) mod rank_tree;
+
+pub(crate) mod tombstones;
+
+pub(crate) mod words;
+
+pub(crate) mod mix;
+
+use chunks::CHUNK_ROWS;
+use index::ROWS_MAX;
+
+/// Players of one zone: a full zone is a refusal, never a resize.
+pub(crate) const PLAYERS_MAX: usize = ROWS_MAX;
+const _: () = assert!(PLAYERS_MAX.is_multiple_of(CHUNK_ROWS) && CHUNK_ROWS.is_power_of_two());

@@ -1,0 +1,72 @@
+//! How the values in an update are packed into bits, and read back.
+
+/// A type that a field can have: its bits, and back.
+pub(crate) trait Packed: Sized {
+    /// The names that its numbers stand for, if they do.
+    const NAMES: &'static [&'static str] = &[];
+
+    /// The value's bits, the lowest ones of a part.
+    fn to_bits(self) -> u64;
+
+    /// The value that these bits are. `None`: they are no value of the type.
+    fn from_bits(bits: u64) -> Option<Self>;
+}
+
+macro_rules! packed_numbers {
+    ($($type:ty),*) => {$(
+        impl Packed for $type {
+            fn to_bits(self) -> u64 {
+                self.into()
+            }
+
+            fn from_bits(bits: u64) -> Option<$type> {
+                <$type>::try_from(bits).ok()
+            }
+        }
+    )*};
+}
+
+packed_numbers!(u8, u16, u32, u64);
+
+impl Packed for bool {
+    fn to_bits(self) -> u64 {
+        self.into()
+    }
+
+    fn from_bits(bits: u64) -> Option<bool> {
+        (bits < 2).then_some(bits == 1)
+    }
+}
+
+impl Packed for i32 {
+    fn to_bits(self) -> u64 {
+        (self as u32).into()
+    }
+
+    fn from_bits(bits: u64) -> Option<i32> {
+        u32::try_from(bits).ok().map(|bits| bits as i32)
+    }
+}
+
+impl Packed for Option<u16> {
+    fn to_bits(self) -> u64 {
+        self.map_or(0, |zone| u64::from(zone) + 1)
+    }
+
+    fn from_bits(bits: u64) -> Option<Option<u16>> {
+        match bits.checked_sub(1) {
+            None => Some(None),
+            Some(zone) => u16::try_from(zone).ok().map(Some),
+        }
+    }
+}
+
+impl Packed for Option<u64> {
+    fn to_bits(self) -> u64 {
+        self.unwrap_or(0)
+    }
+
+    fn from_bits(bits: u64) -> Option<Option<u64>> {
+        Some(Some(bits).filter(|id| *id != 0))
+    }
+}

@@ -1,0 +1,143 @@
+//! What a zone remembers of players that left it.
+
+use crate::kit::PLAYERS_MAX;
+use crate::kit::index::Index;
+use crate::kit::table::{Identity, Row, Table};
+use crate::kit::words::Words;
+
+/// Players that left a zone and are still known there: as many as it holds, because all may leave.
+pub(crate) const TOMBSTONES_MAX: usize = PLAYERS_MAX;
+
+/// Words of a player that left.
+const TOMBSTONE_WORDS: usize = 4;
+
+/// The same in a stored state, behind its row's number.
+pub(crate) const STORED_TOMBSTONE_WORDS: usize = 1 + TOMBSTONE_WORDS;
+
+/// Identifies one of a player's handoffs, and orders them. A later handoff has a higher `seq`; one
+/// that was sent back, or on, has the same `seq` and a higher number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct HandoffId {
+    /// The `seq` of the `leave`.
+    pub seq: u64,
+    /// Number of the handoff.
+    pub crossing: u32,
+}
+
+/// What is remembered of a player that left, so that its repeated events stay no-ops and each
+/// handoff is accepted once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tombstone {
+    /// The player; 0 in an empty row.
+    pub player_id: u64,
+    /// The last `seq` that was applied.
+    pub seq: u64,
+    /// Number of the player's last handoff out of a zone, as far as it is known here.
+    pub crossing_sent: u32,
+    /// The last one that was accepted here.
+    pub accepted: HandoffId,
+}
+
+impl Row<TOMBSTONE_WORDS> for Tombstone {
+    const IDENTITY: Identity = Identity::Number;
+
+    fn to_words(&self) -> [u64; TOMBSTONE_WORDS] {
+        let Tombstone { player_id, seq, crossing_sent, accepted } = *self;
+        let HandoffId { seq: accepted_seq, crossing: accepted_crossing } = accepted;
+        let crossings = u64::from(crossing_sent) | u64::from(accepted_crossing) << 32;
+        [player_id, seq, crossings, accepted_seq]
+    }
+
+    fn from_words(
+        [player_id, seq, crossings, accepted_seq]: [u64; TOMBSTONE_WORDS],
+    ) -> Option<Tombstone> {
+        let accepted = HandoffId { seq: accepted_seq, crossing: (crossings >> 32) as u32 };
+        Some(Tombstone { player_id, seq, crossing_sent: crossings as u32, accepted })
+    }
+}
+
+const ROWS_MAX: u32 = TOMBSTONES_MAX as u32;
+
+/// The players that left last, in a ring: a new one takes the oldest one's place.
+#[derive(Clone, Debug)]
+pub(crate) struct Tombstones {
+    pub(crate) rows: Table<Tombstone, TOMBSTONE_WORDS>,
+    index: Index,
+    next: u32,
+}
+
+impl Tombstones {
+    /// Nobody left yet.
+    pub(crate) fn none() -> Tombstones {
+        Tombstones {
+            rows: Table::new(TOMBSTONES_MAX, 3),
+            index: Index::new(TOMBSTONES_MAX),
+            next: 0,
+        }
+    }
+
+    /// What is remembered of a player.
+    pub(crate) fn find(&self, player_id: u64) -> Option<&Tombstone> {
+        self.row_of(player_id).map(|row| self.rows.row(row))
+    }
+
+    fn row_of(&self, player_id: u64) -> Option<u32> {
+        self.index.find(player_id, |row| self.rows.row(row).player_id)
+    }
+
+    /// Remembers a player, in place of what was remembered of it.
+    pub(crate) fn put(&mut self, tombstone: Tombstone) {
+        self.take(tombstone.player_id);
+        let row = self.next;
+        self.next = (row + 1) % ROWS_MAX;
+        self.rows.reach(row);
+        let oldest = self.rows.row(row).player_id;
+        if oldest != 0 {
+            self.index.remove(oldest, row);
+        }
+        self.rows.write(row, tombstone);
+        self.index.insert(tombstone.player_id, row, |row| self.rows.row(row).player_id);
+    }
+
+    /// Forgets a player.
+    pub(crate) fn take(&mut self, player_id: u64) -> Option<Tombstone> {
+        let row = self.row_of(player_id)?;
+        let tombstone = *self.rows.row(row);
+        self.index.remove(player_id, row);
+        self.rows.write(row, Tombstone::default());
+        Some(tombstone)
+    }
+
+    /// The row that is written next, and how many are not empty: what a checkpoint notes at once.
+    pub(crate) fn noted(&self) -> [u32; 2] {
+        let Tombstones { rows: _, index, next } = self;
+        [*next, index.count()]
+    }
+
+    /// The tombstones of a checkpoint.
+    pub(crate) fn decode(words: &mut Words) -> Option<Tombstones> {
+        let row_of = |word: u64| u32::try_from(word).ok().filter(|row| *row < ROWS_MAX);
+        let mut tombstones = Tombstones::none();
+        let next = row_of(words.word()?)?;
+        for _ in 0..words.word()? {
+            let row = row_of(words.word()?)?;
+            let tombstone = Tombstone::from_words(words.take()?)?;
+            tombstones.rows.reach(row);
+            let taken = tombstones.rows.row(row).player_id != 0;
+            if taken || tombstone.player_id == 0 || tombstones.find(tombstone.player_id).is_some() {
+                return None;
+            }
+            tombstones.rows.write(row, tombstone);
+            let rows = &tombstones.rows;
+            tombstones.index.insert(tombstone.player_id, row, |row| rows.row(row).player_id);
+        }
+        tombstones.next = next;
+        Some(tombstones)
+    }
+
+    /// Hash of all tombstones.
+    pub(crate) fn digest(&self) -> u64 {
+        let Tombstones { rows, index: _, next } = self;
+        rows.digest().wrapping_add(u64::from(*next))
+    }
+}
