@@ -7,9 +7,9 @@
 #![expect(clippy::print_stdout, reason = "a benchmark prints its numbers")]
 
 use huntd::hunt::Shard;
-use huntd::hunt::checkpoint::CheckpointRead;
 use huntd::hunt::event::{Action, Event};
 use huntd::hunt::rules::rulebook::Rulebook;
+use huntd::kit::checkpoint::CheckpointRead;
 use huntd::kit::update::Updates;
 use huntd::runtime::allocator;
 use huntd::service::rules::built_in;

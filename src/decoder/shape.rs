@@ -9,7 +9,7 @@
 use super::RecordPosition;
 use super::runs::{RUNS_MAX, RecordRuns, Role};
 use super::simd::Processor;
-use crate::hunt::event::{ActionKind, EventField};
+use crate::hunt::event::{ActionKind, EventField, subject_fields};
 use crate::hunt::events::Events;
 use crate::hunt::field::{FIELDS, FieldSet};
 use std::cell::Cell;
@@ -169,7 +169,7 @@ impl Shape {
             return None;
         }
         let record = RecordRuns::of(value)?;
-        let (runs, fields) = (record.runs(), record.kind.subject().fields());
+        let (runs, fields) = (record.runs(), subject_fields(record.kind.subject()));
         // As far as the reader looks for it.
         let first = runs.first()?.range.start.min(64) as u8;
         let no_piece = Piece { after: None, skip: 0, text: ShapeText::NONE };

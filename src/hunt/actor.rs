@@ -4,6 +4,7 @@
 use crate::hunt::event::{EFFECT_SLOTS, INVENTORY_SLOTS, ItemStack};
 use crate::hunt::hunts::HUNTS_MAX;
 use crate::hunt::refusal::{Effect, Hint};
+use crate::kit::players::Player;
 use crate::kit::table::{Identity, Row};
 use crate::kit::tombstones::HandoffId;
 
@@ -18,7 +19,7 @@ pub(crate) const PACK_WORDS: usize = 17;
 /// It is kept as the words of its row: the common actions change two or three of them, and the
 /// others are neither taken apart nor put together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Body {
+pub struct Body {
     /// The player; 0 in a row that is free.
     pub player_id: u64,
     /// The last `seq` that was applied.
@@ -145,6 +146,23 @@ impl Body {
     pub(crate) fn set_compass(&mut self, Compass { hunt, hint, distance }: Compass) {
         let compass = u64::from(hint) << 8 | u64::from(distance) << 16 | u64::from(hunt) << 32;
         self.marks = self.marks & 0xff | compass;
+    }
+}
+
+impl Player for Body {
+    #[inline(always)]
+    fn player_id(&self) -> u64 {
+        self.player_id
+    }
+
+    #[inline(always)]
+    fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    #[inline(always)]
+    fn set_seq(&mut self, seq: u64) {
+        self.seq = seq;
     }
 }
 

@@ -2,7 +2,8 @@
 
 use crate::hunt::actor::{BODY_WORDS, Body, PACK_WORDS, Pack};
 use crate::kit::chunks::CacheLine;
-use crate::kit::index::{Index, Lookup};
+use crate::kit::index::Lookup;
+use crate::kit::players::Players;
 use crate::kit::rank_tree::{Key, RankTree};
 use crate::kit::table::Table;
 
@@ -10,12 +11,8 @@ use crate::kit::table::Table;
 #[derive(Clone, Debug)]
 pub(crate) struct Actors {
     /// A body and its hash fill a cache line.
-    pub(crate) bodies: Table<Body, BODY_WORDS, CacheLine>,
+    pub(crate) bodies: Players<Body, BODY_WORDS, CacheLine>,
     pub(crate) packs: Table<Pack, PACK_WORDS>,
-    index: Index,
-    /// Rows below `used` that are free again.
-    free: Vec<u32>,
-    used: u32,
     /// When something next ends for the actor.
     due: RankTree,
     /// When that is for the first one; the largest number if there is none.
@@ -26,11 +23,8 @@ impl Actors {
     /// Nobody, with room for this many.
     pub(crate) fn new(actors_max: usize) -> Actors {
         Actors {
-            bodies: Table::new(actors_max, 1),
+            bodies: Players::new(actors_max, 1),
             packs: Table::new(actors_max, 2),
-            index: Index::new(actors_max),
-            free: Vec::with_capacity(actors_max),
-            used: 0,
             due: RankTree::new(actors_max),
             due_ms: u64::MAX,
         }
@@ -38,27 +32,25 @@ impl Actors {
 
     /// How many there are.
     pub(crate) fn count(&self) -> u32 {
-        self.index.count()
+        self.bodies.count()
     }
 
     /// The row of a player's actor.
     pub(crate) fn find(&self, player_id: u64) -> Option<u32> {
-        self.index.find(player_id, |row| self.bodies.row(row).player_id)
+        self.bodies.find(player_id)
     }
 
     /// The first step of a look-up ahead of time: prefetches the place that names a player's row.
     #[inline]
     pub(crate) fn begin_lookup(&self, player_id: u64) -> Lookup {
-        self.index.begin_lookup(player_id)
+        self.bodies.begin_lookup(player_id)
     }
 
     /// The second step: prefetches the row that a player's actor most likely has, and returns its
     /// number, or the number of no row.
     #[inline]
     pub(crate) fn likely_row(&self, lookup: Lookup) -> u32 {
-        let row = self.index.likely(lookup);
-        self.prefetch(row);
-        row
+        self.bodies.likely_row(lookup)
     }
 
     /// Prefetches the moving part of an actor.
@@ -71,10 +63,7 @@ impl Actors {
     /// 0, as free rows have it.
     #[inline]
     pub(crate) fn find_from(&self, hint: u32, player_id: u64) -> Option<(u32, &Body)> {
-        match self.bodies.get(hint) {
-            Some(body) if body.player_id == player_id => Some((hint, body)),
-            _ => self.find(player_id).map(|row| (row, self.body(row))),
-        }
+        self.bodies.find_from(hint, player_id)
     }
 
     /// Makes an actor of a player that has none.
@@ -87,22 +76,18 @@ impl Actors {
     /// Like [`Actors::add`], but leaves out the actor's place among those that are due:
     /// [`Actors::order`] finds the places of all actors at once.
     pub(crate) fn load(&mut self, body: Body, pack: Pack) -> u32 {
-        assert!(body.player_id == pack.player_id && body.player_id != 0);
-        let row = self.free.pop().unwrap_or(self.used);
-        self.used = self.used.max(row + 1);
-        self.bodies.reach(row);
+        assert_eq!(body.player_id, pack.player_id);
+        let row = self.bodies.add(body);
         self.packs.reach(row);
-        self.due.reach(self.used);
-        self.bodies.write(row, body);
+        self.due.reach(self.bodies.used());
         self.packs.write(row, pack);
-        self.index.insert(body.player_id, row, |row| self.bodies.row(row).player_id);
         row
     }
 
     /// Orders all actors by when they are due. All of them were loaded.
     pub(crate) fn order(&mut self) {
-        assert!(self.free.is_empty(), "an actor was removed before all were loaded");
-        let packs = (0..self.used).map(|row| (self.packs.row(row), row));
+        assert!(self.bodies.is_dense(), "an actor was removed before all were loaded");
+        let packs = (0..self.bodies.used()).map(|row| (self.packs.row(row), row));
         let mut due: Vec<(Key, u32)> =
             packs.filter_map(|(pack, row)| Some((due_key(pack)?, row))).collect();
         due.sort_unstable();
@@ -113,11 +98,9 @@ impl Actors {
     /// Removes an actor; its row is free.
     pub(crate) fn remove(&mut self, row: u32) {
         let pack = *self.pack(row);
-        self.index.remove(pack.player_id, row);
         self.set_due(row, due_key(&pack), None);
-        self.bodies.write(row, Body::default());
+        self.bodies.remove(row);
         self.packs.write(row, Pack::default());
-        self.free.push(row);
     }
 
     /// One actor's moving part.
@@ -177,7 +160,7 @@ impl Actors {
 
     /// Rows that may hold an actor.
     pub(crate) fn rows(&self) -> u32 {
-        self.used
+        self.bodies.used()
     }
 
     /// Hash of all actors.
@@ -185,10 +168,7 @@ impl Actors {
         let Actors {
             bodies,
             packs,
-            // Follow from those, or say where a row lies.
-            index: _,
-            free: _,
-            used: _,
+            // Follow from those.
             due: _,
             due_ms: _,
         } = self;

@@ -4,6 +4,8 @@
 //! decoder makes events from JSON records.
 
 use crate::hunt::field::{FieldForm, FieldSet, FieldSource, FieldSpec, FieldType, FieldValues};
+use crate::kit::event::Subject;
+
 /// Bytes of one event's JSON. A longer record is a reject: game events are some hundred bytes, and
 /// the bound keeps the worst case of the decoder small.
 pub const RECORD_BYTES_MAX: usize = 16 * 1024;
@@ -20,27 +22,9 @@ pub(crate) const INVENTORY_SLOTS: usize = 8;
 /// Timed effects that an actor can be under at once; a handoff carries all of them.
 pub(crate) const EFFECT_SLOTS: usize = 4;
 
-/// One event, of a player or of the world, with the place in the input log that it came from. What
-/// an arrival carries is part of it, or stands elsewhere: see
+/// An event of the hunt. What an arrival carries is part of it, or in a list beside it: see
 /// [`ListedEvent`](crate::hunt::events::ListedEvent).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event<H = Handoff> {
-    /// Offset of the record in its input partition.
-    pub offset: i64,
-    /// Timestamp of the record as Kafka stored it, in milliseconds since the Unix epoch. The
-    /// shard's clock follows these.
-    pub time_ms: i64,
-    /// The player. 0 for events of the world, whose subject is [`Subject::World`] or
-    /// [`Subject::WorldCounted`].
-    pub player_id: u64,
-    /// The player's own counter, from 1; the id of a `tick`.
-    pub seq: u64,
-    /// When the producer emitted the event, in microseconds since the Unix epoch. Data: it is
-    /// copied to the updates, and never read as a clock.
-    pub ts_us: i64,
-    /// What happened.
-    pub action: Action<H>,
-}
+pub type Event<H = Handoff> = crate::kit::event::Event<Action<H>>;
 
 /// What an actor carries from one zone to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,7 +71,7 @@ impl ActionSpec {
         subject: Subject,
         fields: &'static [ActionField],
     ) -> ActionSpec {
-        let mut required = subject.fields();
+        let mut required = subject_fields(subject);
         let mut at = 0;
         while at < fields.len() {
             if let Presence::Required = fields[at].presence {
@@ -117,28 +101,15 @@ pub enum Presence {
     Optional,
 }
 
-/// Who acts. It decides which of `player_id` and `seq` an event has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Subject {
-    /// A player that is in the zone, or asks to be: both, and `seq` counts the player's events.
-    Player,
-    /// A player that comes from another zone: both, but its handoffs have an order of their own.
-    Arrival,
-    /// The world: neither.
-    World,
-    /// The world: `seq` counts such events.
-    WorldCounted,
-}
-
-impl Subject {
-    /// What each of its records has beside the fields of the action.
-    pub(crate) const fn fields(self) -> FieldSet {
-        use EventField::{PlayerId, Seq, TsUs, Type};
-        match self {
-            Subject::Player | Subject::Arrival => FieldSet::of(&[Type, PlayerId, Seq, TsUs]),
-            Subject::World => FieldSet::of(&[Type, TsUs]),
-            Subject::WorldCounted => FieldSet::of(&[Type, Seq, TsUs]),
+/// Returns what each record of a subject has beside the fields of the action.
+pub(crate) const fn subject_fields(subject: Subject) -> FieldSet {
+    use EventField::{PlayerId, Seq, TsUs, Type};
+    match subject {
+        Subject::Player | Subject::Enter | Subject::Leave | Subject::Arrival => {
+            FieldSet::of(&[Type, PlayerId, Seq, TsUs])
         }
+        Subject::World => FieldSet::of(&[Type, TsUs]),
+        Subject::Tick => FieldSet::of(&[Type, Seq, TsUs]),
     }
 }
 
@@ -154,7 +125,7 @@ impl<H> Event<H> {
     where
         H: FieldType,
     {
-        let fields = kind.subject().fields();
+        let fields = subject_fields(kind.subject());
         let number = |field| if fields.contains(field) { values.number(field) } else { 0 };
         Event {
             offset,
@@ -164,12 +135,6 @@ impl<H> Event<H> {
             ts_us: number(EventField::TsUs) as i64,
             action: Action::unpack(kind, values),
         }
-    }
-
-    /// The event with this action instead of its own.
-    pub(crate) fn with<T>(&self, action: Action<T>) -> Event<T> {
-        let Event { offset, time_ms, player_id, seq, ts_us, .. } = *self;
-        Event { offset, time_ms, player_id, seq, ts_us, action }
     }
 }
 
@@ -243,6 +208,13 @@ macro_rules! events {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Action<$carried = $whole> {
             $($(#[$doc])* $variant $({ $($field: $type,)* })?,)*
+        }
+
+        impl<$carried: Copy> crate::kit::event::GameAction for Action<$carried> {
+            #[inline]
+            fn subject(&self) -> Subject {
+                self.kind().subject()
+            }
         }
 
         impl<$carried> Action<$carried> {
@@ -345,7 +317,7 @@ events! {
     }
     actions<H = Handoff> {
         /// The player enters this shard, and carries nothing.
-        Join = 0 "join" Player { x: i32 = X Required, y: i32 = Y Required, },
+        Join = 0 "join" Enter { x: i32 = X Required, y: i32 = Y Required, },
         /// The player enters this shard from another one, with what it carried there.
         Arrive = 1 "arrive" Arrival as "join" {
             x: i32 = X Required,
@@ -353,7 +325,7 @@ events! {
             handoff: H = Handoff Required,
         },
         /// The player leaves: for good, or for the zone `to_zone`.
-        Leave = 2 "leave" Player { to_zone: Option<u16> = ToZone Optional, },
+        Leave = 2 "leave" Leave { to_zone: Option<u16> = ToZone Optional, },
         /// The player now stands at this position.
         Move = 3 "move" Player { x: i32 = X Required, y: i32 = Y Required, },
         /// The player now looks this way, 0..=35_999.
@@ -368,7 +340,7 @@ events! {
         /// The player uses one item from its inventory.
         Use = 7 "use" Player { item: u8 = Item Required, },
         /// Time passes. `seq` is the tick's id; an id that is not above the last one is a no-op.
-        Tick = 8 "tick" WorldCounted,
+        Tick = 8 "tick" Tick,
         /// A hunt begins: `treasures` are laid by `seed` and lie for `duration_ms` of the zone's
         /// clock.
         HuntStart = 9 "hunt_start" World {

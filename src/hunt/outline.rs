@@ -55,20 +55,16 @@ pub(crate) struct HuntOutline {
 }
 
 impl Shard {
-    /// The shard's clock as it was published last: milliseconds since the Unix epoch, 0 until it
-    /// starts.
-    pub(crate) fn published_unix_ms(&self) -> i64 {
-        self.clock.published_unix_ms()
-    }
-
     /// All players, the highest score first; of equal ones the one that was reached first.
     pub(crate) fn outline(&self) -> Vec<PlayerOutline> {
-        let rows = (0..self.actors.rows()).map(|row| (self.actors.pack(row), row));
+        let rows = (0..self.game.actors.rows()).map(|row| (self.game.actors.pack(row), row));
         let mut rows: Vec<_> = rows.filter(|(pack, _)| pack.player_id != 0).collect();
         rows.sort_unstable_by_key(|(pack, _)| {
             (u64::MAX - pack.score, pack.scored_ordinal, pack.player_id)
         });
-        rows.into_iter().map(|(pack, row)| self.outline_of(self.actors.body(row), pack)).collect()
+        rows.into_iter()
+            .map(|(pack, row)| self.outline_of(self.game.actors.body(row), pack))
+            .collect()
     }
 
     fn outline_of(&self, body: &Body, pack: &Pack) -> PlayerOutline {
@@ -95,7 +91,7 @@ impl Shard {
 
     /// The hunts whose treasures can be opened, by number.
     pub(crate) fn hunt_outlines(&self) -> Vec<HuntOutline> {
-        let slots = (0..HUNTS_MAX).filter(|slot| self.hunts.hunt(*slot).running());
+        let slots = (0..HUNTS_MAX).filter(|slot| self.game.hunts.hunt(*slot).running());
         let mut hunts: Vec<_> = slots.map(|slot| self.hunt_outline(slot)).collect();
         hunts.sort_unstable_by_key(|hunt| hunt.hunt);
         hunts
@@ -103,10 +99,10 @@ impl Shard {
 
     fn hunt_outline(&self, slot: usize) -> HuntOutline {
         let Hunt { hunt, treasures, tried, laid, opened, started_ms, ends_ms, .. } =
-            *self.hunts.hunt(slot);
-        let lying = (0..tried).filter_map(|number| match self.hunts.treasure(slot, number) {
+            *self.game.hunts.hunt(slot);
+        let lying = (0..tried).filter_map(|number| match self.game.hunts.treasure(slot, number) {
             Treasure::Lies(tile) => {
-                let (x, y) = self.tiles.middle(tile);
+                let (x, y) = self.game.tiles.middle(tile);
                 Some((number, x, y))
             }
             Treasure::Nowhere | Treasure::Opened(_) => None,

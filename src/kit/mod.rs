@@ -16,6 +16,18 @@ pub(crate) mod packed;
 
 pub mod update;
 
+pub mod event;
+
+pub mod zone;
+
+pub mod game;
+
+pub mod rulebook;
+
+pub mod checkpoint;
+
+pub mod players;
+
 pub(crate) mod clock;
 
 pub(crate) mod table;

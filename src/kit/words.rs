@@ -1,7 +1,7 @@
 //! Reads little-endian words from untrusted bytes.
 
 /// Words that are read from bytes.
-pub(crate) struct Words<'a> {
+pub struct Words<'a> {
     left: &'a [u8],
 }
 

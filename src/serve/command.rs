@@ -7,7 +7,7 @@
 use crate::decoder::reject::Reject;
 use crate::decoder::{Decoder, RecordPosition};
 use crate::hunt::change::Change;
-use crate::hunt::event::{Action, ActionKind, Event, Subject};
+use crate::hunt::event::{Action, ActionKind, Event};
 use crate::kit::update::Update;
 use crate::output::{event_json, update_json};
 use crate::serve::answers::{Served, at};
@@ -95,7 +95,7 @@ pub(crate) fn commands(
         if !pass.may_command(player_id, action) {
             return Err(Problem::OutOfScope);
         }
-        let is_world = matches!(action.subject(), Subject::World | Subject::WorldCounted);
+        let is_world = action.subject().is_world();
         let zone = match zone {
             Some(zone) => zone,
             None if is_world => {

@@ -5,7 +5,8 @@
 //! that site's `Origin`, or, where a name leads here only since the page was loaded, its `Host`.
 //! And a body of a type that browsers send without asking the server first is not read.
 
-use crate::hunt::event::{ActionKind, Subject};
+use crate::hunt::event::ActionKind;
+use crate::kit::event::Subject;
 use crate::serve::access::{Client, Scope, TokenRefusal, Tokens};
 use crate::serve::command::COMMANDS_MAX;
 use crate::serve::problem::Problem;
@@ -214,10 +215,10 @@ impl Pass {
     /// to say.
     pub(crate) fn may_command(&self, player_id: u64, action: ActionKind) -> bool {
         let Rights { commands, joins, world, .. } = self.rights;
-        match (action.subject(), action) {
-            (Subject::World | Subject::WorldCounted, _) => world,
-            (Subject::Arrival, _) | (Subject::Player, ActionKind::Join) => joins,
-            (Subject::Player, _) => commands || self.player() == Some(player_id),
+        match action.subject() {
+            Subject::World | Subject::Tick => world,
+            Subject::Arrival | Subject::Enter => joins,
+            Subject::Player | Subject::Leave => commands || self.player() == Some(player_id),
         }
     }
 }

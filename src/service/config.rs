@@ -9,9 +9,9 @@ use super::written::{
     Written, WrittenCpu, WrittenPublish, WrittenServe, WrittenService, WrittenSnapshot,
 };
 use crate::fetch::FetchOptions;
-use crate::hunt::rules::rulebook::RULES_FILES_MAX;
 use crate::kafka::client::ClientOptions;
 use crate::kafka::group::{GroupOptions, GroupProtocol};
+use crate::kit::rulebook::RULES_FILES_MAX;
 use crate::output::frame::{Compression, FRAME_BYTES_MAX, Format};
 use crate::ownership::acquisition::Remedy;
 use crate::publisher::ProduceClient::{Librdkafka, Native};

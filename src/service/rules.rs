@@ -3,8 +3,9 @@
 use crate::hunt::refusal::Effect;
 use crate::hunt::rules::rulebook::Rulebook;
 use crate::hunt::rules::{
-    ActorRules, EffectRules, Find, HuntRules, Item, ItemUse, Map, Points, Rules, RulesError, Weapon,
+    ActorRules, EffectRules, Find, HuntRules, Item, ItemUse, Map, Points, Rules, Weapon,
 };
+use crate::kit::rulebook::{GameRules, RulesError};
 use crate::runtime::regular_file::{RegularFileError, read_text};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 
 use super::shard::{OwnedShard, ShardEnd};
 use super::{Shards, contained};
-use crate::hunt::checkpoint::CheckpointRead;
+use crate::kit::checkpoint::CheckpointRead;
 use crate::publisher::ToPublisher;
 use crate::queue::bell::Bell;
 use crate::queue::{Receiver, Sender};

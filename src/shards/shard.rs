@@ -4,7 +4,7 @@ use super::checkpoints::CheckpointSchedule;
 use super::{Workspace, contained, publish_population};
 use crate::fetch::block::{BLOCK_EVENTS_MAX, Block, SHARD_BLOCKS_MAX};
 use crate::fetch::cursor::Cursor;
-use crate::hunt::event::{Action, ActionKind, Subject};
+use crate::hunt::event::{Action, ActionKind};
 use crate::hunt::events::ListedEvent;
 use crate::hunt::{Outcome, Shard};
 use crate::kit::update::Update;
@@ -421,7 +421,7 @@ struct OutcomeCounts {
 impl OutcomeCounts {
     fn no_op(&mut self, event: &ListedEvent) {
         self.no_ops += 1;
-        if event.action.kind().subject() == Subject::Player {
+        if event.action.kind().subject().is_player() {
             self.repeated = Some((event.player_id, event.seq));
         }
     }

@@ -7,9 +7,9 @@
 use crate::hunt::Shard;
 use crate::hunt::rules::ENGINE_VERSION;
 use crate::hunt::rules::rulebook::Rulebook;
-use crate::hunt::state::StateError;
 use crate::kafka::checksum::{crc32c, crc32c_of_parts};
 use crate::kafka::{NAME_CHARS_MAX, TOPIC_NAME_CHARS_MAX};
+use crate::kit::checkpoint::StateError;
 use crate::kit::mix;
 use crate::output::frame::Chain;
 use crate::output::mark::Mark;

@@ -1,9 +1,9 @@
 //! Snapshots on a disk that fails, loses power, or gives back something else.
 
 use crate::hunt::Shard;
-use crate::hunt::checkpoint::CheckpointRead;
 use crate::hunt::event::{Action, Event};
 use crate::hunt::rules::rulebook::Rulebook;
+use crate::kit::checkpoint::CheckpointRead;
 use crate::kit::update::Updates;
 use crate::output::frame::Chain;
 use crate::output::mark::Mark;

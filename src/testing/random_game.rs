@@ -5,9 +5,10 @@
 //! weight and its fields numbers that mean something: [`RandomGame::kind`], [`RandomGame::number`].
 
 use crate::hunt::event::{Action, ActionField, ActionKind, Event, EventField};
-use crate::hunt::event::{Handoff, ItemStack, Presence, Subject};
+use crate::hunt::event::{Handoff, ItemStack, Presence};
 use crate::hunt::field::{FieldForm, FieldSpec, FieldValues};
 use crate::hunt::rules::rulebook::Rulebook;
+use crate::kit::event::Subject;
 
 /// Draws a number below another one, which is not 0.
 pub type Below<'a> = &'a mut dyn FnMut(u64) -> u64;
@@ -106,11 +107,11 @@ impl RandomGame {
         };
         let player_id = self.setting.first_player_id + player as u64;
         let (player_id, seq) = match kind.subject() {
-            Subject::Player | Subject::Arrival => {
+            Subject::Player | Subject::Enter | Subject::Leave | Subject::Arrival => {
                 (player_id, count(&mut self.players[player].seq, below))
             }
             Subject::World => (0, 0),
-            Subject::WorldCounted => (0, count(&mut self.ticks, below)),
+            Subject::Tick => (0, count(&mut self.ticks, below)),
         };
         let time_ms = self.time_ms.saturating_sub(below(LATE_MS_MAX) as i64);
         let (offset, ts_us) = (self.events, self.time_ms.saturating_mul(1000));
@@ -164,7 +165,7 @@ impl RandomGame {
             is_drawn
         });
         let kind = *kind.expect("a number below the sum of the weights");
-        let is_absent = kind.subject() == Subject::Player && !self.players[player].is_here;
+        let is_absent = kind.subject().is_player() && !self.players[player].is_here;
         if is_absent && below(4) > 0 { ActionKind::Join } else { kind }
     }
 

@@ -1,7 +1,7 @@
 //! A shard's state in one piece. The daemon writes it block by block.
 
 use crate::hunt::Shard;
-use crate::hunt::checkpoint::CheckpointRead;
+use crate::kit::checkpoint::CheckpointRead;
 
 /// Appends the state as a snapshot holds it.
 pub fn encode_state(shard: &mut Shard, out: &mut Vec<u8>) {

@@ -21,7 +21,7 @@ impl Shard {
     #[inline(never)]
     pub(crate) fn settle_due(&mut self, out: &mut EventOutput) {
         for _ in 0..DUE_ACTORS_PER_EVENT {
-            match self.actors.first_due(self.clock.now_ms()) {
+            match self.game.actors.first_due(self.clock.now_ms()) {
                 Some(row) => self.settle(row, out),
                 None => return,
             }
@@ -31,14 +31,14 @@ impl Shard {
     /// Whether more was due than was settled. If not, nothing is over for any actor.
     #[inline]
     pub(crate) fn is_behind(&self) -> bool {
-        self.actors.is_due(self.clock.now_ms())
+        self.game.actors.is_due(self.clock.now_ms())
     }
 
     /// Ends what is over for one actor.
     #[inline(never)]
     pub(crate) fn settle(&mut self, row: u32, out: &mut EventOutput) {
         let now_ms = self.clock.now_ms();
-        let (mut body, mut pack) = (*self.actors.body(row), *self.actors.pack(row));
+        let (mut body, mut pack) = (*self.game.actors.body(row), *self.game.actors.pack(row));
         if pack.next_due_ms().is_none_or(|at_ms| at_ms > now_ms) {
             return;
         }
@@ -53,32 +53,32 @@ impl Shard {
             pack.respawn_at_ms = 0;
             body.set_health(self.rules.actors.health);
             let (tile, x, y) = self.respawn_place(row);
-            let from = self.tiles.at(body.x(), body.y()).expect("an actor stands on the map");
-            self.tiles.exit(from, row);
-            self.tiles.enter(tile, row);
+            let from = self.game.tiles.at(body.x(), body.y()).expect("an actor stands on the map");
+            self.game.tiles.exit(from, row);
+            self.game.tiles.enter(tile, row);
             body.stand_at(x, y);
             let health = body.health();
             out.push(body.player_id, Change::Respawned { health, tile, x, y });
             self.emit_hint(&mut body, out);
         }
-        self.actors.write_body(row, body);
-        self.actors.write_pack(row, pack);
+        self.game.actors.write_body(row, body);
+        self.game.actors.write_pack(row, pack);
     }
 
     /// A free tile somewhere on the map, by chance; where the actor lies if none is found soon.
     fn respawn_place(&self, row: u32) -> (u32, i32, i32) {
-        let body = self.actors.body(row);
+        let body = self.game.actors.body(row);
         let ordinal = self.clock.records();
         for attempt in 0..RESPAWN_TRIES {
             let seed = body.player_id.wrapping_add(attempt);
             let chance = mix::chance(seed, self.partition, ordinal);
-            let tile = mix::below(chance, self.tiles.count().into()) as u32;
+            let tile = mix::below(chance, self.game.tiles.count().into()) as u32;
             if self.check_free(tile).is_ok() {
-                let (x, y) = self.tiles.middle(tile);
+                let (x, y) = self.game.tiles.middle(tile);
                 return (tile, x, y);
             }
         }
-        let here = self.tiles.at(body.x(), body.y()).expect("an actor stands on the map");
+        let here = self.game.tiles.at(body.x(), body.y()).expect("an actor stands on the map");
         (here, body.x(), body.y())
     }
 }

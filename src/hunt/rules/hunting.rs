@@ -33,22 +33,22 @@ impl Shard {
         duration_ms: u32,
         out: &mut EventOutput,
     ) -> Result<Outcome, Refusal> {
-        if start.hunt <= self.hunts.last_hunt {
+        if start.hunt <= self.game.hunts.last_hunt {
             return Ok(Outcome::NoOp);
         }
-        self.hunts.last_hunt = start.hunt;
+        self.game.hunts.last_hunt = start.hunt;
         if !(1..=self.rules.hunts.treasures_max).contains(&start.treasures) {
             return Err(Refusal::TreasuresOutOfRange);
         }
         if !(1..=self.rules.hunts.duration_ms_max).contains(&duration_ms) {
             return Err(Refusal::DurationOutOfRange);
         }
-        let free = (0..HUNTS_MAX).find(|slot| self.hunts.hunt(*slot).phase == HuntPhase::Free);
+        let free = (0..HUNTS_MAX).find(|slot| self.game.hunts.hunt(*slot).phase == HuntPhase::Free);
         let slot = free.ok_or(Refusal::HuntsFull)?;
         let started_ms = self.clock.now_ms();
         let ends_ms = started_ms + u64::from(duration_ms);
         let begun = Hunt { phase: HuntPhase::Laying, started_ms, ends_ms, ..start };
-        self.hunts.write(slot, begun);
+        self.game.hunts.write(slot, begun);
         let Hunt { hunt, treasures, .. } = begun;
         out.push(0, Change::HuntStarted { hunt, treasures, duration_ms });
         Ok(Outcome::Applied)
@@ -59,12 +59,12 @@ impl Shard {
         hunt: u32,
         out: &mut EventOutput,
     ) -> Result<Outcome, Refusal> {
-        match self.hunts.find(hunt) {
+        match self.game.hunts.find(hunt) {
             Some(slot) => {
                 self.close(slot, HuntEndCause::CalledOff, out);
                 Ok(Outcome::Applied)
             }
-            None if hunt <= self.hunts.last_hunt => Ok(Outcome::NoOp),
+            None if hunt <= self.game.hunts.last_hunt => Ok(Outcome::NoOp),
             None => Err(Refusal::UnknownHunt),
         }
     }
@@ -73,7 +73,7 @@ impl Shard {
     #[inline(never)]
     pub(crate) fn end_due_hunts(&mut self, out: &mut EventOutput) {
         for slot in 0..HUNTS_MAX {
-            let hunt = self.hunts.hunt(slot);
+            let hunt = self.game.hunts.hunt(slot);
             if hunt.running() && hunt.ends_ms <= self.clock.now_ms() {
                 self.close(slot, HuntEndCause::TimeUp, out);
             }
@@ -81,13 +81,15 @@ impl Shard {
     }
 
     pub(crate) fn close(&mut self, slot: usize, cause: HuntEndCause, out: &mut EventOutput) {
-        let hunt = *self.hunts.hunt(slot);
+        let hunt = *self.game.hunts.hunt(slot);
         let elapsed_ms = self.elapsed_ms(&hunt);
         let Hunt { hunt: number, opened, finishers, .. } = hunt;
         let finishers = finishers.into();
         out.push(0, Change::HuntEnded { cause, opened, hunt: number, finishers, elapsed_ms });
-        self.hunts.stop(slot);
-        self.hunts.write(slot, Hunt { phase: HuntPhase::Closing, swept: 0, announced: 0, ..hunt });
+        self.game.hunts.stop(slot);
+        self.game
+            .hunts
+            .write(slot, Hunt { phase: HuntPhase::Closing, swept: 0, announced: 0, ..hunt });
     }
 
     pub(crate) fn elapsed_ms(&self, hunt: &Hunt) -> u32 {
@@ -98,10 +100,10 @@ impl Shard {
     /// none waits for the end of another.
     #[inline]
     pub(crate) fn work_on_hunts(&mut self, tick: bool, out: &mut EventOutput) {
-        if self.hunts.any_busy() {
+        if self.game.hunts.any_busy() {
             self.work_on_busy_hunts(out);
         }
-        if self.hunts.any_searching() {
+        if self.game.hunts.any_searching() {
             self.search_paths(tick);
         }
     }
@@ -109,8 +111,8 @@ impl Shard {
     #[inline(never)]
     fn work_on_busy_hunts(&mut self, out: &mut EventOutput) {
         let mut updates_left = HUNT_UPDATES_PER_EVENT;
-        for slot in self.hunts.busy_from(self.clock.records() as usize % HUNTS_MAX) {
-            match self.hunts.hunt(slot).phase {
+        for slot in self.game.hunts.busy_from(self.clock.records() as usize % HUNTS_MAX) {
+            match self.game.hunts.hunt(slot).phase {
                 HuntPhase::Free | HuntPhase::Open => unreachable!("such a slot is not busy"),
                 HuntPhase::Laying => self.lay(slot, &mut updates_left, out),
                 HuntPhase::Closing => {
@@ -125,7 +127,8 @@ impl Shard {
     #[inline]
     fn search_paths(&mut self, tick: bool) {
         let now_ms = self.clock.now_ms();
-        let due = ((now_ms - self.hunts.searched_ms) / PATH_PIECE_MS).min(PATH_PIECES_PER_EVENT);
+        let due =
+            ((now_ms - self.game.hunts.searched_ms) / PATH_PIECE_MS).min(PATH_PIECES_PER_EVENT);
         let pieces = if tick { PATH_PIECES_PER_TICK } else { due };
         if pieces == 0 {
             return;
@@ -135,13 +138,13 @@ impl Shard {
 
     #[inline(never)]
     fn search_pieces(&mut self, now_ms: u64, pieces: u64) {
-        self.hunts.searched_ms = now_ms;
+        self.game.hunts.searched_ms = now_ms;
         // Not by the number of records: it may grow by as many from piece to piece as there are
         // slots.
         let first = now_ms / PATH_PIECE_MS;
         for piece in first..first + pieces {
-            match self.hunts.searching_from(piece as usize % HUNTS_MAX).next() {
-                Some(slot) => self.hunts.search(slot, &self.tiles),
+            match self.game.hunts.searching_from(piece as usize % HUNTS_MAX).next() {
+                Some(slot) => self.game.hunts.search(slot, &self.game.tiles),
                 None => return,
             }
         }
@@ -149,26 +152,26 @@ impl Shard {
 
     /// Lays treasures by the hunt's seed. One for which no free tile is found soon is left out.
     fn lay(&mut self, slot: usize, updates_left: &mut usize, out: &mut EventOutput) {
-        let mut hunt = *self.hunts.hunt(slot);
+        let mut hunt = *self.game.hunts.hunt(slot);
         while hunt.tried < hunt.treasures && *updates_left > 0 {
             *updates_left -= 1;
             let treasure = hunt.tried;
             hunt.tried += 1;
             let Some(tile) = self.free_tile(&hunt, treasure) else {
-                self.hunts.write_treasure(slot, treasure, Treasure::Nowhere);
+                self.game.hunts.write_treasure(slot, treasure, Treasure::Nowhere);
                 continue;
             };
             hunt.laid += 1;
-            self.hunts.write_treasure(slot, treasure, Treasure::Lies(tile));
-            self.tiles.lay(tile, Some(TreasureKey { slot: slot as u8, number: treasure }));
-            let (x, y) = self.tiles.middle(tile);
+            self.game.hunts.write_treasure(slot, treasure, Treasure::Lies(tile));
+            self.game.tiles.lay(tile, Some(TreasureKey { slot: slot as u8, number: treasure }));
+            let (x, y) = self.game.tiles.middle(tile);
             out.push(0, Change::TreasureLaid { treasure, hunt: hunt.hunt, x, y });
         }
         if hunt.tried == hunt.treasures {
             hunt.phase = HuntPhase::Open;
-            self.hunts.seek(slot);
+            self.game.hunts.seek(slot);
         }
-        self.hunts.write(slot, hunt);
+        self.game.hunts.write(slot, hunt);
         if hunt.all_found() {
             self.close(slot, HuntEndCause::AllFound, out);
         }
@@ -178,36 +181,36 @@ impl Shard {
         (0..LAYING_TRIES).find_map(|attempt| {
             let ordinal = u64::from(treasure) << 32 | attempt;
             let chance = mix::chance(hunt.seed, self.partition, ordinal);
-            let tile = mix::below(chance, self.tiles.count().into()) as u32;
-            let free = !self.tiles.is_wall(tile) && self.tiles.treasure(tile).is_none();
+            let tile = mix::below(chance, self.game.tiles.count().into()) as u32;
+            let free = !self.game.tiles.is_wall(tile) && self.game.tiles.treasure(tile).is_none();
             free.then_some(tile)
         })
     }
 
     /// The hint for a tile: about the running hunt with the lowest number.
     pub(crate) fn hint(&self, tile: u32) -> Option<(usize, Hint, u16)> {
-        let running = (0..HUNTS_MAX).filter(|slot| self.hunts.hunt(*slot).running());
-        let slot = running.min_by_key(|slot| self.hunts.hunt(*slot).hunt)?;
-        if self.hunts.hunt(slot).phase == HuntPhase::Laying {
+        let running = (0..HUNTS_MAX).filter(|slot| self.game.hunts.hunt(*slot).running());
+        let slot = running.min_by_key(|slot| self.game.hunts.hunt(*slot).hunt)?;
+        if self.game.hunts.hunt(slot).phase == HuntPhase::Laying {
             return Some((slot, Hint::Stale, 0));
         }
         let lies =
-            |tile| self.tiles.treasure(tile).is_some_and(|key| usize::from(key.slot) == slot);
-        let (hint, distance) = self.hunts.paths[slot].hint(&self.tiles, tile, lies);
+            |tile| self.game.tiles.treasure(tile).is_some_and(|key| usize::from(key.slot) == slot);
+        let (hint, distance) = self.game.hunts.paths[slot].hint(&self.game.tiles, tile, lies);
         Some((slot, hint, distance))
     }
 
     /// Publishes finishers in the order of their ranks and pays the prizes to those who are here.
     fn emit_finishers(&mut self, slot: usize, updates_left: &mut usize, out: &mut EventOutput) {
-        let mut hunt = *self.hunts.hunt(slot);
+        let mut hunt = *self.game.hunts.hunt(slot);
         if hunt.announced == hunt.finishers {
             return;
         }
         while hunt.announced < hunt.finishers && *updates_left >= 2 {
-            let finisher = self.hunts.finisher(slot, hunt.announced);
+            let finisher = self.game.hunts.finisher(slot, hunt.announced);
             let prize =
                 self.rules.hunts.prizes.get(usize::from(hunt.announced)).copied().unwrap_or(0);
-            self.hunts.remove_finisher(slot, hunt.announced);
+            self.game.hunts.remove_finisher(slot, hunt.announced);
             hunt.announced += 1;
             *updates_left -= 1;
             out.push(
@@ -219,32 +222,32 @@ impl Shard {
                     elapsed_ms: finisher.elapsed_ms,
                 },
             );
-            let here = self.actors.find(finisher.player_id).filter(|_| prize > 0);
+            let here = self.game.actors.find(finisher.player_id).filter(|_| prize > 0);
             if let Some(row) = here {
                 *updates_left -= 1;
-                let mut pack = *self.actors.pack(row);
+                let mut pack = *self.game.actors.pack(row);
                 self.add_score(&mut pack, ScoreCause::Prize, prize.into(), out);
-                self.actors.write_pack(row, pack);
+                self.game.actors.write_pack(row, pack);
             }
         }
-        self.hunts.write(slot, hunt);
+        self.game.hunts.write(slot, hunt);
     }
 
     /// Takes away what was not opened; the slot is free when everything is published and removed.
     fn sweep(&mut self, slot: usize) {
-        let mut hunt = *self.hunts.hunt(slot);
+        let mut hunt = *self.game.hunts.hunt(slot);
         for _ in 0..HUNT_UPDATES_PER_EVENT {
             if hunt.swept == hunt.tried {
                 break;
             }
-            if let Treasure::Lies(tile) = self.hunts.treasure(slot, hunt.swept) {
-                self.tiles.lay(tile, None);
+            if let Treasure::Lies(tile) = self.game.hunts.treasure(slot, hunt.swept) {
+                self.game.tiles.lay(tile, None);
             }
-            self.hunts.write_treasure(slot, hunt.swept, Treasure::Nowhere);
+            self.game.hunts.write_treasure(slot, hunt.swept, Treasure::Nowhere);
             hunt.swept += 1;
         }
         let done = hunt.swept == hunt.tried && hunt.announced == hunt.finishers;
         let after = if done { Hunt::default() } else { hunt };
-        self.hunts.write(slot, after);
+        self.game.hunts.write(slot, after);
     }
 }

@@ -18,7 +18,7 @@ impl Shard {
         out: &mut EventOutput,
     ) -> Result<(), Refusal> {
         let does = self.rules.item(item).ok_or(Refusal::UnknownItem)?.does;
-        let mut pack = *self.actors.pack(row);
+        let mut pack = *self.game.actors.pack(row);
         let held = inventory::take(&mut pack.items, item).ok_or(Refusal::ItemNotHeld)?;
         let useless = match does {
             ItemUse::Start(effect) => self.effect_until(&pack, effect, u32::MAX).is_none(),
@@ -43,7 +43,7 @@ impl Shard {
                 out.push(body.player_id, Change::Healed { gained, health });
             }
         }
-        self.actors.write_pack(row, pack);
+        self.game.actors.write_pack(row, pack);
         Ok(())
     }
 

@@ -20,23 +20,23 @@ impl Shard {
         out: &mut EventOutput,
     ) -> Result<(), Refusal> {
         let wanted = match hunt {
-            Some(hunt) => Some(self.hunts.find(hunt).ok_or(Refusal::UnknownHunt)?),
+            Some(hunt) => Some(self.game.hunts.find(hunt).ok_or(Refusal::UnknownHunt)?),
             None => None,
         };
         let (tile, key) = self.treasure_in_reach(body, wanted).ok_or(Refusal::NothingInReach)?;
         let slot = usize::from(key.slot);
-        self.tiles.lay(tile, None);
-        self.hunts.write_treasure(slot, key.number, Treasure::Opened(tile));
-        let mut hunt = *self.hunts.hunt(slot);
+        self.game.tiles.lay(tile, None);
+        self.game.hunts.write_treasure(slot, key.number, Treasure::Opened(tile));
+        let mut hunt = *self.game.hunts.hunt(slot);
         if hunt.phase == HuntPhase::Open {
-            self.hunts.seek(slot);
+            self.game.hunts.seek(slot);
         }
         hunt.opened += 1;
-        let mut pack = *self.actors.pack(row);
+        let mut pack = *self.game.actors.pack(row);
         self.take_loot(&mut pack, &hunt, key.number, out);
         self.count_find(slot, &mut hunt, &mut pack);
-        self.actors.write_pack(row, pack);
-        self.hunts.write(slot, hunt);
+        self.game.actors.write_pack(row, pack);
+        self.game.hunts.write(slot, hunt);
         if hunt.all_found() {
             self.close(slot, HuntEndCause::AllFound, out);
         }
@@ -45,14 +45,16 @@ impl Shard {
 
     fn treasure_in_reach(&self, body: &Body, wanted: Option<usize>) -> Option<(u32, TreasureKey)> {
         let reach = self.rules.hunts.reach_cm as i32;
-        let treasures = self.tiles.treasures_around(body.x(), body.y(), reach).filter_map(|tile| {
-            let key = self.tiles.treasure(tile)?;
-            let slot = usize::from(key.slot);
-            let running = self.hunts.hunt(slot).running() && wanted.is_none_or(|only| only == slot);
-            let (x, y) = self.tiles.middle(tile);
-            let square = square_cm(x - body.x(), y - body.y());
-            (running && square <= square_cm(reach, 0)).then_some((square, tile, key))
-        });
+        let treasures =
+            self.game.tiles.treasures_around(body.x(), body.y(), reach).filter_map(|tile| {
+                let key = self.game.tiles.treasure(tile)?;
+                let slot = usize::from(key.slot);
+                let running =
+                    self.game.hunts.hunt(slot).running() && wanted.is_none_or(|only| only == slot);
+                let (x, y) = self.game.tiles.middle(tile);
+                let square = square_cm(x - body.x(), y - body.y());
+                (running && square <= square_cm(reach, 0)).then_some((square, tile, key))
+            });
         let nearest = treasures.min_by_key(|(square, tile, _)| (*square, *tile));
         nearest.map(|(_, tile, key)| (tile, key))
     }
@@ -90,13 +92,13 @@ impl Shard {
         }
         progress.found += 1;
         let found = progress.found;
-        match self.hunts.rank_of(slot, pack.player_id) {
-            Some(rank) => self.hunts.count_found(slot, rank),
+        match self.game.hunts.rank_of(slot, pack.player_id) {
+            Some(rank) => self.game.hunts.count_found(slot, rank),
             None if found < self.rules.hunts.finish_treasures => {}
             None => {
                 let elapsed_ms = self.elapsed_ms(hunt);
                 let finisher = Finisher { player_id: pack.player_id, elapsed_ms, found };
-                self.hunts.add_finisher(slot, hunt.finishers, finisher);
+                self.game.hunts.add_finisher(slot, hunt.finishers, finisher);
                 hunt.finishers += 1;
             }
         }

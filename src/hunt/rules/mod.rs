@@ -37,6 +37,7 @@ use crate::hunt::tiles::TILES_PER_SIDE_MAX;
 use crate::kit::PLAYERS_MAX;
 use crate::kit::clock::CLOCK_RECORDS;
 use crate::kit::mix;
+use crate::kit::rulebook::{GameRules, RulesError};
 use crate::kit::tombstones::TOMBSTONES_MAX;
 use crate::kit::update::EVENT_UPDATES_MAX;
 
@@ -211,30 +212,12 @@ pub struct EffectRules {
     pub percent: u32,
 }
 
-/// A value that no game can be played with, and the bound that it breaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RulesError {
-    /// The key as `config/rules.toml` has it.
-    pub key: &'static str,
-    /// What it must be.
-    pub must_be: &'static str,
-}
-
-impl std::fmt::Display for RulesError {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "{} must be {}", self.key, self.must_be)
-    }
-}
-
-impl std::error::Error for RulesError {}
-
 fn require(holds: bool, key: &'static str, must_be: &'static str) -> Result<(), RulesError> {
     if holds { Ok(()) } else { Err(RulesError { key, must_be }) }
 }
 
-impl Rules {
-    /// Whether a game can be played by these rules.
-    pub(crate) fn check(&self) -> Result<(), RulesError> {
+impl GameRules for Rules {
+    fn check(&self) -> Result<(), RulesError> {
         self.world.check()?;
         self.actors.check()?;
         self.hunts.check(&self.world)?;
@@ -267,8 +250,6 @@ impl Rules {
         Ok(())
     }
 
-    /// Whether a game that began by `other` rules can go on by these: its map and its tables must
-    /// not change.
     fn check_beside(&self, other: &Rules) -> Result<(), RulesError> {
         let same = "as in the first rules: a game that is under way keeps its map and its size";
         let Rules { world, actors, .. } = self;
@@ -283,9 +264,7 @@ impl Rules {
         require(*count_max == other.actors.count_max, "actors.count_max", same)
     }
 
-    /// Hash of all that decides what becomes of an event: every rule, the limits, and the versions
-    /// of decoder and engine.
-    pub(crate) fn hash(&self) -> u32 {
+    fn hash(&self) -> u32 {
         let mut hash = ENGINE_VERSION;
         let mut add = |value: u64| hash = mix::hash(&[hash, value], 0);
         DECIDING.iter().for_each(|limit| add(*limit));
@@ -318,7 +297,9 @@ impl Rules {
         }
         hash as u32
     }
+}
 
+impl Rules {
     /// An item's rules; `None`: there is no such item.
     pub(crate) fn item(&self, number: u8) -> Option<&Item> {
         self.items.get(usize::from(number).checked_sub(1)?)

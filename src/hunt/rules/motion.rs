@@ -39,7 +39,7 @@ impl Shard {
         y: i32,
         out: &mut EventOutput,
     ) -> Result<(), Refusal> {
-        let tile = self.tiles.at(x, y).ok_or(Refusal::OffMap)?;
+        let tile = self.game.tiles.at(x, y).ok_or(Refusal::OffMap)?;
         self.grow_allowance(body, self.clock.now_ms());
         let (way_x, way_y) = (x - body.x(), y - body.y());
         // A player who is far too fast is detected without a square root.
@@ -48,7 +48,7 @@ impl Shard {
             return Err(Refusal::TooFast);
         }
         let cost = distance_cm(way_x, way_y) * 1000;
-        let from = self.tiles.under(body.x(), body.y());
+        let from = self.game.tiles.under(body.x(), body.y());
         if tile != from {
             self.change_tile(row, (from, tile), (body.x(), body.y()), (way_x, way_y))?;
         }
@@ -69,8 +69,8 @@ impl Shard {
     ) -> Result<(), Refusal> {
         self.check_way(at, way)?;
         self.check_free(to)?;
-        self.tiles.exit(from, row);
-        self.tiles.enter(to, row);
+        self.game.tiles.exit(from, row);
+        self.game.tiles.enter(to, row);
         Ok(())
     }
 
@@ -85,9 +85,9 @@ impl Shard {
     /// Publishes the path hint for an actor's tile, unless it equals the last one.
     #[inline(never)]
     pub(crate) fn emit_hint_unless(&self, last: Compass, body: &mut Body, out: &mut EventOutput) {
-        let tile = self.tiles.under(body.x(), body.y());
+        let tile = self.game.tiles.under(body.x(), body.y());
         let Some((slot, hint, distance)) = self.hint(tile) else { return };
-        let hunt = self.hunts.hunt(slot).hunt;
+        let hunt = self.game.hunts.hunt(slot).hunt;
         let compass = Compass { hunt, hint: hint as u8, distance };
         if compass != last {
             body.set_compass(compass);
@@ -99,7 +99,7 @@ impl Shard {
     /// Lets the allowance grow to this time, at the pace that the actor had until then. To be
     /// called before the pace changes.
     pub(crate) fn grow_allowance(&self, body: &mut Body, at_ms: u64) {
-        let pace = &self.paces[usize::from(body.has(Effect::Haste))];
+        let pace = &self.game.paces[usize::from(body.has(Effect::Haste))];
         let elapsed_ms = at_ms.saturating_sub(body.allowance_at_ms);
         let grown = elapsed_ms.saturating_mul(pace.per_ms).saturating_add(body.allowance().into());
         body.set_allowance(grown.min(pace.allowance_max.into()) as u32);
@@ -110,8 +110,8 @@ impl Shard {
         if self.rules.world.walls.is_empty() {
             return Ok(());
         }
-        let mut way = Walk::new(&self.tiles, at.0, at.1, way.0, way.1).skip(1);
-        if way.any(|tile| self.tiles.is_wall(tile)) { Err(Refusal::Wall) } else { Ok(()) }
+        let mut way = Walk::new(&self.game.tiles, at.0, at.1, way.0, way.1).skip(1);
+        if way.any(|tile| self.game.tiles.is_wall(tile)) { Err(Refusal::Wall) } else { Ok(()) }
     }
 }
 

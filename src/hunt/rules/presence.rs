@@ -27,10 +27,10 @@ impl Shard {
         y: i32,
         out: &mut EventOutput,
     ) -> Result<(), Refusal> {
-        if self.actors.count() == self.rules.actors.count_max {
+        if self.game.actors.count() == self.rules.actors.count_max {
             return Err(Refusal::ZoneFull);
         }
-        let tile = self.tiles.at(x, y).ok_or(Refusal::OffMap)?;
+        let tile = self.game.tiles.at(x, y).ok_or(Refusal::OffMap)?;
         self.check_free(tile)?;
         let known = self.tombstones.take(player_id).unwrap_or_default();
         let start = seq.min(CROSSING_START_MAX) as u32;
@@ -63,16 +63,16 @@ impl Shard {
             accepted: known.accepted,
             ..Pack::default()
         };
-        let row = self.actors.add(body, pack);
-        self.tiles.enter(tile, row);
+        let row = self.game.actors.add(body, pack);
+        self.game.tiles.enter(tile, row);
         row
     }
 
     pub(crate) fn check_free(&self, tile: u32) -> Result<(), Refusal> {
-        if self.tiles.is_wall(tile) {
+        if self.game.tiles.is_wall(tile) {
             return Err(Refusal::Wall);
         }
-        if self.tiles.actors_on(tile) >= self.rules.actors.per_tile_max {
+        if self.game.tiles.actors_on(tile) >= self.rules.actors.per_tile_max {
             return Err(Refusal::TileFull);
         }
         Ok(())
@@ -84,25 +84,21 @@ impl Shard {
         body: Body,
         to_zone: Option<u16>,
         out: &mut EventOutput,
-    ) -> Result<Outcome, Refusal> {
-        let refused = match to_zone {
-            Some(zone) if zone == self.partition => Some(Refusal::SameZone),
+    ) -> Result<(), Refusal> {
+        match to_zone {
+            Some(zone) if zone == self.partition => return Err(Refusal::SameZone),
             // A player who is down would stand up unhurt on the other side.
-            Some(_) if body.downed() => Some(Refusal::Downed),
-            _ => None,
-        };
-        if let Some(refusal) = refused {
-            self.actors.write_body(row, body);
-            return Err(refusal);
+            Some(_) if body.downed() => return Err(Refusal::Downed),
+            _ => {}
         }
-        let pack = *self.actors.pack(row);
+        let pack = *self.game.actors.pack(row);
         let crossing_sent = match to_zone {
             Some(_) => pack.crossing_sent.max(pack.accepted.crossing).saturating_add(1),
             None => pack.crossing_sent,
         };
-        let tile = self.tiles.at(body.x(), body.y()).expect("an actor stands on the map");
-        self.tiles.exit(tile, row);
-        self.actors.remove(row);
+        let tile = self.game.tiles.at(body.x(), body.y()).expect("an actor stands on the map");
+        self.game.tiles.exit(tile, row);
+        self.game.actors.remove(row);
         self.tombstones.put(Tombstone {
             player_id: body.player_id,
             seq: body.seq,
@@ -115,7 +111,7 @@ impl Shard {
             let handoff = self.handoff_of(&body, &pack, crossing_sent);
             out.handoff(body.player_id, &HandoffOut { to_zone, x, y, handoff });
         }
-        Ok(Outcome::Applied)
+        Ok(())
     }
 
     fn handoff_of(&self, body: &Body, pack: &Pack, crossing: u32) -> Handoff {
@@ -135,7 +131,7 @@ impl Shard {
     /// Zones lie side by side: a player who leaves over the nearest edge enters at the opposite
     /// one.
     fn opposite(&self, x: i32, y: i32) -> (i32, i32) {
-        let far = self.tiles.side_cm() - 1;
+        let far = self.game.tiles.side_cm() - 1;
         let nearest = x.min(y).min(far - x).min(far - y);
         if nearest == x.min(far - x) { (far - x, y) } else { (x, far - y) }
     }
@@ -156,7 +152,7 @@ impl Shard {
         if handoff.from_zone == self.partition {
             return Err(Refusal::SameZone);
         }
-        let here = self.actors.find(player_id);
+        let here = self.game.actors.find(player_id);
         let known = match here {
             Some(row) => self.known_of(row),
             None => self.tombstones.find(player_id).copied().unwrap_or_default(),
@@ -187,7 +183,7 @@ impl Shard {
     }
 
     fn known_of(&self, row: u32) -> Tombstone {
-        let (body, pack) = (self.actors.body(row), self.actors.pack(row));
+        let (body, pack) = (self.game.actors.body(row), self.game.actors.pack(row));
         Tombstone {
             player_id: body.player_id,
             seq: body.seq,
@@ -198,18 +194,18 @@ impl Shard {
 
     /// The free tile at, or nearest to, where an arrival wants to stand, and the position on it.
     fn arrival_tile(&self, (x, y): (i32, i32)) -> Option<(u32, i32, i32)> {
-        if self.actors.count() == self.rules.actors.count_max {
+        if self.game.actors.count() == self.rules.actors.count_max {
             return None;
         }
-        let far = self.tiles.side_cm() - 1;
+        let far = self.game.tiles.side_cm() - 1;
         let (x, y) = (x.clamp(0, far), y.clamp(0, far));
-        let wanted = self.tiles.at(x, y).expect("clamped to the map");
+        let wanted = self.game.tiles.at(x, y).expect("clamped to the map");
         if self.check_free(wanted).is_ok() {
             return Some((wanted, x, y));
         }
-        let free = self.tiles.square(wanted, ARRIVAL_TILES_PER_SIDE);
+        let free = self.game.tiles.square(wanted, ARRIVAL_TILES_PER_SIDE);
         let free = free.filter(|tile| self.check_free(*tile).is_ok());
-        let places = free.map(|tile| (tile, self.tiles.middle(tile)));
+        let places = free.map(|tile| (tile, self.game.tiles.middle(tile)));
         let (tile, (x, y)) = places.min_by_key(|(tile, (middle_x, middle_y))| {
             (square_cm(middle_x - x, middle_y - y), *tile)
         })?;
@@ -218,7 +214,7 @@ impl Shard {
 
     /// Gives an actor what was carried for it.
     fn unpack(&mut self, row: u32, known: Tombstone, handoff: &Handoff, out: &mut EventOutput) {
-        let (mut body, mut pack) = (*self.actors.body(row), *self.actors.pack(row));
+        let (mut body, mut pack) = (*self.game.actors.body(row), *self.game.actors.pack(row));
         body.seq = known.seq;
         pack.crossing_sent = known.crossing_sent;
         pack.accepted = known.accepted;
@@ -233,9 +229,9 @@ impl Shard {
             }
         }
         self.emit_hint(&mut body, out);
-        self.actors.write_body(row, body);
+        self.game.actors.write_body(row, body);
         self.add_score(&mut pack, ScoreCause::Arrival, handoff.score, out);
-        self.actors.write_pack(row, pack);
+        self.game.actors.write_pack(row, pack);
     }
 
     pub(crate) fn put_items(&self, pack: &mut Pack, stack: ItemStack, out: &mut EventOutput) {
@@ -261,7 +257,7 @@ impl Shard {
     ) {
         let crossing = known.crossing_sent.saturating_add(1);
         self.tombstones.put(Tombstone { crossing_sent: crossing, ..known });
-        let far = self.tiles.side_cm() - 1;
+        let far = self.game.tiles.side_cm() - 1;
         let (x, y) = self.opposite(at.0.clamp(0, far), at.1.clamp(0, far));
         let to_zone = handoff.from_zone;
         // It comes after whatever left this zone before it.

@@ -1,109 +1,15 @@
-//! The rules that a shard may play by: those that it begins with, and those that an event can put
-//! in their place.
-//!
-//! An event names rules by their hash. What an event means must not depend on who replays it. So a
-//! shard stops at an event that names rules it does not have.
+//! The rules that a zone of the hunt may play by.
 
-use crate::hunt::change::Change;
-use crate::hunt::rules::motion::Allowance;
-use crate::hunt::rules::{Rules, RulesError};
-use crate::hunt::{EventOutput, Outcome, Shard};
-use std::sync::Arc;
+use crate::hunt::rules::Rules;
 
-/// Rules files that a daemon may know: those that its zones began with, and those that the input
-/// has changed to since the oldest snapshot.
-pub(crate) const RULES_FILES_MAX: usize = 16;
-
-/// Rules that a shard can go from one to another of.
-#[derive(Clone, Debug)]
-pub struct Rulebook {
-    editions: Arc<[Edition]>,
-}
-
-/// Rules with their hash.
-#[derive(Clone, Debug)]
-pub(crate) struct Edition {
-    pub(crate) ruleset: u32,
-    pub(crate) rules: Arc<Rules>,
-}
-
-impl Edition {
-    fn of(rules: Rules) -> Edition {
-        Edition { ruleset: rules.hash(), rules: Arc::new(rules) }
-    }
-}
-
-impl Rulebook {
-    /// A book of the rules that a new zone plays by. Panics if [`Rules::check`] finds fault with
-    /// them.
-    pub fn of(first: Rules) -> Rulebook {
-        if let Err(error) = first.check() {
-            panic!("{error}");
-        }
-        Rulebook { editions: Arc::new([Edition::of(first)]) }
-    }
-
-    /// Adds rules that a game under the first can go on by.
-    pub fn add(&mut self, rules: Rules) -> Result<(), RulesError> {
-        rules.check()?;
-        rules.check_beside(&self.first().rules)?;
-        let editions = self.editions.iter().cloned();
-        self.editions = editions.chain([Edition::of(rules)]).collect();
-        Ok(())
-    }
-
-    /// The hashes of all rules, that of a new zone's first.
-    pub fn rulesets(&self) -> impl Iterator<Item = u32> {
-        self.editions.iter().map(|edition| edition.ruleset)
-    }
-
-    /// What a new zone plays by.
-    pub(crate) fn first(&self) -> &Edition {
-        &self.editions[0]
-    }
-
-    /// This book, reordered so that a new zone begins by the rules with this hash; `None`: they are
-    /// not in it.
-    pub fn beginning_by(&self, ruleset: u32) -> Option<Rulebook> {
-        let first = self.find(ruleset)?;
-        let others = self.editions.iter().filter(|edition| edition.ruleset != ruleset);
-        Some(Rulebook { editions: std::iter::once(first).chain(others).cloned().collect() })
-    }
-
-    /// The first rules of this book that another one lacks; `None`: a game can go on with that one.
-    pub(crate) fn missing_in(&self, other: &Rulebook) -> Option<u32> {
-        self.rulesets().find(|ruleset| other.find(*ruleset).is_none())
-    }
-
-    /// The rules with this hash; `None`: they are not in the book.
-    pub(crate) fn find(&self, ruleset: u32) -> Option<&Edition> {
-        self.editions.iter().find(|edition| edition.ruleset == ruleset)
-    }
-}
-
-impl Shard {
-    pub(crate) fn on_rules_change(&mut self, ruleset: u32, out: &mut EventOutput) -> Outcome {
-        if ruleset == self.ruleset {
-            return Outcome::NoOp;
-        }
-        let Some(edition) = self.rulebook.find(ruleset).cloned() else {
-            return Outcome::RulesMissing { ruleset };
-        };
-        self.play_by(edition);
-        out.push(0, Change::RulesChanged { ruleset });
-        Outcome::Applied
-    }
-
-    pub(crate) fn play_by(&mut self, Edition { ruleset, rules }: Edition) {
-        self.paces = Allowance::both(&rules);
-        (self.ruleset, self.rules) = (ruleset, rules);
-    }
-}
+/// Rules of the hunt between which a zone can switch.
+pub type Rulebook = crate::kit::rulebook::Rulebook<Rules>;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::hunt::rules::tests::sample;
+    use crate::kit::rulebook::GameRules;
 
     #[test]
     fn rules_of_another_map_do_not_fit_into_one_book() {

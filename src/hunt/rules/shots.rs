@@ -45,7 +45,7 @@ impl Shard {
         body.ready_at_ms = self.clock.now_ms() + u64::from(rules.reload_ms);
         body.set_heading(heading);
         let ShotEnd { distance_cm, target } = self.fly(row, body, &rules, heading);
-        let target_id = target.map(|target| self.actors.body(target).player_id);
+        let target_id = target.map(|target| self.game.actors.body(target).player_id);
         let shot = Change::Shot { weapon, heading, distance_cm, target: target_id };
         out.push(body.player_id, shot);
         if let Some(target) = target {
@@ -56,8 +56,8 @@ impl Shard {
 
     fn fly(&self, row: u32, body: &Body, weapon: &Weapon, heading: u16) -> ShotEnd {
         let (way_x, way_y) = along(heading, weapon.range_cm);
-        let walk = Walk::new(&self.tiles, body.x(), body.y(), way_x, way_y);
-        let mut obstacles = walk.filter(|tile| !self.tiles.is_clear(*tile)).peekable();
+        let walk = Walk::new(&self.game.tiles, body.x(), body.y(), way_x, way_y);
+        let mut obstacles = walk.filter(|tile| !self.game.tiles.is_clear(*tile)).peekable();
         while obstacles.peek().is_some() {
             let mut few = [NO_TILE; OBSTACLES_AHEAD];
             few.iter_mut().zip(&mut obstacles).for_each(|(place, tile)| *place = tile);
@@ -80,32 +80,33 @@ impl Shard {
         let tiles = tiles.iter().copied().take_while(|tile| *tile != NO_TILE);
         // The actors that stand there lie anywhere in memory: prefetched together, they share one
         // wait.
-        let firsts = tiles.clone().filter_map(|tile| self.tiles.first_actor(tile));
+        let firsts = tiles.clone().filter_map(|tile| self.game.tiles.first_actor(tile));
         let mut actors = [NO_ROW; OBSTACLES_AHEAD];
         let mut count = 0;
         for (place, first) in actors.iter_mut().zip(firsts) {
-            self.actors.prefetch(first);
+            self.game.actors.prefetch(first);
             *place = first;
             count += 1;
         }
         for first in &actors[..count] {
-            if let Some(second) = self.tiles.next_actor(*first) {
-                self.actors.prefetch(second);
+            if let Some(second) = self.game.tiles.next_actor(*first) {
+                self.game.actors.prefetch(second);
             }
         }
         for tile in tiles {
-            if self.tiles.is_wall(tile) {
-                let (x, y) = self.tiles.middle(tile);
+            if self.game.tiles.is_wall(tile) {
+                let (x, y) = self.game.tiles.middle(tile);
                 let distance_cm = distance_cm(x - body.x(), y - body.y()).min(weapon.range_cm);
                 return Some(ShotEnd { distance_cm, target: None });
             }
-            let hits = self.tiles.actors(tile).filter(|actor| *actor != row).filter_map(|actor| {
-                let other = self.actors.body(actor);
-                let way = way_along(body, other, (way_x, way_y), weapon)?;
-                Some((way, other.player_id, actor))
-            });
+            let hits =
+                self.game.tiles.actors(tile).filter(|actor| *actor != row).filter_map(|actor| {
+                    let other = self.game.actors.body(actor);
+                    let way = way_along(body, other, (way_x, way_y), weapon)?;
+                    Some((way, other.player_id, actor))
+                });
             if let Some((_, _, target)) = hits.min() {
-                let other = self.actors.body(target);
+                let other = self.game.actors.body(target);
                 let distance_cm = distance_cm(other.x() - body.x(), other.y() - body.y());
                 return Some(ShotEnd { distance_cm, target: Some(target) });
             }
@@ -114,10 +115,10 @@ impl Shard {
     }
 
     fn hit(&mut self, row: u32, target: u32, weapon: u8, rules: &Weapon, out: &mut EventOutput) {
-        let mut other = *self.actors.body(target);
-        let by = self.actors.body(row).player_id;
+        let mut other = *self.game.actors.body(target);
+        let by = self.game.actors.body(row).player_id;
         let shielded = other.has(Effect::Shield);
-        let shield = shielded.then(|| self.strength(self.actors.pack(target), Effect::Shield));
+        let shield = shielded.then(|| self.strength(self.game.actors.pack(target), Effect::Shield));
         let percent = shield.flatten().unwrap_or(100);
         let damage = (u32::from(rules.damage) * percent / 100).min(other.health().into()) as u16;
         other.set_health(other.health() - damage);
@@ -126,17 +127,17 @@ impl Shard {
         let downed = other.downed();
         if downed {
             let respawn_ms = self.rules.actors.respawn_ms;
-            let mut pack = *self.actors.pack(target);
+            let mut pack = *self.game.actors.pack(target);
             pack.respawn_at_ms = self.clock.now_ms() + u64::from(respawn_ms);
             out.push(other.player_id, Change::Downed { weapon, respawn_ms, by });
-            self.actors.write_pack(target, pack);
+            self.game.actors.write_pack(target, pack);
         }
-        self.actors.write_body(target, other);
+        self.game.actors.write_body(target, other);
         if downed {
-            let mut shooter = *self.actors.pack(row);
+            let mut shooter = *self.game.actors.pack(row);
             let points = self.rules.actors.downed_points.into();
             self.add_score(&mut shooter, ScoreCause::Downed, points, out);
-            self.actors.write_pack(row, shooter);
+            self.game.actors.write_pack(row, shooter);
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::script::{Game, plain, rules};
 use crate::hunt::event::Action;
 use crate::hunt::rules::rulebook::Rulebook;
+use crate::kit::rulebook::GameRules;
 
 /// A game whose rules can change, and the rulesets before and after.
 fn game() -> (Game, u32, u32) {

@@ -2,9 +2,9 @@
 //! however the bytes are taken.
 
 use crate::hunt::Shard;
-use crate::hunt::checkpoint::CheckpointRead;
 use crate::hunt::event::ActionKind;
 use crate::hunt::rules::rulebook::Rulebook;
+use crate::kit::checkpoint::CheckpointRead;
 use crate::kit::update::{Update, Updates};
 use crate::service::rules::built_in;
 use crate::testing::random::Random;

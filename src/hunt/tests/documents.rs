@@ -2,9 +2,10 @@
 
 use super::texts;
 use crate::hunt::change::KINDS;
-use crate::hunt::event::{ActionKind, EventField, Subject};
+use crate::hunt::event::{ActionKind, EventField};
 use crate::hunt::field::{FieldForm, FieldSpec};
 use crate::hunt::refusal::Refusal;
+use crate::kit::event::Subject;
 use crate::kit::kinds::PayloadPart;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -148,8 +149,7 @@ fn every_type_of_event_is_documented_with_what_it_requires_and_what_it_may_have(
         let (documented, wanted) = (documented.get(name), wanted.get(name));
         assert_eq!(documented, wanted, "what {name} has in docs/EVENTS.md, and in the code");
     }
-    let is_world =
-        |kind: &ActionKind| matches!(kind.subject(), Subject::World | Subject::WorldCounted);
+    let is_world = |kind: &ActionKind| kind.subject().is_world();
     let world = ActionKind::ALL.iter().copied().filter(is_world).map(ActionKind::name);
     let sentence = EVENTS.lines().find(|line| line.contains(" are the world's"));
     let mut named = quoted(sentence.expect("a sentence says which are the world's"));
@@ -165,7 +165,7 @@ fn the_events_that_a_players_token_posts_are_those_of_players() {
     let (_, sentence) = QUERIES.split_once("posts this player's ").expect("a sentence says which");
     let (listed, rest) = sentence.split_once(". It does not").expect("and which not");
     assert!(rest.trim_start().starts_with("`join`"), "where a player enters, the game decides");
-    let is_player = |kind: &&ActionKind| kind.subject() == Subject::Player && kind.name() != "join";
+    let is_player = |kind: &&ActionKind| matches!(kind.subject(), Subject::Player | Subject::Leave);
     let players = ActionKind::ALL.iter().filter(is_player).map(|kind| kind.name());
     assert_eq!(quoted(listed), players.collect::<Vec<_>>(), "in docs/QUERIES.md, and in the code");
 }

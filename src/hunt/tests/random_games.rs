@@ -1,8 +1,13 @@
 //! Random games, checked after every event against models that are too simple to be wrong.
 
+use crate::hunt::change::Change;
+use crate::hunt::event::Action;
 use crate::hunt::hunts::{HUNTS_MAX, Treasure};
 use crate::hunt::refusal::Hint;
+use crate::hunt::rules::Rules;
+use crate::hunt::rules::rulebook::Rulebook;
 use crate::hunt::*;
+use crate::kit::checkpoint::CheckpointRead;
 use crate::kit::update::EVENT_UPDATES_MAX;
 use crate::testing::random::Random;
 use crate::testing::random_game::{RandomGame, Setting};
@@ -63,16 +68,18 @@ fn check(shard: &Shard) {
 
 fn check_tiles(shard: &Shard) {
     let mut standing = BTreeMap::<u32, Vec<u32>>::new();
-    for row in (0..shard.actors.rows()).filter(|row| shard.actors.body(*row).player_id != 0) {
-        let body = shard.actors.body(row);
-        let tile = shard.tiles.at(body.x(), body.y()).expect("an actor stands on the map");
-        assert!(!shard.tiles.is_wall(tile));
+    for row in
+        (0..shard.game.actors.rows()).filter(|row| shard.game.actors.body(*row).player_id != 0)
+    {
+        let body = shard.game.actors.body(row);
+        let tile = shard.game.tiles.at(body.x(), body.y()).expect("an actor stands on the map");
+        assert!(!shard.game.tiles.is_wall(tile));
         standing.entry(tile).or_default().push(row);
     }
-    for tile in 0..shard.tiles.count() {
-        let mut listed: Vec<u32> = shard.tiles.actors(tile).collect();
+    for tile in 0..shard.game.tiles.count() {
+        let mut listed: Vec<u32> = shard.game.tiles.actors(tile).collect();
         listed.sort_unstable();
-        assert_eq!(listed.len(), usize::from(shard.tiles.actors_on(tile)));
+        assert_eq!(listed.len(), usize::from(shard.game.tiles.actors_on(tile)));
         assert_eq!(listed, standing.remove(&tile).unwrap_or_default());
     }
 }
@@ -80,8 +87,8 @@ fn check_tiles(shard: &Shard) {
 fn check_treasures(shard: &Shard) {
     let mut lying = 0;
     for slot in 0..HUNTS_MAX {
-        let hunt = shard.hunts.hunt(slot);
-        let treasures = (0..hunt.tried).map(|number| shard.hunts.treasure(slot, number));
+        let hunt = shard.game.hunts.hunt(slot);
+        let treasures = (0..hunt.tried).map(|number| shard.game.hunts.treasure(slot, number));
         let treasures: Vec<Treasure> = treasures.collect();
         let opened =
             treasures.iter().filter(|treasure| matches!(treasure, Treasure::Opened(_))).count();
@@ -90,13 +97,14 @@ fn check_treasures(shard: &Shard) {
         }
         for (number, treasure) in treasures.iter().enumerate() {
             if let Treasure::Lies(tile) = treasure {
-                let key = shard.tiles.treasure(*tile).expect("what lies is on its tile");
+                let key = shard.game.tiles.treasure(*tile).expect("what lies is on its tile");
                 assert_eq!((usize::from(key.slot), usize::from(key.number)), (slot, number));
                 lying += 1;
             }
         }
     }
-    let on_tiles = (0..shard.tiles.count()).filter(|tile| shard.tiles.treasure(*tile).is_some());
+    let on_tiles =
+        (0..shard.game.tiles.count()).filter(|tile| shard.game.tiles.treasure(*tile).is_some());
     assert_eq!(on_tiles.count(), lying);
 }
 
@@ -104,15 +112,15 @@ fn check_treasures(shard: &Shard) {
 fn distances(shard: &Shard, slot: usize) -> BTreeMap<u32, u16> {
     let mut found = BTreeMap::new();
     let mut queue = VecDeque::new();
-    for number in 0..shard.hunts.hunt(slot).tried {
-        if let Treasure::Lies(tile) = shard.hunts.treasure(slot, number) {
+    for number in 0..shard.game.hunts.hunt(slot).tried {
+        if let Treasure::Lies(tile) = shard.game.hunts.treasure(slot, number) {
             found.insert(tile, 0);
             queue.push_back(tile);
         }
     }
     while let Some(tile) = queue.pop_front() {
         for near in near(shard, tile) {
-            if !shard.tiles.is_wall(near) && !found.contains_key(&near) {
+            if !shard.game.tiles.is_wall(near) && !found.contains_key(&near) {
                 found.insert(near, found[&tile] + 1);
                 queue.push_back(near);
             }
@@ -122,33 +130,34 @@ fn distances(shard: &Shard, slot: usize) -> BTreeMap<u32, u16> {
 }
 
 fn near(shard: &Shard, tile: u32) -> Vec<u32> {
-    let (column, row) = shard.tiles.place(tile);
+    let (column, row) = shard.game.tiles.place(tile);
     let steps = [(1, 0), (0, 1), (-1, 0), (0, -1)];
-    steps.iter().filter_map(|(x, y)| shard.tiles.numbered(column + x, row + y)).collect()
+    steps.iter().filter_map(|(x, y)| shard.game.tiles.numbered(column + x, row + y)).collect()
 }
 
 /// Every hint is exact, or it says that it is stale. Returns how many tiles were exact.
 fn check_paths(shard: &Shard, slot: usize) -> usize {
-    if shard.hunts.hunt(slot).phase != hunts::HuntPhase::Open {
+    if shard.game.hunts.hunt(slot).phase != hunts::HuntPhase::Open {
         return 0;
     }
     let distances = distances(shard, slot);
     let lies = |tile| {
         shard
+            .game
             .tiles
             .treasure(tile)
             .is_some_and(|key: tiles::TreasureKey| usize::from(key.slot) == slot)
     };
     // Hints are about the running hunt with the lowest number.
-    let running = (0..HUNTS_MAX).filter(|slot| shard.hunts.hunt(*slot).running());
-    let is_told = running.min_by_key(|slot| shard.hunts.hunt(*slot).hunt) == Some(slot);
+    let running = (0..HUNTS_MAX).filter(|slot| shard.game.hunts.hunt(*slot).running());
+    let is_told = running.min_by_key(|slot| shard.game.hunts.hunt(*slot).hunt) == Some(slot);
     let mut exact = 0;
-    for tile in 0..shard.tiles.count() {
-        let (hint, distance) = shard.hunts.paths[slot].hint(&shard.tiles, tile, lies);
+    for tile in 0..shard.game.tiles.count() {
+        let (hint, distance) = shard.game.hunts.paths[slot].hint(&shard.game.tiles, tile, lies);
         if is_told {
             assert_eq!(shard.hint(tile), Some((slot, hint, distance)));
         }
-        let (column, row) = shard.tiles.place(tile);
+        let (column, row) = shard.game.tiles.place(tile);
         let (x, y) = match hint {
             Hint::Stale => continue,
             Hint::Here => (0, 0),
@@ -159,7 +168,7 @@ fn check_paths(shard: &Shard, slot: usize) -> usize {
         };
         exact += 1;
         assert_eq!(distances[&tile], distance);
-        let next = shard.tiles.numbered(column + x, row + y).expect("a hint stays on the map");
+        let next = shard.game.tiles.numbered(column + x, row + y).expect("a hint stays on the map");
         let left = if hint == Hint::Here { 0 } else { distance - 1 };
         assert_eq!(distances[&next], left);
     }
@@ -189,9 +198,9 @@ fn a_hunt_that_is_over_leaves_nothing_behind() {
     play(&mut shard, &(1..20).map(tick).collect::<Vec<_>>());
     play(&mut shard, &[Event { action: Action::HuntEnd { hunt: 1 }, ..tick(2) }]);
     play(&mut shard, &(20..40).map(tick).collect::<Vec<_>>());
-    let mut fresh = hunts::Hunts::new(shard.tiles.count());
+    let mut fresh = hunts::Hunts::new(shard.game.tiles.count());
     fresh.last_hunt = 1;
-    assert_eq!(shard.hunts.digest(), fresh.digest());
+    assert_eq!(shard.game.hunts.digest(), fresh.digest());
     check(&shard);
 }
 
@@ -251,7 +260,7 @@ proptest! {
                 play(&mut shard, std::slice::from_ref(event));
             }
             let bytes_max = bytes.len() + usize::from(*pieces.next().unwrap()) * 4 / 8 * 8 + 8;
-            if shard.write_checkpoint(&mut bytes, bytes_max) == checkpoint::CheckpointRead::Done {
+            if shard.write_checkpoint(&mut bytes, bytes_max) == CheckpointRead::Done {
                 break;
             }
         }

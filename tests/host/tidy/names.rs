@@ -300,11 +300,15 @@ fn types(tokens: &[Token]) -> Vec<&Token> {
     let is_owned = |at: usize| owners.iter().any(|range| range.contains(&at));
     let is_type = |&at: &usize| {
         let keyword = tokens[at].text.as_str();
-        TYPES.contains(&keyword) && !(keyword == "type" && is_owned(at))
+        let is_alias = || {
+            let alias = tokens[at..].split(|token| token.text == ";").next().unwrap_or_default();
+            alias.iter().filter(|token| token.text == tokens[at + 1].text).count() > 1
+        };
+        TYPES.contains(&keyword) && !(keyword == "type" && (is_owned(at) || is_alias()))
     };
     let spelled = (0..tokens.len()).filter(is_type).map(|at| at + 1);
     // The name of a closed list is the first word of the macro that makes it.
-    let listed = find(tokens, "names ! {").into_iter().map(|at| at + 3);
+    let listed = find(tokens, "list ! {").into_iter().map(|at| at + 3);
     let names = spelled.chain(listed).filter_map(|at| tokens.get(at));
     names.filter(|name| name.text.starts_with(char::is_uppercase)).collect()
 }

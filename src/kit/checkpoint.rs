@@ -1,0 +1,305 @@
+//! Writes a zone's state as bytes while the zone goes on, and reads it back.
+//!
+//! When a checkpoint begins, it copies the few values outside the tables and marks the chunks of
+//! the tables. From then on the zone copies a marked chunk before it first writes to it, and the
+//! checkpoint reads the chunks piece by piece, whenever there is time. So the bytes hold the state
+//! as it was when the checkpoint began, whatever has changed since.
+//!
+//! The bytes are little-endian words. They hold the rows, and nothing that can be computed from the
+//! rows. They end with the digest, so reading them returns the state that was written, or an error.
+
+use crate::kit::clock::Clock;
+use crate::kit::game::Game;
+use crate::kit::rulebook::Rulebook;
+use crate::kit::table::Row;
+use crate::kit::tombstones::{STORED_TOMBSTONE_WORDS, Tombstones};
+use crate::kit::words::Words;
+use crate::kit::zone::Zone;
+use std::ops::Range;
+
+/// Rows that one piece of a checkpoint visits, empty ones included: some ten microseconds.
+const CHECKPOINT_ROWS_PER_PIECE: u32 = 8192;
+
+/// Words of one stored row, with its number where it has one. A game asserts that its rows fit.
+pub(crate) const STORED_ROW_WORDS_MAX: usize = 32;
+
+/// Whether a checkpoint has returned all its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckpointRead {
+    /// There are more.
+    More,
+    /// These were the last.
+    Done,
+}
+
+/// Why bytes are no state to go on from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StateError {
+    /// They are not an encoded state of this format.
+    Malformed,
+    /// They were written under rules that are not loaded.
+    OtherRules {
+        /// Hash of those rules.
+        ruleset: u32,
+    },
+}
+
+impl std::fmt::Display for StateError {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StateError::Malformed => {
+                write!(out, "the state is damaged or of another version; use an older snapshot")
+            }
+            StateError::OtherRules { ruleset } => {
+                write!(out, "the state was written under ruleset {ruleset}, which is not loaded")
+            }
+        }
+    }
+}
+
+impl std::error::Error for StateError {}
+
+/// The words of one row that have not found room in the output.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StoredRow {
+    words: [u64; STORED_ROW_WORDS_MAX],
+    count: usize,
+}
+
+impl StoredRow {
+    /// Appends words.
+    pub(crate) fn push(&mut self, words: &[u64]) {
+        self.words[self.count..][..words.len()].copy_from_slice(words);
+        self.count += words.len();
+    }
+
+    /// Moves words to the output, as far as there is room.
+    fn write(&mut self, out: &mut Vec<u8>, bytes_max: usize) {
+        let room = (bytes_max - out.len()) / 8;
+        let written = self.count.min(room);
+        for word in &self.words[..written] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        self.words.copy_within(written..self.count, 0);
+        self.count -= written;
+    }
+}
+
+/// What is still to be written of a state, and in which order.
+#[derive(Clone, Debug, Default)]
+pub struct Checkpoint {
+    /// What was noted when the checkpoint began.
+    noted: Vec<u64>,
+    /// Noted words that are in no step yet begin here.
+    listed: u32,
+    steps: Vec<Step>,
+    step: usize,
+    /// Words of all steps.
+    words: u64,
+    row: StoredRow,
+}
+
+/// A run of noted words, or of rows of one part.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    part: Part,
+    next: u32,
+    end: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Noted,
+    Tombstones,
+    /// A part of the game, by its own number.
+    Game(u8),
+}
+
+impl Checkpoint {
+    /// Lists words that are noted now.
+    pub(crate) fn note(&mut self, words: impl IntoIterator<Item = u64>) {
+        self.noted.extend(words);
+    }
+
+    /// Returns the list of noted words, for what appends to a list.
+    pub(crate) fn notes(&mut self) -> &mut Vec<u64> {
+        &mut self.noted
+    }
+
+    /// Lists rows of a part of the game, which take this many words together.
+    pub(crate) fn rows(&mut self, part: u8, rows: Range<u32>, words: u64) {
+        self.list(Part::Game(part), rows, words);
+    }
+
+    fn list(&mut self, part: Part, rows: Range<u32>, words: u64) {
+        self.list_noted();
+        self.push(part, rows, words);
+    }
+
+    fn list_noted(&mut self) {
+        let end = self.noted.len() as u32;
+        let noted = self.listed..end;
+        self.listed = end;
+        let words = noted.len() as u64;
+        self.push(Part::Noted, noted, words);
+    }
+
+    fn push(&mut self, part: Part, Range { start: next, end }: Range<u32>, words: u64) {
+        if next < end {
+            self.steps.push(Step { part, next, end });
+            self.words += words;
+        }
+    }
+
+    /// Leaves nothing to be written; the memory stays for the next checkpoint.
+    fn forget(&mut self) {
+        self.noted.clear();
+        self.steps.clear();
+        (self.listed, self.step, self.words, self.row.count) = (0, 0, 0, 0);
+    }
+
+    fn is_whole(&self) -> bool {
+        self.step == self.steps.len() && self.row.count == 0
+    }
+
+    /// Writes rows of the current step until there is no more room, or it is done, or this many
+    /// were visited.
+    fn write_step<G: Game>(
+        &mut self,
+        zone: &Zone<G>,
+        out: &mut Vec<u8>,
+        bytes_max: usize,
+        rows: &mut u32,
+    ) {
+        let Step { part, mut next, end } = self.steps[self.step];
+        while next < end && self.row.count == 0 && *rows > 0 {
+            match part {
+                Part::Noted => self.row.push(&[self.noted[next as usize]]),
+                Part::Tombstones => {
+                    let tombstone = zone.tombstones.rows.checkpointed(next);
+                    if tombstone.player_id != 0 {
+                        self.row.push(&[next.into()]);
+                        self.row.push(&tombstone.to_words());
+                    }
+                }
+                Part::Game(part) => zone.game.read_row(part, next, &mut self.row),
+            }
+            self.row.write(out, bytes_max);
+            next += 1;
+            *rows -= 1;
+        }
+        self.steps[self.step].next = next;
+        self.step += usize::from(next == end);
+    }
+}
+
+impl<G: Game> Zone<G> {
+    /// Begins a checkpoint of the current state, and returns how many bytes it takes. Bounded work,
+    /// whatever the state's size. It replaces a checkpoint that was not read to its end.
+    pub fn begin_checkpoint(&mut self) -> u64 {
+        self.end_checkpoint();
+        self.checkpoint = self.list();
+        self.tombstones.rows.begin_checkpoint();
+        self.game.begin_checkpoint();
+        8 * self.checkpoint.words
+    }
+
+    /// Appends the next bytes of the checkpoint, until there are `bytes_max` in all. Bounded
+    /// work: there may be fewer.
+    pub fn write_checkpoint(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> CheckpointRead {
+        assert!(out.len() <= bytes_max, "{} bytes where {bytes_max} may be", out.len());
+        let mut checkpoint = std::mem::take(&mut self.checkpoint);
+        let mut rows = CHECKPOINT_ROWS_PER_PIECE;
+        checkpoint.row.write(out, bytes_max);
+        while checkpoint.row.count == 0 && rows > 0 && checkpoint.step < checkpoint.steps.len() {
+            let step = checkpoint.step;
+            checkpoint.write_step(self, out, bytes_max, &mut rows);
+            let Step { part, next, .. } = checkpoint.steps[step];
+            match part {
+                Part::Noted => {}
+                Part::Tombstones => self.tombstones.rows.pass_checkpointed(next),
+                Part::Game(part) => self.game.pass(part, next),
+            }
+        }
+        let is_whole = checkpoint.is_whole();
+        self.checkpoint = checkpoint;
+        if !is_whole {
+            return CheckpointRead::More;
+        }
+        self.end_checkpoint();
+        CheckpointRead::Done
+    }
+
+    /// Gives up the checkpoint, if there is one.
+    pub(crate) fn end_checkpoint(&mut self) {
+        self.checkpoint.forget();
+        self.tombstones.rows.end_checkpoint();
+        self.game.end_checkpoint();
+    }
+
+    /// Notes what is in no table, and lists the rows to be written.
+    fn list(&mut self) -> Checkpoint {
+        let mut checkpoint = std::mem::take(&mut self.checkpoint);
+        let digest = self.digest();
+        let Zone {
+            partition,
+            clock,
+            last_tick,
+            tombstones,
+            game,
+            // Follow from those and the ruleset.
+            rulebook: _,
+            rules: _,
+            checkpoint: _,
+            ruleset,
+        } = &*self;
+        checkpoint.noted.reserve(64 + G::NOTED_WORDS_MAX);
+        checkpoint.note([G::FORMAT, (*ruleset).into(), (*partition).into()]);
+        checkpoint.note(clock.to_words());
+        checkpoint.note([*last_tick]);
+        game.list_players(&mut checkpoint);
+        let [next, count] = tombstones.noted().map(u64::from);
+        checkpoint.note([next, count]);
+        // Empty rows are left out.
+        let words = STORED_TOMBSTONE_WORDS as u64 * count;
+        checkpoint.list(Part::Tombstones, 0..tombstones.rows.count(), words);
+        game.list_rest(&mut checkpoint);
+        checkpoint.note([digest]);
+        checkpoint.list_noted();
+        checkpoint
+    }
+
+    /// Returns the zone whose state these bytes are.
+    pub fn decode_state(
+        bytes: &[u8],
+        rulebook: &Rulebook<G::Rules>,
+    ) -> Result<Zone<G>, StateError> {
+        let words = &mut Words::new(bytes);
+        let [format, ruleset] = words.take().ok_or(StateError::Malformed)?;
+        if format != G::FORMAT {
+            return Err(StateError::Malformed);
+        }
+        let ruleset = u32::try_from(ruleset).map_err(|_| StateError::Malformed)?;
+        if rulebook.find(ruleset).is_none() {
+            return Err(StateError::OtherRules { ruleset });
+        }
+        Zone::decode_words(words, ruleset, rulebook).ok_or(StateError::Malformed)
+    }
+
+    fn decode_words(
+        words: &mut Words,
+        ruleset: u32,
+        rulebook: &Rulebook<G::Rules>,
+    ) -> Option<Zone<G>> {
+        let partition = u16::try_from(words.word()?).ok()?;
+        let mut zone = Zone::new(partition, rulebook);
+        zone.play_by(rulebook.find(ruleset)?.clone());
+        zone.clock = Clock::from_words(&words.take()?);
+        zone.last_tick = words.word()?;
+        G::load_players(&mut zone, words)?;
+        zone.tombstones = Tombstones::decode(words)?;
+        G::load_rest(&mut zone, words)?;
+        let digest = words.word()?;
+        (digest == zone.digest() && words.word().is_none()).then_some(zone)
+    }
+}

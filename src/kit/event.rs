@@ -1,0 +1,64 @@
+//! Events: the input of a zone.
+
+/// One event, of a player or of the world, and its place in the input log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event<A> {
+    /// Offset of the record in its input partition.
+    pub offset: i64,
+    /// Timestamp of the record as Kafka stored it, in milliseconds since the Unix epoch. The
+    /// zone's clock follows these.
+    pub time_ms: i64,
+    /// The player; 0 for events of the world.
+    pub player_id: u64,
+    /// The player's own counter, from 1; the id of a tick.
+    pub seq: u64,
+    /// When the producer emitted the event, in microseconds since the Unix epoch. The updates carry
+    /// it; it is never read as a clock.
+    pub ts_us: i64,
+    /// What happened.
+    pub action: A,
+}
+
+/// Who acts. It decides which of `player_id` and `seq` an event has, and what the kit does before
+/// it asks the game.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A player in the zone. `seq` counts the player's events.
+    Player,
+    /// A player that enters the zone with nothing.
+    Enter,
+    /// A player that leaves the zone.
+    Leave,
+    /// A player that comes from another zone: its handoffs have an order of their own.
+    Arrival,
+    /// The world: the event has neither player nor `seq`.
+    World,
+    /// Time passes: `seq` counts such events.
+    Tick,
+}
+
+impl Subject {
+    /// Returns whether the event is a player's own, which the player's `seq` counts.
+    pub(crate) fn is_player(self) -> bool {
+        matches!(self, Subject::Player | Subject::Enter | Subject::Leave)
+    }
+
+    /// Returns whether the event is the world's.
+    pub(crate) fn is_world(self) -> bool {
+        matches!(self, Subject::World | Subject::Tick)
+    }
+}
+
+/// What an event of a game asks for.
+pub trait GameAction: Copy {
+    /// Returns who acts.
+    fn subject(&self) -> Subject;
+}
+
+impl<A> Event<A> {
+    /// Returns the event with another action.
+    pub(crate) fn with<T>(&self, action: T) -> Event<T> {
+        let Event { offset, time_ms, player_id, seq, ts_us, .. } = *self;
+        Event { offset, time_ms, player_id, seq, ts_us, action }
+    }
+}

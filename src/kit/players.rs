@@ -1,0 +1,126 @@
+//! The players of a zone: their rows, and the index by which a player's row is found.
+
+use crate::kit::index::{Index, Lookup};
+use crate::kit::table::{Row, Table};
+
+/// A player's row, which names its player.
+pub trait Player: Copy {
+    /// Returns the player; 0 in a row that is free.
+    fn player_id(&self) -> u64;
+
+    /// Returns the last `seq` that was applied.
+    fn seq(&self) -> u64;
+
+    /// Changes the last `seq`.
+    fn set_seq(&mut self, seq: u64);
+}
+
+/// Players by row. Rows lie in memory as values of the type `A` do.
+#[derive(Clone, Debug)]
+pub(crate) struct Players<P, const WORDS: usize, A = u64> {
+    pub(crate) rows: Table<P, WORDS, A>,
+    index: Index,
+    /// Rows below `used` that are free again.
+    free: Vec<u32>,
+    used: u32,
+}
+
+impl<P: Player + Row<WORDS>, const WORDS: usize, A: Copy + Default> Players<P, WORDS, A> {
+    /// Nobody, with room for this many.
+    pub(crate) fn new(players_max: usize, salt: u64) -> Players<P, WORDS, A> {
+        Players {
+            rows: Table::new(players_max, salt),
+            index: Index::new(players_max),
+            free: Vec::with_capacity(players_max),
+            used: 0,
+        }
+    }
+
+    /// Returns how many there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.index.count()
+    }
+
+    /// Returns how many rows may hold a player.
+    pub(crate) fn used(&self) -> u32 {
+        self.used
+    }
+
+    /// Returns whether all rows in use hold a player.
+    pub(crate) fn is_dense(&self) -> bool {
+        self.free.is_empty()
+    }
+
+    /// Returns the row of a player.
+    pub(crate) fn find(&self, player_id: u64) -> Option<u32> {
+        self.index.find(player_id, |row| self.rows.row(row).player_id())
+    }
+
+    /// The first step of a look-up ahead of time: prefetches the place that names a player's row.
+    #[inline]
+    pub(crate) fn begin_lookup(&self, player_id: u64) -> Lookup {
+        self.index.begin_lookup(player_id)
+    }
+
+    /// The second step: prefetches the row that a player most likely has, and returns its number,
+    /// or the number of no row.
+    #[inline]
+    pub(crate) fn likely_row(&self, lookup: Lookup) -> u32 {
+        let row = self.index.likely(lookup);
+        self.prefetch(row);
+        row
+    }
+
+    /// Prefetches a row.
+    #[inline]
+    pub(crate) fn prefetch(&self, row: u32) {
+        self.rows.prefetch(row);
+    }
+
+    /// Returns a player and its row, which may be `hint`. The player is not 0, as in free rows.
+    #[inline]
+    pub(crate) fn find_from(&self, hint: u32, player_id: u64) -> Option<(u32, &P)> {
+        match self.rows.get(hint) {
+            Some(player) if player.player_id() == player_id => Some((hint, player)),
+            _ => self.find(player_id).map(|row| (row, self.row(row))),
+        }
+    }
+
+    /// Adds a player, who must not be here, and returns its row.
+    pub(crate) fn add(&mut self, player: P) -> u32 {
+        let player_id = player.player_id();
+        assert!(player_id != 0);
+        let row = self.free.pop().unwrap_or(self.used);
+        self.used = self.used.max(row + 1);
+        self.rows.reach(row);
+        self.rows.write(row, player);
+        self.index.insert(player_id, row, |row| self.rows.row(row).player_id());
+        row
+    }
+
+    /// Removes a player; its row is free.
+    pub(crate) fn remove(&mut self, row: u32) {
+        self.index.remove(self.row(row).player_id(), row);
+        self.rows.write(row, P::default());
+        self.free.push(row);
+    }
+
+    /// Returns one player.
+    #[inline]
+    pub(crate) fn row(&self, row: u32) -> &P {
+        self.rows.row(row)
+    }
+
+    /// Changes one player.
+    #[inline(always)]
+    pub(crate) fn write(&mut self, row: u32, player: P) {
+        self.rows.write(row, player);
+    }
+
+    /// Returns the hash of all players.
+    pub(crate) fn digest(&self) -> u64 {
+        // The index follows from the rows; `free` and `used` say where a row lies.
+        let Players { rows, index: _, free: _, used: _ } = self;
+        rows.digest()
+    }
+}
