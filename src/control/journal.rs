@@ -41,10 +41,8 @@ enum LineKind {
     Fetch(TroubleSource),
     /// A broker's error in answer to a Fetch of a partition.
     FetchRefused(i32, ErrorCode),
-    /// A partition whose leader names a follower that is not known.
-    FollowerUnknown(i32),
-    /// A partition that was fetched from a follower that stands still.
-    FollowerStill(i32),
+    /// A partition whose leader names a follower.
+    FollowerNamed(i32),
     /// What one connection claims of a partition, and another one is asked about.
     Doubted(i32, Claim),
     /// A partition that goes on behind missing records.
@@ -133,21 +131,13 @@ impl Journal {
                     format!("input partition {partition} cannot be fetched now: {error}");
                 self.warn(LineKind::FetchRefused(partition, *error), &sentence);
             }
-            InputTrouble::FollowerUnknown(node_id) => {
+            InputTrouble::FollowerNamed => {
                 let sentence = format!(
                     "input partition {partition} cannot be fetched now: its leader wants it to be \
-                     fetched from broker {node_id}, which is no other broker of the cluster: \
-                     look at the brokers' replica.selector.class, or leave kafka.rack empty"
+                     fetched from a follower replica, and huntd fetches from leaders only: look at \
+                     the brokers' replica.selector.class"
                 );
-                self.warn(LineKind::FollowerUnknown(partition), &sentence);
-            }
-            InputTrouble::FollowerStill(node_id) => {
-                let sentence = format!(
-                    "broker {node_id} gets no records of input partition {partition}, and its \
-                     leader has more of them: huntd fetches from the leader for the next minutes; \
-                     look at why the replica of broker {node_id} is not in sync"
-                );
-                self.warn(LineKind::FollowerStill(partition), &sentence);
+                self.warn(LineKind::FollowerNamed(partition), &sentence);
             }
             InputTrouble::Doubted(claim, sentence) => {
                 self.warn(LineKind::Doubted(partition, *claim), sentence);
@@ -299,10 +289,8 @@ mod tests {
             LineKind::FetchRefused(0, ErrorCode(3)),
             LineKind::FetchRefused(0, ErrorCode(6)),
             LineKind::FetchRefused(1, ErrorCode(6)),
-            LineKind::FollowerUnknown(0),
-            LineKind::FollowerUnknown(1),
-            LineKind::FollowerStill(0),
-            LineKind::FollowerStill(1),
+            LineKind::FollowerNamed(0),
+            LineKind::FollowerNamed(1),
             LineKind::Doubted(0, Claim::Truncated),
             LineKind::Doubted(1, Claim::Truncated),
             LineKind::Doubted(0, Claim::Refused(ErrorCode(2))),
@@ -325,8 +313,7 @@ mod tests {
     fn a_trouble_of_one_partition_hides_none_of_another_one() {
         for trouble in [
             InputTrouble::FetchRefused(ErrorCode(6)),
-            InputTrouble::FollowerUnknown(1),
-            InputTrouble::FollowerStill(1),
+            InputTrouble::FollowerNamed,
             InputTrouble::Doubted(Claim::OutOfRange, "a claim".to_owned()),
             InputTrouble::RecordsGone("a gap".to_owned()),
         ] {

@@ -12,22 +12,14 @@ const LEFT_OUT_WAIT_MS: u32 = 10;
 impl FetchTask {
     /// Whether this connection is the one to fetch a partition.
     pub(super) fn serves(&self, cursor: &Cursor) -> bool {
-        let now = self.shared.context.turns.now();
-        let source = self.shared.table.borrow().source(cursor.partition, now);
-        source == Some(self.node_id)
-            && self.has_index_of(cursor)
-            && cursor.owner_task.get().is_none_or(|owner_task| owner_task == self.id)
+        self.leads(cursor) && cursor.owner_task.get().is_none_or(|owner_task| owner_task == self.id)
     }
 
-    /// Whether this connection is the one to ask where a partition's log ends: it leads to the
-    /// leader, no matter from whom the partition is fetched.
+    /// Whether this is the connection to the leader that has to do with a partition.
     pub(super) fn leads(&self, cursor: &Cursor) -> bool {
         let leader = self.shared.table.borrow().leader(cursor.partition);
-        leader.is_some_and(|leader| leader.node_id == self.node_id) && self.has_index_of(cursor)
-    }
-
-    fn has_index_of(&self, cursor: &Cursor) -> bool {
-        cursor.partition as usize % self.shared.options.connections_per_broker == self.index
+        leader.is_some_and(|leader| leader.node_id == self.node_id)
+            && cursor.partition as usize % self.shared.options.connections_per_broker == self.index
     }
 
     /// Whether there is something to ask the broker for.
@@ -98,22 +90,12 @@ impl FetchTask {
         wait_ms_max
     }
 
-    /// Whether the leader must not learn where this host is: it might name a follower that was
-    /// left, as it stands still. A Fetch has one rack, so meanwhile the others are not
-    /// sent to followers either.
-    pub(super) fn avoids_follower(&self) -> bool {
-        let now = self.shared.context.turns.now();
-        let table = self.shared.table.borrow();
-        self.asked.iter().any(|asked| table.avoids_follower(asked.cursor.partition, now))
-    }
-
     /// Whether the response under way is worth its time: none of its partitions is to be fetched
     /// from another broker now.
     pub(super) fn is_wanted(&self) -> bool {
-        let now = self.shared.context.turns.now();
         let table = self.shared.table.borrow();
-        let mut sources = self.asked.iter().map(|asked| table.source(asked.cursor.partition, now));
-        sources.all(|source| source.is_none_or(|source| source == self.node_id))
+        let mut leaders = self.asked.iter().map(|asked| table.leader(asked.cursor.partition));
+        leaders.all(|leader| leader.is_none_or(|leader| leader.node_id == self.node_id))
     }
 
     /// Lets go of the partitions that this connection no longer asks for: another broker may lead

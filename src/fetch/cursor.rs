@@ -5,7 +5,6 @@
 
 use crate::fetch::block::{Block, BlockPool, SHARD_BLOCKS_MAX};
 use crate::fetch::rejected::LetterCredit;
-use crate::fetch::replica_watch::ReplicaWatch;
 use crate::kafka::record_batch::{BatchStart, HeaderScan};
 use crate::ownership::event::Claim;
 use crate::ownership::start_error::StartError;
@@ -65,8 +64,6 @@ pub(crate) struct Cursor {
     gap_doubt: RefCell<Option<Doubt>>,
     /// When the leader last told the log's end, or was asked for it; `None` before the first Fetch.
     pub end_known_at: Cell<Option<Instant>>,
-    /// Whether the follower that the partition is fetched from stands still.
-    pub replica: ReplicaWatch,
     /// When a broker last answered for the partition; `None` before the first answer.
     pub answered_at: Cell<Option<Instant>>,
     /// The position when it was last asked whether the partition is quiet.
@@ -146,7 +143,6 @@ impl Cursor {
             doubt: RefCell::default(),
             gap_doubt: RefCell::default(),
             end_known_at: Cell::new(None),
-            replica: ReplicaWatch::new(),
             answered_at: Cell::new(None),
             sampled_position: Cell::new(None),
             leader_epoch: Cell::new(leader_epoch),

@@ -1,20 +1,16 @@
 //! Questions of a fetch task about where logs begin and end, on its own connection. They give the
-//! lag of partitions that are not fetched from their leader, the followers that stand still, and
-//! the reason why an offset is not in its log.
+//! lag of partitions that are not asked for, and the reason why an offset is not in its log.
 
 use crate::fetch::connection::ConnectionError;
 use crate::fetch::cursor::{Cursor, CursorState};
-use crate::fetch::reading::PREFERRED_MS;
 use crate::fetch::stage::SharedFetch;
 use crate::fetch::task::{BrokerLink, FetchTask};
 use crate::kafka::RECONNECT_MS_MAX;
 use crate::kafka::list_offsets::{self, LogEnd};
-use crate::ownership::event::{InputTrouble, ToControl};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Milliseconds after which the end of a partition that is not fetched from its leader is asked for
-/// again.
+/// Milliseconds after which the end of a partition that is left out of Fetches is asked for again.
 pub(super) const ENDS_EVERY_MS: u64 = 1_000;
 
 /// Milliseconds for which an answer about a log's end is valid, beyond the time that a Fetch may
@@ -52,8 +48,7 @@ impl SharedFetch {
 impl FetchTask {
     /// Whether this task has to ask for the end of a partition's log, because it is the one that
     /// fetches from the leader, and what is known is out of date: the partition is left out of
-    /// Fetches because its shard takes no more or the broker does not serve it, or a follower is
-    /// asked.
+    /// Fetches because its shard takes no more or the broker does not serve it.
     pub(super) fn has_old_ends(&self) -> bool {
         let turns = &self.shared.context.turns;
         let mut has_old = false;
@@ -88,27 +83,8 @@ impl FetchTask {
             cursor.end_known_at.set(Some(now));
             let end = offset_of(&ends, cursor.partition).unwrap_or(END_UNKNOWN);
             self.shared.context.progress.shard(cursor.partition).high_watermark.set(end);
-            self.leave_still_follower(&cursor, end);
         }
         Ok(())
-    }
-
-    /// Goes back to the leader if a partition is fetched from a follower that stands still: what
-    /// the follower lacks, it never announces.
-    fn leave_still_follower(&self, cursor: &Cursor, end: i64) {
-        let (shared, partition) = (&self.shared, cursor.partition);
-        let now = shared.context.turns.now();
-        let mut table = shared.table.borrow_mut();
-        let source = table.source(partition, now).filter(|source| *source != self.node_id);
-        let Some(follower) = source.filter(|_| cursor.is_fetchable(now)) else {
-            return cursor.replica.pause();
-        };
-        if cursor.replica.leader_ends_at(end, now) {
-            table.avoid(partition, follower, now + Duration::from_millis(PREFERRED_MS));
-            let trouble = InputTrouble::FollowerStill(follower);
-            shared.report(ToControl::InputTrouble { partition, trouble });
-            shared.context.turns.turn_again();
-        }
     }
 
     /// The connection is gone: until another one replaces it, the ends of its logs are not known.

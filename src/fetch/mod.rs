@@ -12,7 +12,6 @@ mod leader_questions;
 mod log_ends;
 mod reading;
 pub mod rejected;
-mod replica_watch;
 pub(crate) mod stage;
 pub(crate) mod task;
 #[cfg(test)]
@@ -73,8 +72,6 @@ pub struct FetchOptions {
     pub receive_buffer_bytes: usize,
     /// Bytes of a record batch, or of what it decompresses to.
     pub batch_bytes_max: usize,
-    /// Where this host is, so that a near replica may serve it (KIP-392); empty: nowhere.
-    pub rack: String,
     /// Whether records of transactions that are open or aborted are left out.
     pub read_committed: bool,
 }

@@ -27,13 +27,8 @@ use std::time::{Duration, Instant};
 /// Milliseconds before a partition is asked for again that a broker does not serve at the moment.
 const RETRY_MS: u64 = 50;
 
-/// Milliseconds for which a partition is fetched from the follower that its leader prefers, or from
-/// the leader because that follower stands still. Then the leader is asked again, as Kafka's own
-/// client does after metadata.max.age.ms.
-pub(super) const PREFERRED_MS: u64 = 300_000;
-
 /// Milliseconds between two questions about the cluster that no change of leaders needs: a leader
-/// names a follower that is not known, or claims what does not count yet.
+/// names a follower, or claims what does not count yet.
 const SEARCH_MS: u64 = 1_000;
 
 impl FetchTask {
@@ -98,9 +93,10 @@ impl FetchTask {
             self.diverge(&cursor, input_end);
             return;
         }
-        if let Some(follower) = part.preferred_replica.filter(|_| part.records.is_empty()) {
-            self.note_end(&cursor, part.high_watermark);
-            self.prefer(&cursor, follower);
+        if part.names_follower {
+            let (partition, trouble) = (cursor.partition, InputTrouble::FollowerNamed);
+            self.shared.report(ToControl::InputTrouble { partition, trouble });
+            cursor.retry_at.set(Some(self.search(partition)));
             return;
         }
         let shared = self.shared.clone();
@@ -130,35 +126,13 @@ impl FetchTask {
         }
     }
 
-    /// Notes where a broker says that the log ends. A follower may be behind: the leader is asked.
+    /// Notes where the leader says that the log ends.
     fn note_end(&self, cursor: &Cursor, end: i64) {
-        let (context, now) = (&self.shared.context, self.shared.context.turns.now());
+        let context = &self.shared.context;
         if self.leads(cursor) {
             context.progress.shard(cursor.partition).high_watermark.set(end);
-            cursor.end_known_at.set(Some(now));
-        } else {
-            // A new owner may begin with the follower that the one before was sent to.
-            cursor.end_known_at.set(cursor.end_known_at.get().or(Some(now)));
-            cursor.replica.ends_at(end);
+            cursor.end_known_at.set(Some(context.turns.now()));
         }
-    }
-
-    /// Fetches a partition from a follower for a while (KIP-392).
-    fn prefer(&self, cursor: &Cursor, follower: i32) {
-        let shared = &self.shared;
-        let (partition, now) = (cursor.partition, shared.context.turns.now());
-        let until = now + Duration::from_millis(PREFERRED_MS);
-        cursor.replica.begin();
-        let is_other = follower != self.node_id;
-        if shared.table.borrow().avoids(partition, follower, now) {
-            cursor.retry_at.set(Some(self.search(partition)));
-        } else if !is_other || !shared.table.borrow_mut().prefer(partition, follower, until) {
-            shared.context.metrics.add(Counter::FollowersUnknown, 1);
-            let trouble = InputTrouble::FollowerUnknown(follower);
-            shared.report(ToControl::InputTrouble { partition, trouble });
-            cursor.retry_at.set(Some(self.search(partition)));
-        }
-        shared.context.turns.turn_again();
     }
 
     /// Asks about the cluster again, unless that has been done a moment ago. Gives when to ask the
@@ -189,10 +163,6 @@ impl FetchTask {
         let now = self.shared.context.turns.now();
         cursor.end_known_at.set(cursor.end_known_at.get().or(Some(now)));
         cursor.rewind();
-        let is_of_its_log = matches!(remedy, FetchRemedy::OffsetOutOfRange | FetchRemedy::Fatal);
-        if self.leaves_follower(cursor, is_of_its_log) {
-            return;
-        }
         match remedy {
             FetchRemedy::RetryLater => cursor.retry_at.set(Some(self.retry_at())),
             FetchRemedy::RefreshMetadata => self.hints.push((cursor.clone(), leader)),
@@ -212,28 +182,8 @@ impl FetchTask {
         }
     }
 
-    /// A follower may be behind: the leader may serve what it refuses. The leader would name it
-    /// again before it looks at its own log. So a follower whose log is the reason is avoided for a
-    /// while.
-    fn leaves_follower(&self, cursor: &Cursor, is_of_its_log: bool) -> bool {
-        let now = self.shared.context.turns.now();
-        let until = is_of_its_log.then_some(now + Duration::from_millis(PREFERRED_MS));
-        let (partition, node_id) = (cursor.partition, self.node_id);
-        let is_follower = self.shared.table.borrow_mut().leave_follower(partition, node_id, until);
-        if is_follower && !is_of_its_log {
-            cursor.retry_at.set(Some(self.retry_at()));
-        }
-        if is_follower {
-            self.shared.context.turns.turn_again();
-        }
-        is_follower
-    }
-
-    /// The log is not the one that was read, if a leader says so: a follower may be behind.
+    /// The leader's log is not the one that was read.
     fn diverge(&mut self, cursor: &Cursor, input_end: i64) {
-        if self.leaves_follower(cursor, true) {
-            return cursor.rewind();
-        }
         let applied = cursor.position.get();
         let error = StartError::InputDiverged { applied, input_end };
         self.stop(cursor, Claim::Truncated, CursorFault::Diverged(error));

@@ -310,12 +310,6 @@ impl FetchTask {
             let shard = self.shared.context.progress.shard(cursor.partition);
             shard.fetch_throttled_ms.add(Throttle::muted_ms(throttle_ms));
         }
-        let reads_at = link.throttle.reads_at(now);
-        self.shared.cursors.each(|cursor| {
-            if self.serves(cursor) {
-                cursor.replica.mute(now, reads_at);
-            }
-        });
         let source = TroubleSource::Throttle(self.node_id);
         let address = link.connection.address();
         let sentence = Throttle::sentence(address, throttle_ms, "consumer_byte_rate");
@@ -396,10 +390,6 @@ impl FetchTask {
         }
         self.correlation_id = self.correlation_id.wrapping_add(1);
         let options = &self.shared.options;
-        let rack = match self.avoids_follower() {
-            true => "",
-            false => &options.rack,
-        };
         let topic = self.shared.topic_key();
         self.version = match topic.id {
             0 => link.versions.fetch.min(VERSION_BY_NAME_MAX),
@@ -410,7 +400,6 @@ impl FetchTask {
             correlation_id: self.correlation_id,
             client_id: &options.client_id,
             topic,
-            rack,
             wait_ms_max: wait_ms_max as i32,
             bytes_min: 1,
             bytes_max: options.fetch_bytes_max as i32,

@@ -51,8 +51,6 @@ pub struct FetchRequest<'a> {
     pub client_id: &'a str,
     /// The one topic.
     pub topic: TopicKey<'a>,
-    /// Where this client runs, so that a near follower may serve it (KIP-392); may be empty.
-    pub rack: &'a str,
     /// How long the broker may wait for `bytes_min`, in milliseconds.
     pub wait_ms_max: i32,
     /// Bytes that the broker should gather before it answers.
@@ -119,7 +117,8 @@ pub fn encode(request: &FetchRequest<'_>, out: &mut Vec<u8>) {
         writer.array(0, flexible); // forgotten_topics_data
     }
     if version >= 11 {
-        writer.string(request.rack, flexible);
+        // No rack: then a leader sends nobody to a follower (KIP-392).
+        writer.string("", flexible);
     }
     writer.no_tagged_fields(flexible);
     writer.end_frame(start);
@@ -235,8 +234,8 @@ pub struct FetchedPartition {
     pub log_start_offset: i64,
     /// The aborted transactions that the records may belong to.
     pub aborted: AbortedList,
-    /// The follower to fetch from instead, if any (KIP-392); then there are no records.
-    pub preferred_replica: Option<i32>,
+    /// The leader sends the client to a follower (KIP-392), and no records.
+    pub names_follower: bool,
     /// The present leader, when the broker names it beside an error.
     pub leader: Option<CurrentLeader>,
     /// The log was truncated: it agrees with what was read only up to this point (KIP-595).
@@ -372,7 +371,6 @@ fn read_partition(
     let log_start_offset = if version >= 5 { reader.i64()? } else { -1 };
     let aborted = AbortedList::read(reader, flexible)?;
     let preferred = if version >= 11 { reader.i32()? } else { -1 };
-    let preferred_replica = (preferred >= 0).then_some(preferred);
     let end = reader.at();
     let records = reader.nullable_bytes(flexible)?.unwrap_or(end..end);
     let (mut leader, mut diverging) = (None, None);
@@ -398,7 +396,7 @@ fn read_partition(
         last_stable_offset,
         log_start_offset,
         aborted,
-        preferred_replica,
+        names_follower: preferred >= 0 && records.is_empty(),
         leader,
         diverging,
         records,
@@ -449,8 +447,7 @@ pub enum FetchRemedy {
     RetryLater,
     /// Someone else leads: learn who, then ask there.
     RefreshMetadata,
-    /// The log has no such offset: ask for its bounds, then halt or, from a follower, ask the
-    /// leader.
+    /// The log has no such offset: ask for its bounds, then halt.
     OffsetOutOfRange,
     /// No retry helps: the shard stops with the error's sentence once another connection has given
     /// the same answer.

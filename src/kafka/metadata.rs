@@ -5,7 +5,6 @@
 //! truncated log goes unnoticed (KIP-320).
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 use thiserror::Error;
 
 use crate::kafka::error_code::ErrorCode;
@@ -53,22 +52,11 @@ struct LeaderRow {
     stale: bool,
     /// Answers in a row that named a lower leader epoch.
     lagging: u8,
-    /// A follower to fetch from instead of the leader (KIP-392), and until when.
-    preferred: Option<(i32, Instant)>,
-    /// A follower that was left for its leader because it stands still, and until when the leader
-    /// is fetched from.
-    avoided: Option<(i32, Instant)>,
 }
 
 impl LeaderRow {
-    const UNKNOWN: LeaderRow = LeaderRow {
-        leader: None,
-        leader_epoch: -1,
-        stale: true,
-        lagging: 0,
-        preferred: None,
-        avoided: None,
-    };
+    const UNKNOWN: LeaderRow =
+        LeaderRow { leader: None, leader_epoch: -1, stale: true, lagging: 0 };
 }
 
 /// After this many answers in a row with a lower leader epoch, while the leader has to be asked
@@ -147,7 +135,6 @@ impl LeaderTable {
         let LeaderTable { brokers, rows, .. } = self;
         let is_listed = |node_id| brokers.iter().any(|broker| broker.node_id == node_id);
         for row in rows {
-            row.preferred.take_if(|(preferred, _)| !is_listed(*preferred));
             row.stale |= !row.leader.is_some_and(is_listed);
         }
         self.edition += 1;
@@ -229,7 +216,6 @@ impl LeaderTable {
     /// Notes that all partitions that this broker leads must be asked for again: it is gone.
     pub(crate) fn mark_broker_stale(&mut self, node_id: i32) {
         for row in &mut self.rows {
-            row.preferred.take_if(|(preferred, _)| *preferred == node_id);
             row.stale |= row.leader == Some(node_id);
         }
     }
@@ -241,70 +227,10 @@ impl LeaderTable {
         Some(CurrentLeader { node_id, leader_epoch: row.leader_epoch })
     }
 
-    /// The broker to fetch a partition from: its leader, or the follower that the leader prefers
-    /// (KIP-392). `None` while the leader is unknown or stale.
-    pub fn source(&self, partition: i32, now: Instant) -> Option<i32> {
-        let leader = self.leader(partition)?;
-        let preferred = self.rows[partition as usize].preferred;
-        Some(preferred.filter(|(_, until)| now < *until).map_or(leader.node_id, |(node, _)| node))
-    }
-
-    /// Notes that a partition is to be fetched from a follower until then. False: the follower's
-    /// address is not known.
-    pub(crate) fn prefer(&mut self, partition: i32, node_id: i32, until: Instant) -> bool {
-        let is_known = self.broker(node_id).is_some();
-        if let Some(row) = self.row_mut(partition).filter(|_| is_known) {
-            row.preferred = Some((node_id, until));
-            self.edition += 1;
-        }
-        is_known
-    }
-
-    /// Notes that a partition is to be fetched from its leader again, as this broker has answered
-    /// with an error. If it is a follower, it may have to be avoided until then. Returns whether
-    /// the partition is fetched from another broker now.
-    pub(crate) fn leave_follower(
-        &mut self,
-        partition: i32,
-        node_id: i32,
-        until: Option<Instant>,
-    ) -> bool {
-        let Some(row) = self.row_mut(partition) else { return false };
-        // An answer may still come from a follower that was left.
-        let was_left = row.avoided.is_some_and(|(avoided, _)| avoided == node_id);
-        let was_followed = row.preferred.take().is_some();
-        let is_follower = row.leader != Some(node_id) && (was_followed || was_left);
-        if let Some(until) = until.filter(|_| is_follower) {
-            row.avoided = Some((node_id, until));
-        }
-        was_followed || is_follower
-    }
-
-    /// Notes that a partition is to be fetched from its leader until then, and not from this
-    /// follower.
-    pub(crate) fn avoid(&mut self, partition: i32, follower: i32, until: Instant) {
-        if let Some(row) = self.row_mut(partition) {
-            (row.preferred, row.avoided) = (None, Some((follower, until)));
-        }
-    }
-
-    /// Whether a follower must not be fetched from now, although the leader names it.
-    pub(crate) fn avoids(&self, partition: i32, follower: i32, now: Instant) -> bool {
-        let avoided = self.row(partition).and_then(|row| row.avoided);
-        avoided.is_some_and(|(node_id, until)| node_id == follower && now < until)
-    }
-
-    /// Whether the leader must not be told that it could name a follower.
-    pub(crate) fn avoids_follower(&self, partition: i32, now: Instant) -> bool {
-        let avoided = self.row(partition).and_then(|row| row.avoided);
-        avoided.is_some_and(|(_, until)| now < until)
-    }
-
     /// Whether partitions are fetched from a broker, by whichever instance. Partitions whose leader
     /// must be asked for count, too.
     pub(crate) fn serves(&self, node_id: i32) -> bool {
-        let is_preferred = |row: &LeaderRow| row.preferred.is_some_and(|(node, _)| node == node_id);
-        self.rows.iter().any(|row| row.leader == Some(node_id) || is_preferred(row))
+        self.rows.iter().any(|row| row.leader == Some(node_id))
     }
 
     /// A number that changes whenever other brokers may lead.

@@ -264,10 +264,8 @@ impl Claim {
 pub enum InputTrouble {
     /// A broker does not serve it now.
     FetchRefused(ErrorCode),
-    /// The leader names the broker of this number to fetch from, which is no other known one.
-    FollowerUnknown(i32),
-    /// It was fetched from the broker of this number, a follower that stands still.
-    FollowerStill(i32),
+    /// The leader serves no records, and names a follower replica instead.
+    FollowerNamed,
     /// One connection claims what would stop the shard or leave records out, and another one is
     /// asked: a sentence.
     Doubted(Claim, String),

@@ -210,10 +210,6 @@ impl Check<'_> {
         let options = FetchOptions {
             client_id: self.name("kafka.client_id", &kafka.client_id)?,
             input_topic: self.topic("kafka.input_topic", &kafka.input_topic)?,
-            rack: match optional(&kafka.rack) {
-                Some(rack) => self.name("kafka.rack", rack)?,
-                None => String::new(),
-            },
             connections_per_broker: self.number(
                 "fetch.connections_per_broker",
                 raw.connections_per_broker,

@@ -26,6 +26,9 @@ const LIKENESS_MIN: f64 = 0.75;
 /// What to do about a name that resembles none.
 const SEE_ALL_KEYS: &str = "`huntd config` prints all of them";
 
+/// Keys that huntd had once, with what took their place.
+const REMOVED_KEYS: &[(&str, &str)] = &[("kafka.rack", "huntd fetches from leaders only")];
+
 /// Bytes of a configuration file. One with every key and a comment takes a hundredth.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
@@ -296,11 +299,15 @@ impl Settings {
     ) -> Result<&Value, ConfigError> {
         let keys = self.values[section].as_table().expect("the defaults hold sections only");
         keys.get(key).ok_or_else(|| {
-            let meant = match nearest(key, keys.keys()) {
-                Some(name) => format!("did you mean {name}?"),
-                None => SEE_ALL_KEYS.to_owned(),
+            let path = format!("{section}.{key}");
+            let sentence = match REMOVED_KEYS.iter().find(|(removed, _)| *removed == path) {
+                Some((_, why)) => format!("delete {path}, which huntd has no more: {why}"),
+                None => match nearest(key, keys.keys()) {
+                    Some(name) => format!("there is no key {path}: did you mean {name}?"),
+                    None => format!("there is no key {path}: {SEE_ALL_KEYS}"),
+                },
             };
-            ConfigError::at(place.clone(), format!("there is no key {section}.{key}: {meant}"))
+            ConfigError::at(place.clone(), sentence)
         })
     }
 }

@@ -178,6 +178,15 @@ fn an_unknown_key_names_its_line_and_the_nearest_key() {
 }
 
 #[test]
+fn a_key_that_huntd_had_once_is_refused_with_what_to_do() {
+    assert_eq!(
+        refusal("[kafka]\nrack = \"a\""),
+        "huntd.toml:2: delete kafka.rack, which huntd has no more: huntd fetches from leaders \
+         only"
+    );
+}
+
+#[test]
 fn a_key_that_resembles_none_gets_no_suggestion() {
     let see = "`huntd config` prints all of them";
     for (text, wrong) in [

@@ -33,7 +33,6 @@ pub(super) struct WrittenKafka {
     pub(super) input_topic: String,
     pub(super) output_topic: String,
     pub(super) dead_letter_topic: String,
-    pub(super) rack: String,
 }
 
 #[derive(Deserialize)]

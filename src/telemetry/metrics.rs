@@ -78,9 +78,6 @@ counters! {
         "Calls of io_uring_enter by the hot thread.";
     ConnectionsOpened, "connections_opened", "hot thread",
         "Connections to brokers opened, the first ones included.";
-    FollowersUnknown, "unknown_followers", "hot thread",
-        "Answers in which a leader names a follower replica on a broker that the cluster does not \
-         have.";
     HotAllocations, "hot_allocations", "hot thread",
         "Allocations of the hot thread since it began to fetch.";
 }

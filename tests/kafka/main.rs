@@ -28,7 +28,6 @@ mod outages;
 mod page;
 mod players;
 mod quotas;
-mod racks;
 mod recreated;
 mod reloads;
 mod restarts;

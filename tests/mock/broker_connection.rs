@@ -96,7 +96,6 @@ impl Connection {
                 correlation_id: envelope.correlation_id,
                 client_id: envelope.client_id,
                 topic: key,
-                rack: "",
                 wait_ms_max: 1,
                 bytes_min: 1,
                 bytes_max: 1 << 20,

@@ -188,10 +188,7 @@ impl Broker {
         is_late: bool,
     ) -> Answer {
         let asked_fetch = AskedFetch::read(&mut request).expect("huntd sends whole requests");
-        let AskedFetch { wait_ms, bytes_max, topic_id, partitions, rack } = asked_fetch;
-        if rack.as_ref().is_some_and(String::is_empty) {
-            chance.see(Sight::FollowerLeft);
-        }
+        let AskedFetch { wait_ms, bytes_max, topic_id, partitions } = asked_fetch;
         let topic_error = match topic_id {
             Some(id) if id != self.input_topic.id => Some(UNKNOWN_TOPIC_ID),
             None if !self.has_input() => Some(UNKNOWN_TOPIC),
@@ -207,16 +204,9 @@ impl Broker {
         let mut parts = Vec::new();
         let (mut records, mut has_news) = (0, false);
         for asked in &partitions {
-            let log = &mut self.inputs[asked.partition as usize];
-            if self.has_followers && log.leader != node_id {
-                log.strike_follower(chance);
-            }
             let room = bytes_max.saturating_sub(records).max(usize::from(records == 0));
             let part = match topic_error {
                 Some(error) => Part { error, ..self.empty_part(node_id, asked) },
-                None if self.prefers_follower(chance, node_id, asked, rack.as_deref()) => {
-                    Part { preferred: 1 + node_id % BROKERS, ..self.empty_part(node_id, asked) }
-                }
                 None => self.part(chance, node_id, asked, version, room),
             };
             records += part.records.len();
@@ -255,21 +245,6 @@ impl Broker {
         Part::new(asked.partition, log, asked.offset)
     }
 
-    /// A leader sends a client away that says where it is.
-    fn prefers_follower(
-        &self,
-        chance: &mut Chance,
-        node_id: i32,
-        asked: &Asked,
-        rack: Option<&str>,
-    ) -> bool {
-        self.has_followers
-            && self.cut_off.is_none()
-            && rack.is_some_and(|rack| !rack.is_empty())
-            && self.inputs[asked.partition as usize].leader == node_id
-            && chance.strikes_of(Fault::FollowerPreferred, 25)
-    }
-
     fn part(
         &self,
         chance: &mut Chance,
@@ -279,9 +254,7 @@ impl Broker {
         room: usize,
     ) -> Part {
         let log = &self.inputs_of(node_id)[asked.partition as usize];
-        let (mut part, is_follower) = (self.empty_part(node_id, asked), log.leader != node_id);
-        let end = log.follower_end.filter(|_| is_follower).unwrap_or(log.end);
-        part.high_watermark = end;
+        let mut part = self.empty_part(node_id, asked);
         let diverging = match asked.last_fetched_epoch {
             known if known >= 0 && version >= 12 => log.diverges(known, asked.offset),
             _ => None,
@@ -290,14 +263,14 @@ impl Broker {
             chance.pick(&[3, 5, 6, 7, 9, 13, 29, 56, 74, 75, 78, 100, 103, 106, 108]) as i16
         } else if chance.strikes_of(Fault::PartitionForbidden, 1) && chance.one_in(5) {
             chance.pick(&[2, 76]) as i16
-        } else if is_follower && !(self.has_followers && version >= 11) {
+        } else if log.leader != node_id {
             6
         } else if version >= 9 && asked.leader_epoch >= 0 && asked.leader_epoch < log.leader_epoch {
             74
         } else if version >= 9 && asked.leader_epoch > log.leader_epoch {
             chance.see(Sight::LeaderEpochUnknown);
             75
-        } else if diverging.is_none() && !(log.start..=end).contains(&asked.offset) {
+        } else if diverging.is_none() && !(log.start..=log.end).contains(&asked.offset) {
             1
         } else {
             0
@@ -308,16 +281,11 @@ impl Broker {
         } else if diverging.is_some() {
             part.diverging = diverging;
         } else {
-            part.records = log.read(asked.offset..end, asked.bytes_max.min(room));
+            part.records = log.read(asked.offset..log.end, asked.bytes_max.min(room));
             damage::flip_unchecked_bit(chance, &mut part.records);
             damage::flip_bit(chance, &mut part.records);
-            if log.end < self.inputs[asked.partition as usize].end && !is_follower {
+            if log.end < self.inputs[asked.partition as usize].end {
                 chance.see(Sight::LedByCutOff);
-            }
-            if is_follower && !part.records.is_empty() {
-                chance.see(Sight::FollowerRead);
-            } else if is_follower && end < log.end {
-                chance.see(Sight::FollowerBehind);
             }
         }
         part
@@ -333,7 +301,6 @@ struct Part {
     aborted: Vec<(i64, i64)>,
     leader: Option<(i32, i32)>,
     diverging: Option<(i32, i64)>,
-    preferred: i32,
     records: Vec<u8>,
 }
 
@@ -348,14 +315,13 @@ impl Part {
             aborted: aborted.map(|aborted| (aborted.producer_id, aborted.first)).collect(),
             leader: None,
             diverging: None,
-            preferred: -1,
             records: Vec::new(),
         }
     }
 
     /// Whether the Fetch is answered at once.
     fn is_news(&self) -> bool {
-        let is_told = self.error != 0 || self.preferred >= 0 || self.diverging.is_some();
+        let is_told = self.error != 0 || self.diverging.is_some();
         is_told || !self.records.is_empty()
     }
 
@@ -375,7 +341,8 @@ impl Part {
             writer.no_tagged_fields(flexible);
         }
         if version >= 11 {
-            writer.i32(self.preferred);
+            // No preferred replica.
+            writer.i32(-1);
         }
         match flexible {
             true => writer.unsigned_varint(self.records.len() as u32 + 1),

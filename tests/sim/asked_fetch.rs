@@ -10,8 +10,6 @@ pub(crate) struct AskedFetch {
     /// The topic's id, if the Fetch names the topic by it.
     pub(crate) topic_id: Option<u128>,
     pub(crate) partitions: Vec<Asked>,
-    /// Where the client is. Before version 11 it cannot say so.
-    pub(crate) rack: Option<String>,
 }
 
 /// What a Fetch wants from one partition.
@@ -56,12 +54,12 @@ impl AskedFetch {
             let forgotten = reader.array(flexible)?;
             assert_eq!(forgotten, 0);
         }
-        let rack = match version {
-            ..=10 => None,
-            _ => Some(reader.string(flexible)?.to_owned()),
-        };
+        if version >= 11 {
+            // Else a leader may send the daemon to a follower, which it does not fetch from.
+            assert_eq!(reader.string(flexible)?, "", "the rack");
+        }
         let (wait_ms, bytes_max) = (wait_ms as u64, bytes_max as usize);
-        Ok(AskedFetch { wait_ms, bytes_max, topic_id, partitions, rack })
+        Ok(AskedFetch { wait_ms, bytes_max, topic_id, partitions })
     }
 }
 

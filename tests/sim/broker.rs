@@ -20,7 +20,7 @@ pub(crate) const BROKERS: i32 = 3;
 /// The oldest Fetch with the leader epoch that the client knows.
 const FETCH_WITH_EPOCHS: i16 = 9;
 
-/// The oldest Metadata with leader epochs. Brokers that send Fetches to followers speak it.
+/// The oldest Metadata with leader epochs.
 pub(crate) const METADATA_WITH_EPOCHS: i16 = 7;
 
 /// A batch as it is stored.
@@ -47,8 +47,6 @@ pub(crate) struct InputLog {
     /// The first offset that retention has left.
     pub(crate) start: i64,
     pub(crate) end: i64,
-    /// Where the follower replica ends while it stands still.
-    pub(crate) follower_end: Option<i64>,
     pub(crate) leader: i32,
     pub(crate) leader_epoch: i32,
     /// Each leader epoch with its first offset.
@@ -90,8 +88,6 @@ pub(crate) struct Broker {
     pub(crate) fetch_version: i16,
     pub(crate) metadata_version: i16,
     pub(crate) api_versions_version: i16,
-    /// Whether followers serve Fetches, too (KIP-392).
-    pub(crate) has_followers: bool,
     /// How often each broker has moved to another address, by its id less one.
     pub(crate) moves: [u32; BROKERS as usize],
     /// The broker that knows of nothing new, if there is one.
@@ -107,7 +103,6 @@ impl InputLog {
             aborted: Vec::new(),
             start: 0,
             end: 0,
-            follower_end: None,
             leader,
             leader_epoch: 0,
             leader_epochs: vec![(0, 0)],
@@ -158,19 +153,9 @@ impl InputLog {
         self.end = last + 1;
     }
 
-    /// The follower replica comes to a stop, or takes over again what its leader has. Nothing but
-    /// an election starts one that stands still when faults stop.
-    pub(crate) fn strike_follower(&mut self, chance: &mut Chance) {
-        if chance.strikes_of(Fault::FollowerStops, 10) {
-            let end = self.end;
-            self.follower_end = self.follower_end.is_none().then_some(end);
-        }
-    }
-
     /// Another broker leads from now on.
     pub(crate) fn elect(&mut self, leader: i32) {
         self.leader = leader;
-        self.follower_end = None;
         self.leader_epoch += 1;
         self.leader_epochs.push((self.leader_epoch, self.end));
     }
@@ -279,8 +264,6 @@ impl Broker {
             true => chance.pick(&[7, 9, 10, 12, 12]) as i16,
             false => chance.pick(&[4, 5]) as i16,
         };
-        // Only leader epochs tell a follower from a leader that it was before.
-        let has_epochs = metadata_version >= METADATA_WITH_EPOCHS;
         Broker {
             inputs: (0..partitions).map(|at| InputLog::new(1 + at as i32 % BROKERS)).collect(),
             input_topic: InputTopic::new(77),
@@ -291,7 +274,6 @@ impl Broker {
             fetch_version,
             metadata_version,
             api_versions_version: chance.pick(&[0, 3, 3, 3]) as i16,
-            has_followers: has_epochs && chance.is_on(Fault::FollowerPreferred),
             moves: [0; BROKERS as usize],
             cut_off: None,
             changes: 0,

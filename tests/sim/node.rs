@@ -417,7 +417,6 @@ fn fetch_options(chance: &mut Chance) -> FetchOptions {
     FetchOptions {
         client_id: "huntd".to_owned(),
         input_topic: TOPIC.to_owned(),
-        rack: "near".to_owned(),
         connections_per_broker: chance.pick(&[1, 1, 2]) as usize,
         fetch_wait_ms_max: chance.pick(&[10, 100, 500]) as u32,
         tick_every_ms: 1_000,

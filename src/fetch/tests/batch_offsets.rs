@@ -13,7 +13,7 @@ impl Daemon {
         let null = |offset| Owned { offset, timestamp_ms: 0, key: None, value: None };
         let records: Vec<Owned> = (0..BATCH_RECORDS).map(null).collect();
         let batch = BatchPlan { base_offset, ..BatchPlan::new(&records) }.build();
-        self.answer(nth, 0, &partition_answer(0, -1, &batch));
+        self.answer(nth, 0, &partition_answer(0, &batch));
     }
 }
 

@@ -58,7 +58,7 @@ fn a_leader_that_no_answer_has_listed_is_asked_for_until_one_does() {
 fn turn_for(daemon: &mut Daemon, seconds: u64) {
     for _ in 0..seconds * 10 {
         daemon.turn(100);
-        daemon.answer_all(END, END);
+        daemon.answer_all(END);
     }
 }
 
@@ -150,7 +150,7 @@ fn fetches_of_the_second(lost: Vec<(i32, i32)>) -> usize {
     let mut fetches = Vec::new();
     for _ in 0..600 {
         daemon.turn(100);
-        fetches.extend(daemon.answer_all(END, END));
+        fetches.extend(daemon.answer_all(END));
     }
     fetches.retain(|(_, fetch)| partitions_of(fetch, true).contains(&1));
     assert!(!daemon.cursor.has_failed());

@@ -30,7 +30,7 @@ fn decoded(batch: &[u8], records: i64) -> Daemon {
 
 /// The nth Fetch brings this batch, with which the log ends here.
 fn decode(daemon: &mut Daemon, nth: u32, batch: &[u8], end: i64) {
-    daemon.answer(nth, 0, &partition_answer(0, -1, batch));
+    daemon.answer(nth, 0, &partition_answer(0, batch));
     let turns = (0..end).take_while(|_| {
         daemon.turn(0);
         daemon.cursor.position.get() < end

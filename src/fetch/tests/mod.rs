@@ -2,7 +2,6 @@
 
 mod batch_offsets;
 mod connections;
-mod followers;
 mod leader_hints;
 mod leader_questions;
 mod letters;
@@ -38,7 +37,6 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 const TOPIC_ID: u128 = 7;
-const RACK: &str = "near";
 
 /// Kafka's error code of an offset that is not in the log.
 const OFFSET_OUT_OF_RANGE: i16 = 1;
@@ -67,8 +65,6 @@ struct Daemon {
     metadata: Metadata,
     /// Whether a connection that is opened now has to be replaced at once.
     are_short_lived: bool,
-    /// For how long each broker but the leader throttles with each answer.
-    follower_throttle_ms: i32,
     /// What it makes of that if it has to ask one broker about another one.
     witness: fn(Metadata) -> Result<Metadata, DialError>,
     /// On which connections it was asked.
@@ -77,10 +73,6 @@ struct Daemon {
     lost: Vec<(i32, i32)>,
     /// Brokers, with a partition of which each gives nothing but zeros.
     zeroed: Vec<(i32, i32)>,
-    /// The follower that the leader names to those who say where they are; -1: none.
-    follower: i32,
-    /// It names that one to others, too.
-    insists: bool,
     /// Connections by the port that they lead to, the newest last.
     connections: Vec<(u16, Handle)>,
     /// The last request on each connection.
@@ -128,10 +120,9 @@ fn fetch_answer(id: &[u8], throttle_ms: i32, topics: &[u8]) -> Vec<u8> {
     [id, &[0], &throttle_ms.to_be_bytes(), &[0; 6], topics, &[0]].concat()
 }
 
-/// The topics of a Fetch response: partition 0 ends here, is to be fetched from this broker instead
-/// (-1: from none), and gives these records.
-fn partition_answer(end: i64, follower: i32, records: &[u8]) -> Vec<u8> {
-    topic_answer(&[answered_part((0, 0), end, follower, records)])
+/// The topics of a Fetch response: partition 0 ends here, and gives these records.
+fn partition_answer(end: i64, records: &[u8]) -> Vec<u8> {
+    topic_answer(&[answered_part((0, 0), end, records)])
 }
 
 /// The topics of a Fetch response: one, with these parts.
@@ -141,16 +132,12 @@ fn topic_answer(parts: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// A partition of a Fetch response, and its error.
-fn answered_part(
-    (partition, error): (i32, i16),
-    end: i64,
-    follower: i32,
-    records: &[u8],
-) -> Vec<u8> {
+fn answered_part((partition, error): (i32, i16), end: i64, records: &[u8]) -> Vec<u8> {
     let (number, error, end) = (partition.to_be_bytes(), error.to_be_bytes(), end.to_be_bytes());
     // High watermark, last stable offset and log start; no aborted transactions.
     let mut part = [&number[..], &error, &end, &end, &[0; 8], &[0]].concat();
-    part.extend(follower.to_be_bytes());
+    // No follower is named.
+    part.extend((-1i32).to_be_bytes());
     WireWriter::new(&mut part).unsigned_varint(records.len() as u32 + 1);
     part.extend(records);
     // No tagged fields.
@@ -171,11 +158,6 @@ fn partitions_of(request: &[u8], is_fetch: bool) -> Vec<i32> {
     parts.chunks(part_bytes).take(count).map(number).collect()
 }
 
-/// Whether a Fetch says where the daemon is.
-fn names_rack(fetch: &[u8]) -> bool {
-    fetch.windows(RACK.len()).any(|bytes| bytes == RACK.as_bytes())
-}
-
 /// Whether a broker is asked about another one.
 fn is_to_witness(link: &MetadataLink) -> bool {
     matches!(link, MetadataLink::NewTo(_))
@@ -192,7 +174,6 @@ fn options() -> FetchOptions {
         partition_bytes_max: 1 << 20,
         receive_buffer_bytes: 1 << 20,
         batch_bytes_max: 1 << 20,
-        rack: RACK.to_owned(),
         read_committed: true,
     }
 }
@@ -242,13 +223,10 @@ impl Daemon {
             runs: Vec::new(),
             metadata,
             are_short_lived: false,
-            follower_throttle_ms: 0,
             witness: Ok,
             links: Vec::new(),
             lost: Vec::new(),
             zeroed: Vec::new(),
-            follower: -1,
-            insists: false,
             connections: Vec::new(),
             asked: BTreeMap::new(),
             receiving: Vec::new(),
@@ -331,34 +309,19 @@ impl Daemon {
         }
     }
 
-    /// The connection to this broker ends.
-    fn break_connection(&mut self, node_id: i32) {
-        let all = std::mem::take(&mut self.receiving);
-        let is_its_own = |awaited: &Awaited| self.node_of(&awaited.socket) == node_id;
-        let (broken, others) = all.into_iter().partition(is_its_own);
-        self.receiving = broken;
-        self.break_connections();
-        self.receiving = others;
-    }
-
     /// Which broker a connection leads to.
     fn node_of(&self, socket: &Handle) -> i32 {
         let of = |(_, handle): &&(u16, Handle)| Arc::ptr_eq(handle, socket);
         self.connections.iter().find(of).expect("it was dialled").0.into()
     }
 
-    /// Each broker's last question is answered: the log ends here at the leader, broker 1, and
-    /// there at each other broker. Nobody has records. Returns the Fetches, with the brokers that
-    /// they were sent to.
-    fn answer_all(&mut self, leader_end: i64, follower_end: i64) -> Vec<(i32, Vec<u8>)> {
+    /// Each broker's last question is answered: the log ends here, and nobody has records. Returns
+    /// the Fetches, with the brokers that they were sent to.
+    fn answer_all(&mut self, end: i64) -> Vec<(i32, Vec<u8>)> {
         let mut fetches = Vec::new();
         for awaited in std::mem::take(&mut self.receiving) {
             let request = self.asked.remove(&awaited.socket.as_raw_fd()).expect("it was asked");
             let node_id = self.node_of(&awaited.socket);
-            let (end, throttle_ms) = match node_id {
-                1 => (leader_end, 0),
-                _ => (follower_end, self.follower_throttle_ms),
-            };
             let (is_fetch, id) = (request[5] == 1, &request[8..12]);
             let asked = partitions_of(&request, is_fetch);
             let parts = asked.iter().map(|partition| {
@@ -367,13 +330,7 @@ impl Daemon {
                 let zeros = self.zeroed.contains(&(node_id, *partition));
                 let records: &[u8] = if zeros { &[0; 100] } else { &[] };
                 match is_fetch {
-                    true if node_id == 1
-                        && self.follower > 0
-                        && (self.insists || names_rack(&request)) =>
-                    {
-                        answered_part((*partition, 0), end, self.follower, &[])
-                    }
-                    true => answered_part((*partition, error), end, -1, records),
+                    true => answered_part((*partition, error), end, records),
                     // No error, no time.
                     false => {
                         [&partition.to_be_bytes()[..], &[0; 2], &[0xff; 8], &end.to_be_bytes()]
@@ -383,7 +340,7 @@ impl Daemon {
             });
             let parts: Vec<Vec<u8>> = parts.collect();
             let answer = match is_fetch {
-                true => fetch_answer(id, throttle_ms, &topic_answer(&parts)),
+                true => fetch_answer(id, 0, &topic_answer(&parts)),
                 false => {
                     let count = u8::try_from(parts.len()).expect("a few");
                     [id, &[0, 0, 0, 1, 0, 5], b"input", &[0, 0, 0, count], &parts.concat()].concat()
@@ -416,11 +373,6 @@ impl Daemon {
     /// that throttles for this long.
     fn answer_with_nothing(&mut self, throttle_ms: i32) {
         self.answer(1, throttle_ms, &[1]);
-    }
-
-    /// The nth Fetch of a task, under way alone: partition 0 is to be fetched from another broker.
-    fn answer_with_follower(&mut self, nth: u32, follower: i32) {
-        self.answer(nth, 0, &partition_answer(0, follower, &[]));
     }
 
     /// Answers the nth Fetch of a task, which is under way alone.

@@ -46,7 +46,6 @@ fn a_request_has_the_bytes_that_another_implementation_gives_it() {
             correlation_id: 0x0102_0304,
             client_id: "huntd",
             topic: TopicKey { name: "zone-events", id: 0x0102 << 100 },
-            rack: "eu-1",
             wait_ms_max: 100,
             bytes_min: 1,
             bytes_max: 4 << 20,
@@ -80,15 +79,13 @@ fn oracle_request(request: &FetchRequest<'_>) -> BytesMut {
         }
         _ => topic.with_topic_id(uuid::Uuid::from_u128(request.topic.id)),
     };
-    let rack = if version >= 11 { request.rack } else { "" };
     let oracle = OracleRequest::default()
         .with_max_wait_ms(request.wait_ms_max)
         .with_min_bytes(request.bytes_min)
         .with_max_bytes(request.bytes_max)
         .with_isolation_level(i8::from(request.read_committed))
         .with_session_epoch(-1)
-        .with_topics(vec![topic])
-        .with_rack_id(StrBytes::from_string(rack.to_owned()));
+        .with_topics(vec![topic]);
     let header = RequestHeader::default()
         .with_request_api_key(ApiKey::Fetch as i16)
         .with_request_api_version(version)
@@ -292,7 +289,8 @@ fn a_response_reads_as_it_was_written_and_as_another_implementation_reads_it() {
             assert_eq!(partition.high_watermark, oracle.high_watermark);
             assert_eq!(partition.last_stable_offset, oracle.last_stable_offset);
             assert_eq!(partition.log_start_offset, oracle.log_start_offset);
-            assert_eq!(partition.preferred_replica.unwrap_or(-1), oracle.preferred_read_replica.0);
+            let names_follower = oracle.preferred_read_replica.0 >= 0;
+            assert_eq!(partition.names_follower, names_follower, "version {version}");
             assert_eq!(partition.diverging, plan.diverging.filter(|_| since(12)));
             assert_eq!(partition.leader, plan.leader.filter(|_| since(12)));
             assert_eq!(*records, oracle.records.clone().unwrap_or_default());

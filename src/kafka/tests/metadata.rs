@@ -4,7 +4,6 @@ use crate::kafka::error_code::ErrorCode;
 use crate::kafka::fetch::CurrentLeader;
 use crate::kafka::message::{Broker, Metadata, PartitionLeader};
 use crate::kafka::metadata::{BROKERS_MAX, LeaderTable, MetadataError};
-use std::time::{Duration, Instant};
 
 /// Brokers 1 to 3. Partition `n` has the `n`th leader and leader epoch.
 fn metadata(leaders: &[(i32, i32)]) -> Metadata {
@@ -188,58 +187,17 @@ fn a_leader_epoch_that_goes_back_and_stays_there_is_believed() {
 }
 
 #[test]
-fn a_partition_is_fetched_from_the_follower_that_its_leader_prefers_for_a_while() {
-    let mut table = LeaderTable::new();
-    table.fold(&metadata(&[(1, 5), (1, 5)])).unwrap();
-    let now = Instant::now();
-    let until = now + Duration::from_secs(1);
-    assert!(!table.prefer(0, 9, until), "nobody knows where it listens");
-    assert!(table.prefer(0, 3, until));
-    assert_eq!((table.source(0, now), table.source(1, now)), (Some(3), Some(1)));
-    assert_eq!(table.source(0, until), Some(1), "the leader is asked again");
-    assert!(table.serves(3) && !table.serves(2));
-    assert!(table.leave_follower(0, 3, Some(until)) && !table.leave_follower(0, 1, Some(until)));
-    assert_eq!(table.source(0, now), Some(1));
-    assert!(table.avoids_follower(0, now) && !table.avoids_follower(0, until));
-    assert!(table.avoids(0, 3, now) && !table.avoids(0, 2, now) && !table.avoids(0, 3, until));
-    // A follower that is gone is preferred no more.
-    table.prefer(0, 3, until);
-    table.mark_broker_stale(3);
-    assert_eq!((table.source(0, now), stale(&table)), (Some(1), vec![]));
-}
-
-#[test]
-fn a_follower_that_was_left_is_avoided_for_a_while_and_its_late_errors_are_no_leaders() {
-    let mut table = LeaderTable::new();
-    table.fold(&metadata(&[(1, 5), (1, 5)])).unwrap();
-    let now = Instant::now();
-    let until = now + Duration::from_secs(1);
-    assert!(table.prefer(0, 3, until));
-    table.avoid(0, 3, until);
-    assert_eq!(table.source(0, now), Some(1));
-    let avoids = |at| [0, 1].map(|partition| table.avoids_follower(partition, at));
-    assert_eq!((avoids(now), avoids(until)), ([true, false], [false, false]));
-    assert!(table.leave_follower(0, 3, Some(until)), "it was on its way");
-    assert!(!table.leave_follower(0, 1, Some(until)) && !table.leave_follower(1, 3, Some(until)));
-    table.fold(&metadata(&[(3, 6), (1, 5)])).unwrap();
-    assert!(!table.leave_follower(0, 3, Some(until)), "it leads now");
-}
-
-#[test]
 fn brokers_that_an_answer_does_not_list_are_not_fetched_from() {
     let mut table = LeaderTable::new();
     table.fold(&metadata(&[(1, 5), (2, 5), (2, 5)])).unwrap();
-    let now = Instant::now();
-    let until = now + Duration::from_secs(1);
-    assert!(table.prefer(0, 2, until) && table.prefer(1, 3, until));
     // The third entry lags, and what is known of its partition is of no use either.
     let mut answer = metadata(&[(1, 5), (2, 5), (1, 4)]);
     answer.brokers.retain(|broker| broker.node_id == 1);
     table.fold(&answer).unwrap();
-    assert_eq!(table.source(0, now), Some(1), "its follower is gone");
+    assert_eq!(table.leader(0), leads(1, 5));
     assert_eq!(stale(&table), [1, 2], "their leader is gone");
     // An answer without brokers comes from one that has only just started.
     let answer = Metadata { brokers: Vec::new(), ..metadata(&[(1, 5), (1, 6), (1, 6)]) };
     table.fold(&answer).unwrap();
-    assert_eq!((table.source(1, now), stale(&table)), (Some(1), vec![]));
+    assert_eq!((table.leader(1), stale(&table)), (leads(1, 6), vec![]));
 }

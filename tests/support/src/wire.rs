@@ -140,7 +140,6 @@ impl Connection {
             correlation_id: 0,
             client_id: CLIENT_ID,
             topic,
-            rack: "",
             wait_ms_max,
             bytes_min: 1,
             bytes_max: FETCH_BYTES_MAX,

@@ -246,7 +246,6 @@ fn server_properties(place: Place, places: &[Place], folder: &Path, options: &Op
     let mut text = format!(
         "process.roles=broker,controller
 node.id={id}
-broker.rack=rack-{id}
 controller.quorum.voters={voters}
 listeners=CLIENTS://127.0.0.1:{port},CONTROLLERS://127.0.0.1:{controller_port}{further}
 advertised.listeners=CLIENTS://127.0.0.1:{port}{advertised}
