@@ -2,7 +2,6 @@
 
 use super::config_args::{ClusterArgs, ConfigArgs};
 use super::help;
-use super::nearest_verb::with_nearest_verb;
 use crate::hunt::change::KINDS;
 use crate::kafka::client::BOOTSTRAP_BROKERS_MAX;
 use crate::telemetry::progress::SHARDS_MAX;
@@ -91,7 +90,7 @@ pub enum Verb {
 impl Cli {
     /// Reads the command line. One that is wrong, and one that asks for help, ends the process.
     pub fn read() -> Cli {
-        Cli::try_parse().unwrap_or_else(|error| with_nearest_verb(error).exit())
+        Cli::parse()
     }
 }
 

@@ -6,8 +6,6 @@
 
 pub mod cli;
 
-mod nearest_verb;
-
 pub(crate) mod help;
 
 pub mod config;

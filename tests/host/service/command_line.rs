@@ -119,8 +119,7 @@ fn a_file_of_kafka_tls_that_is_missing_is_named_once_although_a_broker_listens()
 
 #[test]
 fn a_mistyped_verb_is_answered_with_the_one_that_was_meant() {
-    for (wrong, meant) in [("rnu", "run"), ("chekc", "check"), ("topcis", "topics"), ("mna", "man")]
-    {
+    for (wrong, meant) in [("chekc", "check"), ("topcis", "topics"), ("repaly", "replay")] {
         let (code, _, error) = huntd(&[wrong], &[]);
         assert_eq!(code, Some(2));
         assert!(error.contains(&format!("a similar subcommand exists: '{meant}'")), "{error}");

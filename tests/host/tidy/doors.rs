@@ -17,7 +17,6 @@ const DOORS: &[(&str, &[&str])] = &[
         &[
             "src/service/cli.rs",
             "src/service/config_args.rs",
-            "src/service/nearest_verb.rs",
             "src/tools/matches/mod.rs",
             "src/tools/reference.rs",
         ],
@@ -94,7 +93,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("simd_json", &["src/decoder/json.rs"]),
     ("smol", &["src/runtime/ring_loop.rs", "src/serve/", "src/service/", "src/tools/demo/page.rs"]),
     ("snap", &["src/kafka/codec.rs", "src/testing/batch_builder.rs"]),
-    ("strsim", &["src/service/nearest_verb.rs", "src/service/settings.rs"]),
+    ("strsim", &["src/service/settings.rs"]),
     ("subtle", &["src/serve/access.rs"]),
     ("thiserror", &["src/"]),
     ("toml", &["src/serve/access.rs", "src/service/"]),
