@@ -35,8 +35,8 @@ use sent::Sent;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
+use std::thread;
 use std::time::Duration;
-use std::{io, thread};
 
 /// Messages that may wait for the publisher: every frame, and dead letters.
 pub(crate) const OUTBOX_ITEMS_MAX: usize = 2048;
@@ -44,22 +44,11 @@ pub(crate) const OUTBOX_ITEMS_MAX: usize = 2048;
 /// Entries of the publisher's submission queue: a send and a receive for each leader.
 const PUBLISHER_RING_ENTRIES: u32 = 128;
 
-/// The client that sends frames to brokers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProduceClient {
-    /// The publisher's own ring.
-    Native,
-    /// librdkafka.
-    Librdkafka,
-}
-
 /// The publisher's options, checked already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublisherOptions {
     /// How the brokers are reached.
     pub client: ClientOptions,
-    /// What sends frames.
-    pub client_kind: ProduceClient,
     /// The topic that the records came from; dead letters name it.
     pub input_topic: String,
     /// The topic for frames; it has as many partitions as the input topic.
@@ -157,9 +146,6 @@ pub enum PublisherError {
     /// The publisher has no ring.
     #[error(transparent)]
     Ring(#[from] RingError),
-    /// The publisher cannot sleep.
-    #[error("cannot wait for frames: {0}; the file descriptor limit may be reached")]
-    Bell(#[source] io::Error),
     /// The end has come, and the broker has not acknowledged everything.
     #[error(
         "{0} frames or dead letters were not acknowledged in time; the next start publishes them"
@@ -194,26 +180,15 @@ pub fn run(
     ends: PublisherEnds,
     dial_ends: DialEnds,
 ) -> Result<(), PublisherError> {
-    let mut producer = Producer::new(&options);
-    match options.client_kind {
-        ProduceClient::Librdkafka => {
-            producer.start()?;
-            let mut publisher = Publisher::new(options, ends, producer);
-            let published = publish(&mut publisher);
-            drop_later(publisher.into_producer());
-            published
-        }
-        ProduceClient::Native => {
-            let park_max = Duration::from_millis(PUBLISHER_IDLE_MS_MAX);
-            let ring_loop = RingLoop::new(PUBLISHER_RING_ENTRIES, park_max, ends.bell.clone())?;
-            let (turns, progress) = (ring_loop.turns(), ends.progress.clone());
-            let producer = NativeProducer::new(&options, turns, dial_ends, progress, producer);
-            let mut publisher = Publisher::new(options, ends, producer);
-            let published = publish_on_ring(&ring_loop, &mut publisher);
-            drop_later(publisher.into_producer().into_others());
-            published
-        }
-    }
+    let park_max = Duration::from_millis(PUBLISHER_IDLE_MS_MAX);
+    let ring_loop = RingLoop::new(PUBLISHER_RING_ENTRIES, park_max, ends.bell.clone())?;
+    let (turns, progress) = (ring_loop.turns(), ends.progress.clone());
+    let others = Producer::new(&options);
+    let producer = NativeProducer::new(&options, turns, dial_ends, progress, others);
+    let mut publisher = Publisher::new(options, ends, producer);
+    let published = publish(&ring_loop, &mut publisher);
+    drop_later(publisher.into_producer().into_others());
+    published
 }
 
 /// librdkafka ends its threads one after the other. If brokers are away, that takes seconds, and
@@ -222,18 +197,7 @@ fn drop_later(producer: Producer<Sent>) {
     let _unwaited = thread::Builder::new().name("ending".to_owned()).spawn(|| drop(producer));
 }
 
-fn publish(publisher: &mut Publisher<Producer<Sent>>) -> Result<(), PublisherError> {
-    loop {
-        match publisher.step()? {
-            Pause::None => {}
-            Pause::UntilCalled(wait_max) => publisher.sleep(wait_max)?,
-            Pause::UntilDelivered(wait_max) => publisher.producer_mut().wait(wait_max),
-            Pause::Ended => return Ok(()),
-        }
-    }
-}
-
-fn publish_on_ring(
+fn publish(
     ring_loop: &RingLoop,
     publisher: &mut Publisher<NativeProducer<Sent, Producer<Sent>>>,
 ) -> Result<(), PublisherError> {
@@ -244,7 +208,7 @@ fn publish_on_ring(
             Poll::Pending
         }
         // The end of an operation wakes the ring, as a call does.
-        Ok(Pause::UntilCalled(wait_max) | Pause::UntilDelivered(wait_max)) => {
+        Ok(Pause::UntilCalled(wait_max)) => {
             turns.turn_at(turns.now() + wait_max);
             Poll::Pending
         }

@@ -1,8 +1,8 @@
-//! The door to librdkafka's idempotent producer.
+//! The door to librdkafka's idempotent producer, which sends dead letters, handoffs and ticks.
 //!
-//! A frame that is lost in the middle of a shard's stream is a gap that no reader closes, and two
-//! that change places are a gap and a duplicate. So operators cannot change the settings for
-//! retries and order: they are pinned here, and checked against the values that librdkafka took.
+//! A shard's checkpoints wait for its handoffs and dead letters, so none may be given up while
+//! later ones succeed. So operators cannot change the settings for retries and order: they are
+//! pinned here, and checked against the values that librdkafka took.
 
 use crate::kafka::RECONNECT_MS_MAX;
 use crate::kafka::client::{TokenSource, topic_error, writer_config};
@@ -52,18 +52,18 @@ const PINNED: &[(&str, &str)] = &[
     ("max.in.flight.requests.per.connection", "5"),
     // Acknowledged means: on all in-sync replicas.
     ("request.required.acks", "-1"),
-    // A frame never times out: giving one up while later ones succeed would leave a gap.
+    // A record never times out: its shard is acquired again only after a failure.
     ("message.timeout.ms", "0"),
     ("message.send.max.retries", "2147483647"),
     ("queuing.strategy", "fifo"),
-    // The engine gathers updates into frames, so waiting here would only add latency.
+    // These records are rare, so waiting for more would only add latency.
     ("queue.buffering.max.ms", "0"),
     ("delivery.report.only.error", "false"),
     // One failed partition must fail alone; its shard is acquired again.
     ("enable.gapless.guarantee", "false"),
 ];
 
-/// A producer for frames and dead letters, whose deliveries each carry a `T`.
+/// A producer for everything but frames, whose deliveries each carry a `T`.
 ///
 /// The receipts stay here, and librdkafka carries only their numbers, so a client that reports
 /// nothing any more loses none.
@@ -163,7 +163,7 @@ impl<T> Producer<T> {
     }
 
     /// Starts it before the first record.
-    pub(crate) fn start(&mut self) -> Result<&BaseProducer<ProducerCallbacks>, ProducerError> {
+    fn start(&mut self) -> Result<&BaseProducer<ProducerCallbacks>, ProducerError> {
         if self.client.is_none() {
             let config = config(&self.options);
             check_pinned(&config)?;
@@ -180,7 +180,7 @@ impl<T> Producer<T> {
     }
 
     /// Waits at most this long for a delivery.
-    pub(crate) fn wait(&self, wait_max: Duration) {
+    fn wait(&self, wait_max: Duration) {
         if let Some(client) = &self.client {
             client.poll(wait_max);
         }
@@ -309,7 +309,7 @@ struct Reported {
 }
 
 /// librdkafka's callbacks. They run inside [`Produce::poll`], on the publisher's thread.
-pub(crate) struct ProducerCallbacks {
+struct ProducerCallbacks {
     reported: mpsc::Sender<Reported>,
     /// An error was reported since the last call; it may have been a fatal one.
     troubled: AtomicBool,
@@ -400,7 +400,6 @@ pub(super) mod tests {
     use crate::kafka::client::ClientOptions;
     use crate::kafka::security::Security;
     use crate::output::frame::{Compression, Format};
-    use crate::publisher::ProduceClient;
 
     /// No broker listens there, so that nothing is ever delivered.
     pub(crate) fn options() -> PublisherOptions {
@@ -414,7 +413,6 @@ pub(super) mod tests {
             input_topic: "events".to_owned(),
             output_topic: "updates".to_owned(),
             dead_letter_topic: "dead".to_owned(),
-            client_kind: ProduceClient::Librdkafka,
             format: Format::Binary,
             compression: Compression::None,
             queue_kbytes_max: 1024,

@@ -57,10 +57,8 @@ pub enum Inbox {
 pub(super) enum Pause {
     /// There is more to do.
     None,
-    /// It sleeps until it is called, at most this long.
+    /// It sleeps until it is called or an operation ends, at most this long.
     UntilCalled(Duration),
-    /// It sleeps until a delivery is known, at most this long. No call changes anything.
-    UntilDelivered(Duration),
     /// It ends.
     Ended,
 }
@@ -432,7 +430,7 @@ impl<P: Produce<Sent>> Publisher<P> {
             Inbox::Empty => Ok(Pause::UntilCalled(Duration::from_millis(PUBLISHER_IDLE_MS_MAX))),
             // It waits until the broker has taken something, without a bound while the daemon runs:
             // that is the backpressure. At the daemon's end the wait is bounded.
-            Inbox::Stuck if !self.ends.inbox.senders_gone() => Ok(Pause::UntilDelivered(busy)),
+            Inbox::Stuck if !self.ends.inbox.senders_gone() => Ok(Pause::UntilCalled(busy)),
             Inbox::Stuck => self.flush(self.ends.inbox.len() + 1),
             Inbox::Ended => self.flush(0),
         }
@@ -449,15 +447,10 @@ impl<P: Produce<Sent>> Publisher<P> {
         if Instant::now() >= end {
             return Err(PublisherError::NotFlushed(unacknowledged));
         }
-        Ok(Pause::UntilDelivered(Duration::from_millis(PUBLISHER_BUSY_MS_MAX)))
+        Ok(Pause::UntilCalled(Duration::from_millis(PUBLISHER_BUSY_MS_MAX)))
     }
 
-    /// Sleeps until the bell rings.
-    pub(super) fn sleep(&self, wait_max: Duration) -> Result<(), PublisherError> {
-        self.ends.bell.sleep(wait_max).map_err(PublisherError::Bell)
-    }
-
-    /// The producer, for the thread's loop: it waits for deliveries, and closes the producer.
+    /// The producer, for the thread's loop, which closes it.
     pub(super) fn producer_mut(&mut self) -> &mut P {
         &mut self.producer
     }

@@ -14,7 +14,6 @@ use crate::kafka::group::{GroupOptions, GroupProtocol};
 use crate::kit::rulebook::RULES_FILES_MAX;
 use crate::output::frame::{Compression, FRAME_BYTES_MAX, Format};
 use crate::ownership::acquisition::Remedy;
-use crate::publisher::ProduceClient::{Librdkafka, Native};
 use crate::shards::{LINGER_US_MAX, SHARD_FRAMES_MAX, ShardOptions};
 use crate::{fetch, kafka, publisher, runtime, snapshot};
 use serde::Deserialize;
@@ -287,10 +286,8 @@ impl Check<'_> {
             &publish.format,
             &[("json", Format::Json), ("binary", Format::Binary)],
         )?;
-        let clients = [("native", Native), ("librdkafka", Librdkafka)];
         Ok(publisher::PublisherOptions {
             client: self.client(raw)?,
-            client_kind: self.choice("publish.client", &publish.client, &clients)?,
             input_topic: self.topic("kafka.input_topic", &kafka.input_topic)?,
             output_topic: self.topic("kafka.output_topic", &kafka.output_topic)?,
             dead_letter_topic: self.topic("kafka.dead_letter_topic", &kafka.dead_letter_topic)?,

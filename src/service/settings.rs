@@ -27,7 +27,10 @@ const LIKENESS_MIN: f64 = 0.75;
 const SEE_ALL_KEYS: &str = "`huntd config` prints all of them";
 
 /// Keys that huntd had once, with what took their place.
-const REMOVED_KEYS: &[(&str, &str)] = &[("kafka.rack", "huntd fetches from leaders only")];
+const REMOVED_KEYS: &[(&str, &str)] = &[
+    ("kafka.rack", "huntd fetches from leaders only"),
+    ("publish.client", "huntd sends frames itself"),
+];
 
 /// Bytes of a configuration file. One with every key and a comment takes a hundredth.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;

@@ -4,7 +4,6 @@
 
 use crate::kafka::group::GroupProtocol;
 use crate::output::frame::{Compression, Format};
-use crate::publisher::ProduceClient;
 use crate::service::config::{Config, parse};
 use crate::service::settings::{ConfigErrors, DEFAULTS, SettingSource, Settings};
 use std::collections::BTreeSet;
@@ -32,7 +31,6 @@ fn the_shipped_file_is_the_defaults() {
     assert_eq!(config.group.protocol, GroupProtocol::Classic);
     assert_eq!(config.group.instance_id, None);
     assert_eq!(config.fetch.fetch_wait_ms_max, 100);
-    assert_eq!(config.publisher.client_kind, ProduceClient::Native);
     assert_eq!(config.publisher.format, Format::Json);
     assert_eq!(config.publisher.compression, Compression::Lz4);
     assert_eq!(config.shards.linger, Duration::from_micros(500));
@@ -180,6 +178,10 @@ fn an_unknown_key_names_its_line_and_the_nearest_key() {
 #[test]
 fn a_key_that_huntd_had_once_is_refused_with_what_to_do() {
     assert_eq!(
+        refusal("[publish]\nclient = \"native\""),
+        "huntd.toml:2: delete publish.client, which huntd has no more: huntd sends frames itself"
+    );
+    assert_eq!(
         refusal("[kafka]\nrack = \"a\""),
         "huntd.toml:2: delete kafka.rack, which huntd has no more: huntd fetches from leaders \
          only"
@@ -295,7 +297,6 @@ fn what_no_daemon_could_run_with_is_refused_with_advice() {
             "[kafka]\ngroup_protocol = \"both\"",
             "choose one of \"classic\", \"eager\", \"consumer\"",
         ),
-        ("[publish]\nclient = \"java\"", "choose one of \"native\", \"librdkafka\""),
         ("[publish]\nformat = \"xml\"", "choose one of \"json\", \"binary\""),
         ("[publish]\ncompression = \"gzip\"", "choose one of \"auto\", \"none\", \"lz4\""),
         ("[kafka]\ninput_topic = \"a/b\"", "choose 1 to 249 letters"),

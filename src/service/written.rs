@@ -75,7 +75,6 @@ pub(super) struct WrittenInput {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WrittenPublish {
-    pub(super) client: String,
     pub(super) format: String,
     pub(super) compression: String,
     pub(super) linger_us_max: i64,

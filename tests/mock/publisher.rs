@@ -4,7 +4,7 @@ use huntd::output::dead_letter::DeadLetter;
 use huntd::output::encode::decode_frame;
 use huntd::output::frame::Format;
 use huntd::output::reader::{Position, Reader, Verdict};
-use huntd::publisher::{Outgoing, ProduceClient, PublisherError};
+use huntd::publisher::{Outgoing, PublisherError};
 use huntd::telemetry::metrics::{Counter, Gauge, Metrics};
 use huntd::testing::frame_maker::FrameMaker;
 use rdkafka::message::Message;
@@ -178,9 +178,9 @@ enum Fate {
     Failed,
 }
 
-fn fate_under(client: ProduceClient, error: RDKafkaRespErr) -> Fate {
+fn fate_under(error: RDKafkaRespErr) -> Fate {
     let cluster = topics();
-    let mut running = Running::start_with(&cluster, client, Format::Binary, QUEUE_KBYTES);
+    let mut running = Running::start(&cluster, Format::Binary, QUEUE_KBYTES);
     let mut shard = FrameMaker::new(0);
     running.begin(&cluster, &shard);
     running.send_frames(&mut shard, 5);
@@ -239,15 +239,9 @@ fn an_error_of_the_broker_is_retried_or_ends_the_ownership_and_leaves_no_trace_i
         (Code::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER, Fate::Failed),
         (Code::RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH, Fate::Failed),
         (Code::RD_KAFKA_RESP_ERR_INVALID_RECORD, Fate::Failed),
+        (Code::RD_KAFKA_RESP_ERR_UNKNOWN_PRODUCER_ID, Fate::Failed),
     ];
-    for client in [ProduceClient::Native, ProduceClient::Librdkafka] {
-        let found = expected.map(|(error, _)| (error, fate_under(client, error)));
-        assert_eq!(found, expected, "{client:?}");
-    }
-    // librdkafka can tell from the log's start that nothing is lost.
-    let unknown = Code::RD_KAFKA_RESP_ERR_UNKNOWN_PRODUCER_ID;
-    assert_eq!(fate_under(ProduceClient::Native, unknown), Fate::Failed);
-    assert_eq!(fate_under(ProduceClient::Librdkafka, unknown), Fate::Retried);
+    assert_eq!(expected.map(|(error, _)| (error, fate_under(error))), expected);
 }
 
 #[test]

@@ -436,7 +436,6 @@ fn publisher_options(chance: &mut Chance) -> publisher::PublisherOptions {
             security: Security::default(),
             group: "huntd".to_owned(),
         },
-        client_kind: publisher::ProduceClient::Native,
         input_topic: TOPIC.to_owned(),
         output_topic: OUTPUT_TOPIC.to_owned(),
         dead_letter_topic: "letters".to_owned(),

@@ -40,7 +40,8 @@ impl Publishing {
         let dialler_bell = common.bell.clone();
         let ends = DialEnds { dialler: to_dialler, dialler_bell, dialled };
         let mut options = options.clone();
-        // What librdkafka may do with frames is another world: then they go through the line.
+        // The ledger also has to hold with what other producers may do: then frames go through the
+        // line.
         if !is_native {
             options.output_topic = "none".to_owned();
         }

@@ -7,7 +7,7 @@ use huntd::output::mark::Mark;
 use huntd::ownership::event::{DeliveryFailure, ToControl};
 use huntd::ownership::foreign_span::{ForeignSpan, SpanCheck, SpanResult};
 use huntd::publisher::{
-    self, Outgoing, ProduceClient, PublisherEnds, PublisherError, PublisherOptions, ToPublisher,
+    self, Outgoing, PublisherEnds, PublisherError, PublisherOptions, ToPublisher,
 };
 use huntd::queue;
 use huntd::queue::bell::Bell;
@@ -41,19 +41,8 @@ pub struct Heard {
 
 impl Running {
     pub fn start(cluster: &Cluster, format: Format, queue_kbytes_max: usize) -> Running {
-        Running::start_with(cluster, ProduceClient::Native, format, queue_kbytes_max)
-    }
-
-    /// Starts a publisher with this client.
-    pub fn start_with(
-        cluster: &Cluster,
-        client_kind: ProduceClient,
-        format: Format,
-        queue_kbytes_max: usize,
-    ) -> Running {
         let options = PublisherOptions {
             client: super::client(cluster),
-            client_kind,
             input_topic: "events".to_owned(),
             output_topic: "updates".to_owned(),
             dead_letter_topic: "dead".to_owned(),
