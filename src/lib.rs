@@ -65,6 +65,9 @@ pub mod telemetry;
 /// Updates to answers: what clients may know of the world, a pure fold.
 pub mod view;
 
+/// HTTP as pure functions over bytes: requests, heads of answers, the pages for monitoring.
+pub(crate) mod http;
+
 /// `huntd serve`: the view over HTTP, with streams, commands and the page.
 pub mod serve;
 

@@ -3,6 +3,8 @@
 //! Requests are answered one after another, in their order. A request that waits for a zone delays
 //! those behind it, and no more is read from the client: its own window is the bound.
 
+use crate::http::monitoring::{CONTENT_TYPE, Page};
+use crate::http::request::{ClientRequest, Parsed, Persistence, RequestMethod, parse};
 use crate::serve::answers::{Answer, Moment, Served};
 use crate::serve::command::{Appended, Command, awaited, write_outcome};
 use crate::serve::gate::{Gate, Pass};
@@ -11,7 +13,6 @@ use crate::serve::health;
 use crate::serve::json::Json;
 use crate::serve::page::{self, Asset};
 use crate::serve::problem::Problem;
-use crate::serve::request::{ClientRequest, Parsed, Persistence, RequestMethod, parse};
 use crate::serve::routes::{
     ALLOWED_READ, At, EVENTS, Route, STREAM, WAIT_MS_MAX, allowed, at, post_query, route,
 };
@@ -196,7 +197,9 @@ impl Exchange {
                     }
                     Err(problem) => self.refuse_for_good(&received[taken..], &problem),
                 },
-                Parsed::Refused(problem) => self.refuse_for_good(&received[taken..], &problem),
+                Parsed::Refused(error) => {
+                    self.refuse_for_good(&received[taken..], &Problem::Refused(error))
+                }
                 Parsed::Request(request, bytes) => {
                     match self.answer(served, gate, &request, now_ms) {
                         Some(need) => break need,
@@ -278,7 +281,7 @@ impl Exchange {
         let head = AnswerHead { is_head_only, persistence: request.persistence, at: None };
         self.body.clear();
         if let RequestMethod::Options | RequestMethod::Other = request.method {
-            self.answer_method(served, request, head);
+            self.answer_method(request, head);
             return None;
         }
         let is_get = request.method != RequestMethod::Post;
@@ -287,7 +290,7 @@ impl Exchange {
             return None;
         }
         if let Some((status, text)) = health::probe(&request.path, served).filter(|_| is_get) {
-            head.write(&mut self.unsent, status, health::CONTENT_TYPE, text.as_bytes(), "");
+            head.write(&mut self.unsent, status, CONTENT_TYPE, text.as_bytes(), "");
             return None;
         }
         let pass = match self.admit(gate, request, now_ms) {
@@ -311,19 +314,18 @@ impl Exchange {
                 }
                 None
             }
-            (RequestMethod::Get | RequestMethod::Head, health::METRICS) => {
+            (RequestMethod::Post, _) => {
+                self.answer_method(request, head);
+                None
+            }
+            (_, path) if Page::of(path) == Some(Page::Metrics) => {
                 match pass.may_read_all().then(|| health::metrics(served)) {
                     Some(text) => {
                         self.body = text.into_bytes();
-                        let (out, content_type) = (&mut self.unsent, health::CONTENT_TYPE);
-                        head.write(out, "200 OK", content_type, &self.body, "");
+                        head.write(&mut self.unsent, "200 OK", CONTENT_TYPE, &self.body, "");
                     }
                     None => head.refuse(&mut self.unsent, &Problem::OutOfScope),
                 }
-                None
-            }
-            (RequestMethod::Post, _) => {
-                self.answer_method(served, request, head);
                 None
             }
             _ => self.answer_get(served, request, head, now_ms),
@@ -331,18 +333,20 @@ impl Exchange {
     }
 
     /// Answers which methods a path takes, or refuses one that it does not.
-    fn answer_method(&mut self, served: &Served, request: &ClientRequest, head: AnswerHead) {
+    fn answer_method(&mut self, request: &ClientRequest, head: AnswerHead) {
         let path = &*request.path;
-        let is_page = page::asset(path).is_some() || health::probe(path, served).is_some();
+        let is_page = page::asset(path).is_some() || Page::of(path).is_some();
         let allowed = match path {
             "*" => Some("GET, HEAD, POST, OPTIONS"),
-            _ if is_page || path == health::METRICS => Some(ALLOWED_READ),
+            _ if is_page => Some(ALLOWED_READ),
             _ => allowed(request),
         };
         let out = &mut self.unsent;
         match (allowed, request.method) {
             (None, _) => head.refuse(out, &Problem::NoRoute),
-            (Some(allowed), RequestMethod::Options) => head.write_allowed(out, allowed),
+            (Some(allowed), RequestMethod::Options) => {
+                head.write_empty(out, &format!("Allow: {allowed}\r\n"));
+            }
             (Some(allowed), _) => head.refuse(out, &Problem::MethodNotAllowed(allowed)),
         }
     }
@@ -362,7 +366,7 @@ impl Exchange {
             }
             Ok(Ok(Answer::Unchanged(at))) => {
                 head.at = Some(at);
-                head.write_unchanged(&mut self.unsent);
+                head.write_empty(&mut self.unsent, "");
             }
             Ok(Ok(Answer::NotYet(_))) => unreachable!("it waits"),
             Ok(Err(need)) => return Some(need),

@@ -7,10 +7,10 @@
 
 use crate::hunt::event::ActionKind;
 use crate::kit::event::Subject;
+use crate::http::request::{ClientRequest, RequestMethod};
 use crate::serve::access::{Client, Scope, TokenRefusal, Tokens};
 use crate::serve::command::COMMANDS_MAX;
 use crate::serve::problem::Problem;
-use crate::serve::request::{ClientRequest, RequestMethod};
 use crate::serve::routes::{PlayerQuery, Route};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

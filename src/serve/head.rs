@@ -1,9 +1,10 @@
 //! What an answer says before its body, as HTTP/1.1.
 
+use crate::http::head_lines;
+use crate::http::request::Persistence;
 use crate::serve::answers::Moment;
 use crate::serve::json::Json;
 use crate::serve::problem::Problem;
-use crate::serve::request::Persistence;
 use crate::view::zone::ZonePosition;
 
 /// What an answer's head says beside its length.
@@ -27,30 +28,22 @@ impl AnswerHead {
         body: &[u8],
         more: &str,
     ) {
-        let mut digits = itoa::Buffer::new();
-        let parts = ["HTTP/1.1 ", status, "\r\nContent-Type: ", content_type];
-        parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
-        out.extend_from_slice(b"\r\nContent-Length: ");
-        out.extend_from_slice(digits.format(body.len()).as_bytes());
-        out.extend_from_slice(b"\r\nCache-Control: no-store\r\n");
+        head_lines::begin(out, status);
         out.extend_from_slice(more.as_bytes());
-        self.finish(out);
+        self.write_moment(out);
+        head_lines::describe(out, content_type, body);
+        head_lines::end(out, self.persistence);
         if !self.is_head_only {
             out.extend_from_slice(body);
         }
     }
 
-    /// Writes that nothing has changed.
-    pub(super) fn write_unchanged(self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"HTTP/1.1 204 No Content\r\nCache-Control: no-store\r\n");
-        self.finish(out);
-    }
-
-    /// Writes which methods a path takes.
-    pub(super) fn write_allowed(self, out: &mut Vec<u8>, allowed: &str) {
-        let parts = ["HTTP/1.1 204 No Content\r\nAllow: ", allowed, "\r\n"];
-        parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
-        self.finish(out);
+    /// Writes an answer that has no body for any method, with further header lines.
+    pub(super) fn write_empty(self, out: &mut Vec<u8>, more: &str) {
+        head_lines::begin(out, "204 No Content");
+        out.extend_from_slice(more.as_bytes());
+        self.write_moment(out);
+        head_lines::end(out, self.persistence);
     }
 
     /// Writes why there is no answer.
@@ -75,28 +68,21 @@ impl AnswerHead {
         self.write(out, status, "application/problem+json", &body, &more);
     }
 
-    fn finish(self, out: &mut Vec<u8>) {
-        if let Some(Moment { zone, position, stale_ms }) = self.at {
-            let ZonePosition { update, next_offset } = position;
-            out.extend_from_slice(b"Huntd-At: ");
-            let mut digits = itoa::Buffer::new();
-            out.extend_from_slice(digits.format(zone).as_bytes());
-            out.push(b':');
-            out.extend_from_slice(digits.format(update).as_bytes());
-            out.push(b':');
-            out.extend_from_slice(digits.format(next_offset).as_bytes());
-            out.extend_from_slice(b"\r\n");
-            if let Some(stale_ms) = stale_ms {
-                out.extend_from_slice(b"Huntd-Stale-Ms: ");
-                out.extend_from_slice(digits.format(stale_ms).as_bytes());
-                out.extend_from_slice(b"\r\n");
-            }
-        }
-        out.extend_from_slice(match self.persistence {
-            Persistence::Stays => b"".as_slice(),
-            Persistence::KeptAlive => b"Connection: keep-alive\r\n",
-            Persistence::Closes => b"Connection: close\r\n",
-        });
+    fn write_moment(self, out: &mut Vec<u8>) {
+        let Some(Moment { zone, position, stale_ms }) = self.at else { return };
+        let ZonePosition { update, next_offset } = position;
+        out.extend_from_slice(b"Huntd-At: ");
+        let mut digits = itoa::Buffer::new();
+        out.extend_from_slice(digits.format(zone).as_bytes());
+        out.push(b':');
+        out.extend_from_slice(digits.format(update).as_bytes());
+        out.push(b':');
+        out.extend_from_slice(digits.format(next_offset).as_bytes());
         out.extend_from_slice(b"\r\n");
+        if let Some(stale_ms) = stale_ms {
+            out.extend_from_slice(b"Huntd-Stale-Ms: ");
+            out.extend_from_slice(digits.format(stale_ms).as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
     }
 }

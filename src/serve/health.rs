@@ -1,13 +1,11 @@
 //! `/metrics`, `/livez` and `/readyz` of a serving process.
 
+use crate::http::monitoring::{self, Page};
 use crate::serve::answers::{Served, ZoneState};
 use crate::serve::counts::{AnswerKind, BOUNDS_US, ServeCounts};
 use crate::service::{log, reload};
 use crate::view::zone::ZonePosition;
 use std::fmt::Write;
-
-/// The media type of all three.
-pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Bytes of the metrics of a process with a few zones. It allocates nothing else for them, so that
 /// its own count of allocations shows what clients cost.
@@ -16,22 +14,16 @@ const METRICS_BYTES: usize = 16 * 1024;
 /// Why a process serves what is old.
 const FEED_STUCK: &str = "the feed thread does not turn; restart huntd serve";
 
-/// Where the metrics are.
-pub(crate) const METRICS: &str = "/metrics";
-
-/// What a probe answers, which needs no token: status and text. `None`: this path is no probe.
+/// Status and text of a probe, which needs no token. `None`: this path is no probe.
 pub(crate) fn probe(path: &str, served: &Served) -> Option<(&'static str, String)> {
-    match path {
+    match Page::of(path)? {
+        Page::Metrics => None,
         // The serving thread answers, so it lives.
-        "/livez" => Some(match served.feed.is_stuck(served.now()) {
-            false => ("200 OK", "live\n".to_owned()),
-            true => ("503 Service Unavailable", format!("{FEED_STUCK}\n")),
-        }),
-        "/readyz" => Some(match unready(served) {
-            None => ("200 OK", ready(served)),
-            Some(reason) => ("503 Service Unavailable", format!("{reason}\n")),
-        }),
-        _ => None,
+        Page::Live => {
+            let stuck = served.feed.is_stuck(served.now()).then(|| FEED_STUCK.to_owned());
+            Some(monitoring::probe("live", stuck.into_iter()))
+        }
+        Page::Ready => Some(monitoring::probe(&ready(served), unready(served).into_iter())),
     }
 }
 
@@ -53,9 +45,9 @@ fn ready(served: &Served) -> String {
     let stale = (0..served.zones.len() as u16)
         .find_map(|zone| served.stale_ms(zone).map(|stale_ms| (zone, stale_ms)));
     match stale {
-        None => "ready\n".to_owned(),
+        None => "ready".to_owned(),
         Some((zone, stale_ms)) => format!(
-            "ready, but zone {zone} is stale: its owner has published nothing for {stale_ms} ms\n"
+            "ready, but zone {zone} is stale: its owner has published nothing for {stale_ms} ms"
         ),
     }
 }

@@ -9,8 +9,6 @@
 //! It shares only Kafka with the daemons, which decide, and any number of its processes hold equal
 //! views.
 
-pub(crate) mod request;
-
 pub(crate) mod problem;
 
 pub(crate) mod routes;

@@ -1,23 +1,14 @@
 //! Why a request is not answered as it asks: a status and one sentence, as problem+json (RFC 9457).
 
 use crate::decoder::reject::Reject;
+use crate::http::request_error::RequestError;
 use crate::serve::answers::Moment;
 
 /// Why a request gets no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
-    /// It is not an HTTP/1.1 request.
-    Malformed,
-    /// Its body comes in a transfer coding.
-    TransferCoding,
-    /// Its head is too long.
-    HeadTooLong,
-    /// Its body is too long.
-    BodyTooLong,
-    /// Its sender expects something else than to be asked for the body.
-    ExpectationUnknown,
-    /// No route has this method.
-    MethodUnknown,
+    /// It cannot be read.
+    Refused(RequestError),
     /// There is no such path.
     NoRoute,
     /// The path does not take this method; it takes this one.
@@ -92,8 +83,8 @@ impl Problem {
     /// The status line's number and phrase.
     pub(crate) fn status(&self) -> &'static str {
         match self {
-            Problem::Malformed
-            | Problem::Parameter { .. }
+            Problem::Refused(error) => error.status(),
+            Problem::Parameter { .. }
             | Problem::ParameterUnknown { .. }
             | Problem::NoEvent { .. }
             | Problem::RulesetUnknown(_)
@@ -106,12 +97,8 @@ impl Problem {
             Problem::NoRoute | Problem::PlayerNotHere | Problem::ZoneUnknown(_) => "404 Not Found",
             Problem::MethodNotAllowed(_) => "405 Method Not Allowed",
             Problem::NotThereYet(_) => "412 Precondition Failed",
-            Problem::BodyTooLong => "413 Content Too Large",
             Problem::NotJson => "415 Unsupported Media Type",
-            Problem::ExpectationUnknown => "417 Expectation Failed",
             Problem::TooMany => "429 Too Many Requests",
-            Problem::HeadTooLong => "431 Request Header Fields Too Large",
-            Problem::TransferCoding | Problem::MethodUnknown => "501 Not Implemented",
             Problem::ZoneLoading(_)
             | Problem::ZoneHalted { .. }
             | Problem::Busy
@@ -129,12 +116,7 @@ impl Problem {
     /// What to do about it.
     pub(crate) fn sentence(&self) -> String {
         let sentence = match self {
-            Problem::Malformed => "send a request of HTTP/1.1 with one Host and one Content-Length",
-            Problem::TransferCoding => "send the body with a Content-Length, or chunked",
-            Problem::HeadTooLong => "send a request line and headers of at most 4 KiB",
-            Problem::BodyTooLong => "send a body of at most 16 KiB",
-            Problem::ExpectationUnknown => "expect nothing but 100-continue",
-            Problem::MethodUnknown => "use GET, HEAD, POST or OPTIONS",
+            Problem::Refused(error) => error.sentence(),
             Problem::NoRoute => "ask for a path of /v1/openapi.json",
             Problem::MethodNotAllowed(_) => "use a method of the Allow header",
             Problem::Parameter { name, must_be } => return format!("write `{name}` as {must_be}"),

@@ -1,7 +1,7 @@
 //! The routes: what can be asked for, from path and query.
 
+use crate::http::request::{ClientRequest, RequestMethod, parameter, parameters};
 use crate::serve::problem::Problem;
-use crate::serve::request::{ClientRequest, RequestMethod, parameter, parameters};
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 use std::str::FromStr;

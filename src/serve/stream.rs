@@ -5,12 +5,12 @@
 //! often, and costs no memory. One that falls behind the recent updates gets `reset`.
 
 use crate::kit::update::Update;
+use crate::http::request::parameters;
 use crate::output::update_json;
 use crate::serve::answers::{Answer, Moment, Served};
 use crate::serve::gate::Pass;
 use crate::serve::json::Json;
 use crate::serve::problem::Problem;
-use crate::serve::request::parameters;
 use crate::serve::routes::{BoardPlaces, BoardQuery, PlayerQuery, Route};
 use crate::view::zone::{ZonePosition, ZoneView};
 use std::ops::RangeInclusive;

@@ -3,7 +3,11 @@
 //! One request a connection, then close. Connections, bytes and time are bounded; whatever bytes
 //! come, they get an answer or a close.
 
+use super::unready::Unready;
 use super::{Observed, exposition};
+use crate::http::head_lines;
+use crate::http::monitoring::{self, CONTENT_TYPE, Page};
+use crate::http::request::{ClientRequest, Parsed, Persistence, RequestMethod, parse};
 
 use async_io::{Async, Timer};
 use futures_lite::{AsyncReadExt, AsyncWriteExt, FutureExt};
@@ -18,18 +22,15 @@ use std::time::Duration;
 /// connect and say nothing must not keep a health check waiting.
 pub const HTTP_CONNECTIONS_MAX: usize = 16;
 
-/// Bytes of a request line and its headers.
-pub const HTTP_HEAD_BYTES_MAX: usize = 4096;
-
-/// Headers of one request.
-const HTTP_HEADERS_MAX: usize = 64;
-
 /// Milliseconds that one HTTP exchange may take, a slow client included.
 const HTTP_EXCHANGE_MS_MAX: u64 = 5_000;
 
 /// Bytes of a request's body that are read, and thrown away, so that the client sees the answer
 /// before the close.
 const HTTP_DRAIN_BYTES_MAX: usize = 64 * 1024;
+
+/// The status of a method that no page takes.
+const NOT_ALLOWED: &str = "405 Method Not Allowed";
 
 /// The listening socket.
 pub(crate) struct Exporter {
@@ -78,94 +79,21 @@ impl Exporter {
     }
 }
 
-/// What the bytes of a request ask for, as far as they have come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HttpRequest {
-    /// Nothing yet: the head is incomplete.
-    More,
-    /// A page.
-    Page(Page, Method),
-    /// Something that is refused.
-    Refused(Refused),
-}
-
-/// What is served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Page {
-    /// Everything that is measured, for Prometheus.
-    Metrics,
-    /// Whether the process lives: if not, restart it.
-    Live,
-    /// Whether it should get work.
-    Ready,
-}
-
-/// Whether the body is wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    /// Head and body.
-    Get,
-    /// The head alone.
-    Head,
-}
-
-/// Why a request gets no page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// It is no HTTP/1 request.
-    Malformed,
-    /// There is no such page.
-    NotFound,
-    /// The page cannot be written to.
-    Method,
-    /// Its head is too long.
-    TooLarge,
-}
-
-/// Reads a request's head. `bytes` are all that came so far.
-pub fn asked(bytes: &[u8]) -> HttpRequest {
-    let mut headers = [httparse::EMPTY_HEADER; HTTP_HEADERS_MAX];
-    let mut request = httparse::Request::new(&mut headers);
-    match request.parse(bytes) {
-        Ok(httparse::Status::Complete(_)) => {}
-        Ok(httparse::Status::Partial) if bytes.len() < HTTP_HEAD_BYTES_MAX => {
-            return HttpRequest::More;
-        }
-        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
-            return HttpRequest::Refused(Refused::TooLarge);
-        }
-        Err(_) => return HttpRequest::Refused(Refused::Malformed),
-    }
-    let path = request.path.unwrap_or_default();
-    let page = match path.split('?').next().unwrap_or_default() {
-        "/metrics" => Page::Metrics,
-        "/livez" => Page::Live,
-        "/readyz" => Page::Ready,
-        _ => return HttpRequest::Refused(Refused::NotFound),
-    };
-    match request.method {
-        Some("GET") => HttpRequest::Page(page, Method::Get),
-        Some("HEAD") => HttpRequest::Page(page, Method::Head),
-        _ => HttpRequest::Refused(Refused::Method),
-    }
-}
-
 /// One request and its answer.
 async fn exchange(mut stream: Async<TcpStream>, observed: &Observed) -> io::Result<()> {
-    let mut head = [0; HTTP_HEAD_BYTES_MAX];
-    let mut filled = 0;
-    let asked = loop {
-        let read = stream.read(&mut head[filled..]).await?;
+    // The parser bounds what is received.
+    let (mut piece, mut received) = ([0; 1024], Vec::new());
+    let answer = loop {
+        let read = stream.read(&mut piece).await?;
         if read == 0 {
             return Ok(());
         }
-        filled += read;
-        match asked(&head[..filled]) {
-            HttpRequest::More => {}
-            asked => break asked,
+        received.extend_from_slice(&piece[..read]);
+        if let Some(answer) = answer(&received, observed) {
+            break answer;
         }
     };
-    stream.write_all(&answer(asked, observed)).await?;
+    stream.write_all(&answer).await?;
     stream.get_ref().shutdown(Shutdown::Write)?;
     drain(&mut stream).await
 }
@@ -185,45 +113,44 @@ async fn drain(stream: &mut Async<TcpStream>) -> io::Result<()> {
     Ok(())
 }
 
-fn answer(asked: HttpRequest, observed: &Observed) -> Vec<u8> {
-    let refused = |status, sentence: &str| (status, format!("{sentence}\n"));
-    let (status, body) = match asked {
-        HttpRequest::More => unreachable!("an answer waits for the whole head"),
-        HttpRequest::Page(Page::Metrics, _) => ("200 OK", exposition::render(observed)),
-        HttpRequest::Page(Page::Live, _) => match &observed.status.stuck_threads()[..] {
-            [] => ("200 OK", "live\n".to_owned()),
-            stuck => {
-                let lines = stuck.iter().map(|name| format!("the {name} thread does not turn\n"));
-                ("503 Service Unavailable", lines.collect())
-            }
-        },
-        HttpRequest::Page(Page::Ready, _) => match &observed.status.unready()[..] {
-            [] => ("200 OK", "ready\n".to_owned()),
-            reasons => {
-                let lines = reasons.iter().map(|reason| reason.in_full() + "\n");
-                ("503 Service Unavailable", lines.collect())
-            }
-        },
-        HttpRequest::Refused(Refused::Malformed) => refused("400 Bad Request", "send HTTP/1.1"),
-        HttpRequest::Refused(Refused::NotFound) => {
-            refused("404 Not Found", "ask for /metrics, /livez or /readyz")
-        }
-        HttpRequest::Refused(Refused::Method) => refused("405 Method Not Allowed", "use GET"),
-        HttpRequest::Refused(Refused::TooLarge) => {
-            refused("431 Request Header Fields Too Large", "send a shorter request")
-        }
+/// The answer to a request. `None`: more of it is to come.
+fn answer(received: &[u8], observed: &Observed) -> Option<Vec<u8>> {
+    let (status, text) = match parse(received) {
+        Parsed::More => return None,
+        Parsed::Refused(error) => (error.status(), error.sentence().to_owned() + "\n"),
+        // No page takes a body.
+        Parsed::Expects(request) | Parsed::Request(request, _) => respond(&request, observed),
     };
-    let mut answer = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
-         Content-Length: {}\r\nCache-Control: no-store\r\nConnection: close\r\n",
-        body.len()
-    );
-    if asked == HttpRequest::Refused(Refused::Method) {
-        answer += "Allow: GET, HEAD\r\n";
+    let mut out = Vec::new();
+    head_lines::begin(&mut out, status);
+    if status == NOT_ALLOWED {
+        out.extend_from_slice(b"Allow: GET, HEAD\r\n");
     }
-    answer += "\r\n";
-    if !matches!(asked, HttpRequest::Page(_, Method::Head)) {
-        answer += &body;
+    head_lines::describe(&mut out, CONTENT_TYPE, text.as_bytes());
+    head_lines::end(&mut out, Persistence::Closes);
+    if !received.starts_with(b"HEAD ") {
+        out.extend_from_slice(text.as_bytes());
     }
-    answer.into_bytes()
+    Some(out)
+}
+
+/// Status and text for a request.
+fn respond(request: &ClientRequest, observed: &Observed) -> (&'static str, String) {
+    let Some(page) = Page::of(&request.path) else {
+        return ("404 Not Found", "ask for /metrics, /livez or /readyz\n".to_owned());
+    };
+    if !matches!(request.method, RequestMethod::Get | RequestMethod::Head) {
+        return (NOT_ALLOWED, "use GET or HEAD\n".to_owned());
+    }
+    match page {
+        Page::Metrics => ("200 OK", exposition::render(observed)),
+        Page::Live => {
+            let stuck = observed.status.stuck_threads();
+            let reasons = stuck.iter().map(|name| format!("the {name} thread does not turn"));
+            monitoring::probe("live", reasons)
+        }
+        Page::Ready => {
+            monitoring::probe("ready", observed.status.unready().iter().map(Unready::in_full))
+        }
+    }
 }

@@ -19,6 +19,7 @@ const LAYERS: &[&str] = &[
     "snapshot",
     "publisher",
     "shards",
+    "http",
     "service",
     "serve",
     "control",
@@ -46,7 +47,8 @@ const PURE: &[(&str, &[&str])] = &[
             "output",
         ],
     ),
-    ("view", &["hunt", "kit"]),
+    ("view", &["engine"]),
+    ("http", &[]),
 ];
 
 /// The crate's roots, which may import everything.

@@ -30,12 +30,18 @@ const DOORS: &[(&str, &[&str])] = &[
     ("futures_lite", &["src/publisher/native/leader.rs", "src/serve/", "src/service/"]),
     ("hdrhistogram", &["src/tools/demo/verifier.rs"]),
     ("hmac", &["src/serve/access.rs"]),
-    ("httparse", &["src/serve/request.rs", "src/service/exporter.rs"]),
+    ("httparse", &["src/http/request.rs"]),
     ("indicatif", &["src/tools/progress_bar.rs"]),
     ("io_uring", &["src/runtime/ring.rs", "src/runtime/socket_ring.rs"]),
     (
         "itoa",
-        &["src/output/encode.rs", "src/output/event_json.rs", "src/serve/", "src/tools/tap.rs"],
+        &[
+            "src/http/head_lines.rs",
+            "src/output/encode.rs",
+            "src/output/event_json.rs",
+            "src/serve/",
+            "src/tools/tap.rs",
+        ],
     ),
     ("jiff", &["src/tools/matches/pubg.rs", "src/tools/snapshot.rs"]),
     (

@@ -3,7 +3,7 @@
 //! What two readers could take for different requests is refused: two lengths, a length beside a
 //! transfer coding, bytes that are no header. Nothing here can panic, whatever the bytes are.
 
-use crate::serve::problem::Problem;
+use crate::http::request_error::RequestError;
 use std::borrow::Cow;
 
 /// Bytes of a request line and its headers.
@@ -87,7 +87,7 @@ pub(crate) enum Parsed<'a> {
     /// A request, and how many bytes it took.
     Request(ClientRequest<'a>, usize),
     /// No request; after this answer the connection is closed.
-    Refused(Problem),
+    Refused(RequestError),
 }
 
 /// Headers that count.
@@ -114,18 +114,18 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed<'_> {
         Ok(httparse::Status::Complete(head)) if head <= HEAD_BYTES_MAX => head,
         Ok(httparse::Status::Partial) if bytes.len() < HEAD_BYTES_MAX => return Parsed::More,
         Ok(_) | Err(httparse::Error::TooManyHeaders) => {
-            return Parsed::Refused(Problem::HeadTooLong);
+            return Parsed::Refused(RequestError::HeadTooLong);
         }
-        Err(_) => return Parsed::Refused(Problem::Malformed),
+        Err(_) => return Parsed::Refused(RequestError::Malformed),
     };
     // httparse takes a line that ends without a carriage return; others may not.
     let mut lines = bytes[..head].split_inclusive(|byte| *byte == b'\n');
     if lines.any(|line| !line.ends_with(b"\r\n")) {
-        return Parsed::Refused(Problem::Malformed);
+        return Parsed::Refused(RequestError::Malformed);
     }
     match read(&parsed, bytes, head) {
         Ok(parsed) => parsed,
-        Err(problem) => Parsed::Refused(problem),
+        Err(error) => Parsed::Refused(error),
     }
 }
 
@@ -133,11 +133,11 @@ fn read<'a>(
     parsed: &httparse::Request<'_, 'a>,
     bytes: &'a [u8],
     head: usize,
-) -> Result<Parsed<'a>, Problem> {
+) -> Result<Parsed<'a>, RequestError> {
     let headers = read_headers(parsed.headers)?;
     let is_newer = parsed.version == Some(1);
     if is_newer && headers.host.is_none() {
-        return Err(Problem::Malformed);
+        return Err(RequestError::Malformed);
     }
     let method = match parsed.method {
         Some("GET") => RequestMethod::Get,
@@ -145,15 +145,15 @@ fn read<'a>(
         Some("POST") => RequestMethod::Post,
         Some("OPTIONS") => RequestMethod::Options,
         Some("DELETE" | "PATCH" | "PUT" | "TRACE") => RequestMethod::Other,
-        _ => return Err(Problem::MethodUnknown),
+        _ => return Err(RequestError::MethodUnknown),
     };
     let length = headers.length.unwrap_or(0);
     if length > BODY_BYTES_MAX {
-        return Err(Problem::BodyTooLong);
+        return Err(RequestError::BodyTooLong);
     }
     // Two readers could take one or the other for the length, and HTTP/1.0 knows no chunks.
     if headers.is_chunked && (headers.length.is_some() || !is_newer) {
-        return Err(Problem::Malformed);
+        return Err(RequestError::Malformed);
     }
     let (authority, target) = target(parsed.path.unwrap_or_default(), method)?;
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
@@ -189,38 +189,38 @@ fn read<'a>(
 }
 
 /// Authority, if there is one, and path with query of a request's target.
-fn target(text: &str, method: RequestMethod) -> Result<(Option<&str>, &str), Problem> {
+fn target(text: &str, method: RequestMethod) -> Result<(Option<&str>, &str), RequestError> {
     if text.starts_with('/') || (text == "*" && method == RequestMethod::Options) {
         return Ok((None, text));
     }
-    let (scheme, rest) = text.split_once("://").ok_or(Problem::Malformed)?;
+    let (scheme, rest) = text.split_once("://").ok_or(RequestError::Malformed)?;
     if !["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
-        return Err(Problem::Malformed);
+        return Err(RequestError::Malformed);
     }
     let (authority, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     Ok((Some(authority), target))
 }
 
 /// A body in chunks, and how many bytes it took; `None`: it is not whole.
-fn chunked(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, Problem> {
+fn chunked(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, RequestError> {
     let (mut body, mut at) = (Vec::new(), 0);
     loop {
         let rest = &bytes[at..];
         let line = rest.iter().take(CHUNK_LINE_BYTES_MAX).position(|byte| *byte == b'\n');
         let Some(line) = line else {
             let is_short = rest.len() < CHUNK_LINE_BYTES_MAX;
-            return if is_short { Ok(None) } else { Err(Problem::Malformed) };
+            return if is_short { Ok(None) } else { Err(RequestError::Malformed) };
         };
         let size = rest[..line].strip_suffix(b"\r").and_then(chunk_size);
-        let size = size.ok_or(Problem::Malformed)?;
+        let size = size.ok_or(RequestError::Malformed)?;
         at += line + 1;
         let framing = at + 2 - body.len();
         if body.len() + size > BODY_BYTES_MAX || framing > CHUNK_FRAMING_BYTES_MAX {
-            return Err(Problem::BodyTooLong);
+            return Err(RequestError::BodyTooLong);
         }
         let Some(chunk) = bytes.get(at..at + size + 2) else { return Ok(None) };
         // Fields after the last chunk would come here; nobody sends them, so they are refused.
-        body.extend_from_slice(chunk.strip_suffix(b"\r\n").ok_or(Problem::Malformed)?);
+        body.extend_from_slice(chunk.strip_suffix(b"\r\n").ok_or(RequestError::Malformed)?);
         at += size + 2;
         if size == 0 {
             return Ok(Some((body, at)));
@@ -238,26 +238,26 @@ fn chunk_size(line: &[u8]) -> Option<usize> {
     usize::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-fn read_headers<'a>(headers: &[httparse::Header<'a>]) -> Result<Headers<'a>, Problem> {
+fn read_headers<'a>(headers: &[httparse::Header<'a>]) -> Result<Headers<'a>, RequestError> {
     let mut read = Headers::default();
     let once = |place: &mut Option<&'a str>, value: &'a str| match place.replace(value) {
         None => Ok(()),
-        Some(_) => Err(Problem::Malformed),
+        Some(_) => Err(RequestError::Malformed),
     };
     for header in headers {
         let named = |name: &str| header.name.eq_ignore_ascii_case(name);
         if named("transfer-encoding") {
             let is_chunked = header.value.eq_ignore_ascii_case(b"chunked");
             if !is_chunked || std::mem::replace(&mut read.is_chunked, true) {
-                return Err(Problem::TransferCoding);
+                return Err(RequestError::TransferCoding);
             }
             continue;
         }
-        let text = || std::str::from_utf8(header.value).map_err(|_| Problem::Malformed);
+        let text = || std::str::from_utf8(header.value).map_err(|_| RequestError::Malformed);
         if named("content-length") {
-            let length = length(text()?).ok_or(Problem::Malformed)?;
+            let length = length(text()?).ok_or(RequestError::Malformed)?;
             if read.length.replace(length).is_some() {
-                return Err(Problem::Malformed);
+                return Err(RequestError::Malformed);
             }
         } else if named("host") {
             once(&mut read.host, text()?)?;
@@ -268,7 +268,7 @@ fn read_headers<'a>(headers: &[httparse::Header<'a>]) -> Result<Headers<'a>, Pro
         } else if named("expect") {
             for expected in text()?.split(',').map(str::trim).filter(|one| !one.is_empty()) {
                 if !expected.eq_ignore_ascii_case("100-continue") {
-                    return Err(Problem::ExpectationUnknown);
+                    return Err(RequestError::ExpectationUnknown);
                 }
                 read.is_expecting = true;
             }
@@ -426,18 +426,18 @@ mod tests {
             assert!(matches!(parse(text.as_bytes()), Parsed::Refused(_)), "{text:?}");
         }
         let bare = b"GET / HTTP/1.1\nHost: h\n\n";
-        assert_eq!(parse(bare), Parsed::Refused(Problem::Malformed));
+        assert_eq!(parse(bare), Parsed::Refused(RequestError::Malformed));
     }
 
     #[test]
     fn heads_and_bodies_without_an_end_are_refused_at_their_bound() {
         let endless = [b"GET / HTTP/1.1\r\nX: ".to_vec(), vec![b'a'; HEAD_BYTES_MAX]].concat();
         assert_eq!(parse(&endless[..HEAD_BYTES_MAX - 1]), Parsed::More);
-        assert_eq!(parse(&endless), Parsed::Refused(Problem::HeadTooLong));
+        assert_eq!(parse(&endless), Parsed::Refused(RequestError::HeadTooLong));
         let long = format!("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n", 1 << 20);
-        assert_eq!(parse(long.as_bytes()), Parsed::Refused(Problem::BodyTooLong));
+        assert_eq!(parse(long.as_bytes()), Parsed::Refused(RequestError::BodyTooLong));
         let many = format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n", "X: y\r\n".repeat(HEADERS_MAX));
-        assert_eq!(parse(many.as_bytes()), Parsed::Refused(Problem::HeadTooLong));
+        assert_eq!(parse(many.as_bytes()), Parsed::Refused(RequestError::HeadTooLong));
     }
 
     #[test]
@@ -454,20 +454,20 @@ mod tests {
         let listed = head.replace("100-continue", ", 100-Continue ,");
         assert!(matches!(parse(listed.as_bytes()), Parsed::Expects(_)));
         for other in ["200-ok", "100-continue, 200-ok", "100-continue=1"] {
-            let refused = Parsed::Refused(Problem::ExpectationUnknown);
+            let refused = Parsed::Refused(RequestError::ExpectationUnknown);
             assert_eq!(parse(head.replace("100-continue", other).as_bytes()), refused, "{other}");
         }
     }
 
     /// Of a post in chunks: the body, and how many bytes of the text are left.
-    fn chunks(text: &str) -> Result<Option<(Vec<u8>, usize)>, Problem> {
+    fn chunks(text: &str) -> Result<Option<(Vec<u8>, usize)>, RequestError> {
         let head = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: Chunked\r\n\r\n";
         let bytes = [head, text].concat().into_bytes();
         match parse(&bytes) {
             Parsed::Request(request, taken) => {
                 Ok(Some((request.body.into_owned(), bytes.len() - taken)))
             }
-            Parsed::Refused(problem) => Err(problem),
+            Parsed::Refused(error) => Err(error),
             _ => Ok(None),
         }
     }
@@ -483,8 +483,8 @@ mod tests {
         let whole = format!("{BODY_BYTES_MAX:x}\r\n{}\r\n", "x".repeat(BODY_BYTES_MAX));
         let body = chunks(&format!("{whole}0\r\n\r\n")).expect("it fits").expect("it is whole").0;
         assert_eq!(body.len(), BODY_BYTES_MAX);
-        assert_eq!(chunks(&format!("{whole}1\r\n")), Err(Problem::BodyTooLong));
-        assert_eq!(chunks(&"1\r\nx\r\n".repeat(4096)), Err(Problem::BodyTooLong));
+        assert_eq!(chunks(&format!("{whole}1\r\n")), Err(RequestError::BodyTooLong));
+        assert_eq!(chunks(&"1\r\nx\r\n".repeat(4096)), Err(RequestError::BodyTooLong));
         for wrong in [
             "x\r\n",
             "\r\n",
@@ -497,9 +497,9 @@ mod tests {
             "1\r\nab\r\n",
             "0\r\nX: y\r\n\r\n",
         ] {
-            assert_eq!(chunks(wrong), Err(Problem::Malformed), "{wrong:?}");
+            assert_eq!(chunks(wrong), Err(RequestError::Malformed), "{wrong:?}");
         }
-        assert_eq!(chunks(&format!("1;{}", "x".repeat(256))), Err(Problem::Malformed));
+        assert_eq!(chunks(&format!("1;{}", "x".repeat(256))), Err(RequestError::Malformed));
     }
 
     #[test]
