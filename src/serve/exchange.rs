@@ -18,6 +18,7 @@ use crate::serve::routes::{
 };
 use crate::serve::stream::{Stream, StreamTurn, write_halted};
 use crate::serve::waiting::AwaitedOffset;
+use std::sync::Arc;
 
 /// Bytes of answers that wait to be sent before another request is answered.
 const UNSENT_BYTES_MAX: usize = 16 * 1024;
@@ -82,7 +83,8 @@ pub struct Exchange {
     /// What the request that waits has shown at the gate.
     pass: Option<Pass>,
     post: Option<Post>,
-    stream: Option<(Stream, Pass)>,
+    /// With what it has shown at the gate, and its place among the client's streams.
+    stream: Option<(Stream, Pass, Arc<()>)>,
 }
 
 impl Exchange {
@@ -160,7 +162,7 @@ impl Exchange {
 
     /// Answers what can be answered. `now_ms` is the caller's clock.
     pub fn advance(&mut self, served: &Served, gate: &Gate, now_ms: u64) -> ExchangeNeed {
-        if let Some((stream, pass)) = &mut self.stream {
+        if let Some((stream, pass, _)) = &mut self.stream {
             if !gate.still_admits(pass, now_ms) {
                 return ExchangeNeed::Close;
             }
@@ -305,10 +307,13 @@ impl Exchange {
             (RequestMethod::Get, STREAM) => {
                 match Stream::open(request.query, request.last_event_id, served.zones.len(), now_ms)
                 {
-                    Ok(stream) if stream.is_for(&pass) => match stream.halted(served) {
-                        None => self.open(stream, pass),
-                        Some((_, halted)) => head.refuse(&mut self.unsent, &halted),
-                    },
+                    Ok(stream) if stream.is_for(&pass) => {
+                        let halted = stream.halted(served).map(|(_, halted)| halted);
+                        match halted.map_or_else(|| gate.count_stream(&pass), Err) {
+                            Ok(place) => self.open(stream, pass, place),
+                            Err(problem) => head.refuse(&mut self.unsent, &problem),
+                        }
+                    }
                     Ok(_) => head.refuse(&mut self.unsent, &Problem::OutOfScope),
                     Err(problem) => head.refuse(&mut self.unsent, &problem),
                 }
@@ -442,12 +447,12 @@ impl Exchange {
         head.write(&mut self.unsent, status, "application/json", &body, "");
     }
 
-    fn open(&mut self, stream: Stream, pass: Pass) {
+    fn open(&mut self, stream: Stream, pass: Pass, place: Arc<()>) {
         self.unsent.extend_from_slice(
             b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n\
               X-Accel-Buffering: no\r\nConnection: close\r\n\r\n",
         );
-        self.stream = Some((stream, pass));
+        self.stream = Some((stream, pass, place));
     }
 
     fn write_asset(&mut self, head: AnswerHead, asset: &Asset) {

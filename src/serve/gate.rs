@@ -15,9 +15,17 @@ use crate::serve::routes::{PlayerQuery, Route};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Clients whose requests are counted at once. Beyond that, those who were quiet are forgotten.
 const CLIENTS_MAX: usize = 65_536;
+
+/// Streams that a player may read at once: on a few devices, and those that it has lost.
+const STREAMS_PER_PLAYER_MAX: usize = 16;
+
+/// Streams that a client with a token of the file may read at once: about a third of what keeps the
+/// serving thread busy.
+const STREAMS_PER_TOKEN_MAX: usize = 2_048;
 
 /// Decides who gets in.
 pub struct Gate {
@@ -36,10 +44,13 @@ enum BucketKey {
     Player(u64),
 }
 
-/// Requests that a client has left, in thousandths.
+/// What a client has left.
 struct RequestBucket {
+    /// Requests, in thousandths.
     left: u64,
     filled_ms: u64,
+    /// Each stream that the client reads has a reference.
+    streams: Arc<()>,
 }
 
 /// What was shown at the gate.
@@ -139,6 +150,22 @@ impl Gate {
         }
     }
 
+    /// Lets a stream in. It counts as its client's as long as the result exists.
+    pub(crate) fn count_stream(&self, pass: &Pass) -> Result<Arc<()>, Problem> {
+        let Some(client) = pass.client else { return Ok(Arc::default()) };
+        let streams_max = match client {
+            Client::Token(_) => STREAMS_PER_TOKEN_MAX,
+            Client::Player { .. } => STREAMS_PER_PLAYER_MAX,
+        };
+        let buckets = self.buckets.borrow();
+        // Its request made one.
+        let bucket = buckets.get(&BucketKey::of(client)).ok_or(Problem::TooMany)?;
+        match Arc::strong_count(&bucket.streams) > streams_max {
+            true => Err(Problem::TooManyStreams(streams_max)),
+            false => Ok(bucket.streams.clone()),
+        }
+    }
+
     fn unix_s(&self, now_ms: u64) -> u64 {
         (self.origin_ms + now_ms) / 1000
     }
@@ -153,25 +180,35 @@ impl Gate {
         let rate = u64::from(tokens.requests_per_s(client));
         // A whole array of events fits in.
         let most = 1000 * rate.max(COMMANDS_MAX as u64);
-        let key = match client {
-            Client::Token(at) => BucketKey::Token(at),
-            Client::Player { player_id, .. } => BucketKey::Player(player_id),
-        };
+        let key = BucketKey::of(client);
         let mut buckets = self.buckets.borrow_mut();
         if buckets.len() >= CLIENTS_MAX && !buckets.contains_key(&key) {
             // In a second or, at the lowest rate, some more, every bucket is full again.
-            buckets.retain(|_, bucket| now_ms.saturating_sub(bucket.filled_ms) < 1000);
+            buckets.retain(|_, bucket| {
+                now_ms.saturating_sub(bucket.filled_ms) < 1000
+                    || Arc::strong_count(&bucket.streams) > 1
+            });
             if buckets.len() >= CLIENTS_MAX {
                 return Err(Problem::TooMany);
             }
         }
-        let bucket = buckets.entry(key).or_insert(RequestBucket { left: most, filled_ms: now_ms });
+        let full = || RequestBucket { left: most, filled_ms: now_ms, streams: Arc::default() };
+        let bucket = buckets.entry(key).or_insert_with(full);
         let passed_ms = now_ms.saturating_sub(bucket.filled_ms);
         bucket.left = (bucket.left + rate.saturating_mul(passed_ms)).min(most);
         bucket.filled_ms = now_ms;
         let taken = 1000 * requests as u64;
         bucket.left = bucket.left.checked_sub(taken).ok_or(Problem::TooMany)?;
         Ok(())
+    }
+}
+
+impl BucketKey {
+    fn of(client: Client) -> BucketKey {
+        match client {
+            Client::Token(at) => BucketKey::Token(at),
+            Client::Player { player_id, .. } => BucketKey::Player(player_id),
+        }
     }
 }
 

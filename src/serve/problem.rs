@@ -67,6 +67,8 @@ pub(crate) enum Problem {
     OutOfScope,
     /// The client has sent too many requests.
     TooMany,
+    /// The client reads as many streams as it may, which is this many.
+    TooManyStreams(usize),
     /// Clients may not do this here.
     Forbidden,
     /// As many commands are under way as there may be.
@@ -98,7 +100,7 @@ impl Problem {
             Problem::MethodNotAllowed(_) => "405 Method Not Allowed",
             Problem::NotThereYet(_) => "412 Precondition Failed",
             Problem::NotJson => "415 Unsupported Media Type",
-            Problem::TooMany => "429 Too Many Requests",
+            Problem::TooMany | Problem::TooManyStreams(_) => "429 Too Many Requests",
             Problem::ZoneLoading(_)
             | Problem::ZoneHalted { .. }
             | Problem::Busy
@@ -110,7 +112,10 @@ impl Problem {
 
     /// Whether the request may be sent again as it is, after a while.
     pub(crate) fn is_passing(&self) -> bool {
-        matches!(self, Problem::ZoneLoading(_) | Problem::Busy | Problem::TooMany)
+        matches!(
+            self,
+            Problem::ZoneLoading(_) | Problem::Busy | Problem::TooMany | Problem::TooManyStreams(_)
+        )
     }
 
     /// What to do about it.
@@ -160,6 +165,9 @@ impl Problem {
             Problem::TokenExpired => "the token has expired; ask the game for a new one",
             Problem::OutOfScope => "use a token whose scope has this, or ask for your own player",
             Problem::TooMany => "send fewer requests per second; try again in a second",
+            Problem::TooManyStreams(most) => {
+                return format!("end one of the client's streams: it may read {most} at once");
+            }
             Problem::Forbidden => "this process takes no events; post them to another one",
             Problem::Busy => "as much is under way as there may be; try again in a second",
             Problem::NotTaken => "the brokers take no events from this process; its log says why",

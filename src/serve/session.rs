@@ -53,6 +53,11 @@ impl ClientSession {
         self.taken += self.taken_at.take().map_or(Duration::ZERO, |at| at.elapsed());
     }
 
+    /// Whether its client has begun no request.
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(self.stage, SessionStage::Receiving) && self.exchange.is_none()
+    }
+
     /// Whether what the client sends may be a request.
     pub(super) fn is_heard(&self) -> bool {
         let is_stream = self.exchange.as_ref().is_some_and(|exchange| exchange.is_stream());

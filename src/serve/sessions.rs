@@ -17,8 +17,16 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Clients that are connected at once; further ones wait in the listen backlog.
+/// Clients that are connected at once. For further ones, idle sessions are closed; while none is
+/// idle, they wait in the listen backlog.
 const SESSIONS_MAX: u64 = 50_000;
+
+/// Idle sessions that are closed in one turn for clients that wait, at most. Of few sessions it is
+/// one of 16: those that were opened last have not had time for a request.
+const IDLE_CLOSED_MAX: usize = 64;
+
+/// Sessions among which a turn looks for idle ones: some microseconds.
+const IDLE_SOUGHT_MAX: usize = 1_024;
 
 /// Descriptors that are not for sessions: brokers, files, what librdkafka needs.
 pub(crate) const DESCRIPTORS_KEPT: u64 = 256;
@@ -79,7 +87,11 @@ pub(crate) struct Sessions {
     /// Sessions that need not wait any more, in the order in which they go on. One may go on twice,
     /// or be gone. With each the time since when it could.
     woken: VecDeque<(SocketNumber, Instant)>,
+    /// Sessions that are not closed.
+    open: usize,
     sessions_max: usize,
+    /// The session that was last looked at for whether it is idle.
+    idle_cursor: usize,
     accept_again_ms: u64,
     /// Answers that the kernel does not have yet.
     unsubmitted: usize,
@@ -104,7 +116,9 @@ impl Sessions {
             for_offset: OffsetWaiters::default(),
             streams: 0,
             woken: VecDeque::new(),
+            open: 0,
             sessions_max: sessions_max as usize,
+            idle_cursor: 0,
             accept_again_ms: 0,
             unsubmitted: 0,
             started: Instant::now(),
@@ -141,6 +155,9 @@ impl Sessions {
         wait: Option<Duration>,
         share: Duration,
     ) -> Result<(), RingError> {
+        if self.open >= self.sessions_max {
+            self.make_room();
+        }
         if self.sockets.count() < self.sessions_max && self.now_ms() >= self.accept_again_ms {
             self.sockets.accept();
         }
@@ -233,6 +250,7 @@ impl Sessions {
             self.sessions.resize_with(number as usize + 1, ClientSession::default);
         }
         self.sessions[number as usize].stage = SessionStage::Receiving;
+        self.open += 1;
         self.sockets.receive(number);
         self.timers.set(number, self.now_ms() + IDLE_MS_MAX);
         if self.sockets.count() >= self.sessions_max {
@@ -240,7 +258,24 @@ impl Sessions {
         }
     }
 
+    /// Closes some idle sessions, so that others can be accepted. A new session takes the number of
+    /// one that was closed, so going round by numbers finds those first that were opened long ago.
+    fn make_room(&mut self) {
+        let closed_max = (self.sessions_max / 16).clamp(1, IDLE_CLOSED_MAX);
+        let open_then = self.open.saturating_sub(closed_max);
+        for _ in 0..IDLE_SOUGHT_MAX.min(self.sessions.len()) {
+            if self.open <= open_then {
+                break;
+            }
+            self.idle_cursor = (self.idle_cursor + 1) % self.sessions.len();
+            if self.sessions[self.idle_cursor].is_idle() {
+                self.close(self.idle_cursor as SocketNumber);
+            }
+        }
+    }
+
     fn close(&mut self, number: SocketNumber) {
+        self.open -= 1;
         let ClientSession { is_listed, kind, .. } = self.sessions[number as usize];
         self.streams -= usize::from(kind == AnswerKind::Stream);
         self.wait_no_more(number);

@@ -294,3 +294,32 @@ fn without_tokens_a_page_of_another_site_gets_and_changes_nothing() {
     let charset = "Host: localhost\r\nContent-Type: Application/JSON; charset=utf-8\r\n";
     assert_eq!(asked("POST", "/v1/events", charset), "posted");
 }
+
+/// Streams of one player that are open at once, and of one token.
+const STREAMS: [usize; 2] = [16, 2_048];
+
+#[test]
+fn a_client_reads_so_many_streams_and_may_read_another_once_one_has_ended() {
+    let world = world_at_rate(1_000_000);
+    let player = player_token(&KEY, 2, ORIGIN_S + 10);
+    let open = |world: &World, token: &str| {
+        let (exchange, _) = ask(world, "GET", "/v1/stream?board=world", token, "");
+        (super::text_of(&exchange)[9..12].to_owned(), exchange)
+    };
+    for (token, most) in [player.as_str(), "reader"].into_iter().zip(STREAMS) {
+        let mut streams: Vec<_> = (0..most).map(|_| open(&world, token)).collect();
+        assert!(streams.iter().all(|(status, _)| status == "200"), "{token}");
+        let (status, refused) = open(&world, token);
+        assert_eq!(status, "429", "{token}");
+        let answer = super::text_of(&refused);
+        assert!(answer.contains("streams") && answer.contains("\r\nRetry-After: "), "{answer}");
+        drop(refused);
+        assert_eq!(open(&world, "all").0, "200", "each client has its own");
+        streams.pop();
+        assert_eq!(open(&world, token).0, "200", "{token}");
+        // Streams of earlier tokens end, and the new ones begin without them.
+        world.gate.replace(tokens(999_999));
+        assert_eq!(open(&world, token).0, "200", "{token}");
+        world.gate.replace(tokens(1_000_000));
+    }
+}

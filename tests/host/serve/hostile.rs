@@ -33,9 +33,15 @@ const STREAM_BYTES_MAX: u64 = 64 * 1024;
 /// Bytes by which a demo may grow meanwhile without any stream: its broker keeps what is published.
 const DEMO_BYTES: u64 = 32 << 20;
 
+/// Descriptors of a server that soon has too few, and twice as many clients as it can have.
+const FEW_DESCRIPTORS: u32 = 512;
+const SILENT: usize = 512;
+
 /// A quiet world.
+const QUIET: &[&str] = &["--events", "2000", "--rate", "0", "--partitions", "2"];
+
 fn quiet() -> Playing {
-    Playing::start(&["--events", "2000", "--rate", "0", "--partitions", "2"])
+    Playing::start(QUIET)
 }
 
 #[test]
@@ -187,6 +193,24 @@ fn idle_sessions_take_little_memory_and_leave_nothing_behind() {
     playing.wait_until("all sessions are closed", |playing| {
         playing.descriptors() <= descriptors + DESCRIPTORS_BESIDE
     });
+}
+
+#[test]
+fn silent_clients_give_way_to_those_that_come_later_and_a_stream_does_not() {
+    let playing = Playing::start_within(FEW_DESCRIPTORS, QUIET);
+    let mut stream = playing.connect();
+    stream.write_all(b"GET /v1/stream?zone=0 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut kept = playing.connect();
+    kept.write_all(&GET.as_bytes()[..20]).unwrap();
+    let _silent: Vec<TcpStream> = (0..SILENT).map(|_| playing.connect()).collect();
+    for _ in 0..3 {
+        assert_eq!(playing.status("/livez"), 200);
+    }
+    // Who has begun a request may end it, and who reads a stream goes on.
+    kept.write_all(&GET.as_bytes()[20..]).unwrap();
+    assert!(read_answer(&mut kept).0.starts_with("HTTP/1.1 200 OK"));
+    let streams = "\nhuntd_serve_streams 1\n";
+    assert!(get(&playing.address, "/metrics").1.contains(streams), "the stream has ended");
 }
 
 #[test]

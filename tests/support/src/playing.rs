@@ -19,7 +19,19 @@ pub struct Playing {
 impl Playing {
     /// Starts a demo, and waits until all its zones are served.
     pub fn start(arguments: &[&str]) -> Playing {
-        let child = Command::new(program())
+        Playing::run(Command::new(program()), arguments)
+    }
+
+    /// A demo that may have this many descriptors.
+    pub fn start_within(descriptors: u32, arguments: &[&str]) -> Playing {
+        let mut shell = Command::new("sh");
+        let limited = format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"");
+        shell.args(["-c", &limited, program()]);
+        Playing::run(shell, arguments)
+    }
+
+    fn run(mut command: Command, arguments: &[&str]) -> Playing {
+        let child = command
             .args(["demo", "--page", "--stay"])
             .args(arguments)
             .stdin(Stdio::null())
