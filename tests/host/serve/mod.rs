@@ -3,6 +3,7 @@
 mod holder;
 mod hostile;
 mod page;
+mod programs;
 mod steady;
 
 use std::io::Read;
