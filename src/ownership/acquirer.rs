@@ -145,6 +145,7 @@ impl Acquirer {
                 false => Remedy::Refuse,
             },
             diverged: history.has_diverged,
+            changed_from: history.changed_from,
             input: self.options.fence_ids.input(),
         }
     }

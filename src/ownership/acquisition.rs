@@ -64,6 +64,9 @@ pub struct Brief {
     pub remedy: Remedy,
     /// Start over in any case: a replay from every available state differs from what is published.
     pub diverged: bool,
+    /// Input offset from which on the input has other records than those that were applied, if a
+    /// leader has said so.
+    pub changed_from: Option<i64>,
     /// The input that the shard is played from.
     pub input: InputTag,
 }
@@ -424,14 +427,17 @@ impl Acquisition {
     }
 
     /// An empty zone continues where the output ends. If the input has lost records, it continues
-    /// as near to that place as the input allows: the records before it are published. Only an
-    /// input that was created again has none of them.
+    /// where those that were applied end: the records before that place are published, and those
+    /// after it are not. An input that was created again has none that were applied.
     fn start_over(&mut self, mark: Mark) {
         let Bounds { input_start, input_end, .. } = self.bounds;
         let next_offset = match self.is_other_input() {
             true => input_start,
             // `max` last: a survey may find a start above an older end.
-            false => mark.next_offset.min(input_end).max(input_start),
+            false => {
+                let applied_end = self.brief.changed_from.unwrap_or(i64::MAX).min(input_end);
+                mark.next_offset.min(applied_end).max(input_start)
+            }
         };
         // From now on this is where the shard starts, whatever snapshots there are.
         self.brief.diverged = false;

@@ -22,6 +22,8 @@ pub(super) struct History {
     pub(super) starts_over: bool,
     /// Its replay did not make what is published.
     pub(super) has_diverged: bool,
+    /// Input offset from which on the input has other records than those that were applied.
+    pub(super) changed_from: Option<i64>,
     /// Fences that we wrote in a row, none of which kept the shard on the hot thread for
     /// [`SETTLED_MS`].
     pub(super) fences: u32,

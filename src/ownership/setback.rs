@@ -100,16 +100,27 @@ impl Acquirer {
         error: StartError,
         now: Instant,
     ) {
+        // The second try may replay the other records, and only find that they differ.
+        let seen = table.get(partition).and_then(ShardState::open).and_then(|at| at.changed_from);
+        let changed_from = error.input_changed_from().into_iter().chain(seen).min();
         if self.rivals.doubt(partition) {
-            return self.cannot_go_on(table, partition, error.to_string(), now);
+            return self.cannot_go_on(table, partition, error.to_string(), changed_from, now);
         }
         table.log(Note::CannotStart { partition, error });
         table.leave_hot_thread(partition);
-        table.make_due(partition, now + SECOND_TRY, History::begin(error.cause()));
+        let history = History { changed_from, ..History::begin(error.cause()) };
+        table.make_due(partition, now + SECOND_TRY, history);
     }
 
     /// The published updates cannot be made again.
-    fn cannot_go_on(&mut self, table: &mut ShardTable, partition: i32, why: String, now: Instant) {
+    fn cannot_go_on(
+        &mut self,
+        table: &mut ShardTable,
+        partition: i32,
+        why: String,
+        changed_from: Option<i64>,
+        now: Instant,
+    ) {
         table.leave_hot_thread(partition);
         match self.options.remedy {
             _ if self.rivals.are_suspected(partition, now) => {
@@ -119,7 +130,8 @@ impl Acquirer {
             Remedy::StartOver => {
                 let before = History::begin(why.clone());
                 table.log(Note::StartsOver { partition, why });
-                let history = History { starts_over: true, has_diverged: true, ..before };
+                let (starts_over, has_diverged) = (true, true);
+                let history = History { starts_over, has_diverged, changed_from, ..before };
                 table.make_due(partition, now, history);
             }
         }
@@ -154,7 +166,7 @@ impl Acquirer {
                 "the engine fails at offset {offset}, whose updates are published: run the version \
                  that published them, or start over with `huntd run --genesis`"
             );
-            return self.cannot_go_on(table, partition, sentence, now);
+            return self.cannot_go_on(table, partition, sentence, None, now);
         }
         table.log(Note::EngineFailed { partition, offset, times });
         table.leave_hot_thread(partition);

@@ -50,6 +50,8 @@ pub(super) struct OpenShard {
     /// When it went to the hot thread, and after how many fences in a row.
     pub(super) opened_at: Instant,
     pub(super) fences: u32,
+    /// Input offset from which on the input has other records than an earlier attempt applied.
+    pub(super) changed_from: Option<i64>,
     /// Its phase.
     pub(super) phase: OpenPhase,
     /// The first input offset that no acknowledged frame covers.
@@ -78,8 +80,11 @@ impl OpenShard {
     pub(super) fn history(&self, why: String, now: Instant) -> History {
         let stayed = now.saturating_duration_since(self.opened_at);
         let is_settled = stayed >= Duration::from_millis(SETTLED_MS);
-        let fences = if is_settled { 0 } else { self.fences };
-        History { fences, ..History::begin(why) }
+        let before = History::begin(why);
+        match is_settled {
+            true => before,
+            false => History { fences: self.fences, changed_from: self.changed_from, ..before },
+        }
     }
 }
 

@@ -111,8 +111,10 @@ impl ShardTable {
         let acked = opening.acquired.acked();
         let ownership_id = opening.ownership_id;
         let phase = OpenPhase::Restoring(None);
-        let History { fences, .. } = self.history(partition);
-        let open = OpenShard { ownership_id, opened_at: now, fences, phase, acked, span: None };
+        let History { fences, changed_from, .. } = self.history(partition);
+        let opened_at = now;
+        let open =
+            OpenShard { ownership_id, opened_at, fences, changed_from, phase, acked, span: None };
         self.step(partition, ShardState::Open(open));
         self.actions.push_back(OwnershipAction::Open(Box::new(opening)));
     }

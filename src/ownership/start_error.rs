@@ -13,6 +13,15 @@ impl StartError {
         sentence.split("; ").next().unwrap_or_default().to_owned()
     }
 
+    /// Input offset from which on the input has other records than those that were applied, if that
+    /// is what is wrong.
+    pub(super) fn input_changed_from(&self) -> Option<i64> {
+        match self {
+            StartError::InputDiverged { applied, input_end } => Some(*input_end.min(applied)),
+            _ => None,
+        }
+    }
+
     /// Whether a broker that has just become a leader may be the cause: it may not know yet where
     /// its logs end.
     pub(crate) fn may_pass(&self) -> bool {

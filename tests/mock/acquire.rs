@@ -45,6 +45,7 @@ fn brief(partition: i32) -> Brief {
         to_skip: Vec::new(),
         remedy: Remedy::Refuse,
         diverged: false,
+        changed_from: None,
         input: InputTag::of_topic(&[1; 16]),
     }
 }

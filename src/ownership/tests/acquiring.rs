@@ -310,6 +310,28 @@ fn a_zone_that_starts_over_after_its_input_lost_records_publishes_none_of_them_t
 }
 
 #[test]
+fn a_zone_that_starts_over_applies_the_records_that_took_the_place_of_applied_ones() {
+    let (mut log, shard) = owned_log(9);
+    let covered = shard.next_offset;
+    for (changed_from, input_start, begins_at) in [
+        (covered - 2, 0, covered - 2),
+        (covered + 2, 0, covered),
+        (covered - 2, covered - 1, covered - 1),
+        (covered - 2, covered + 1, covered + 1),
+    ] {
+        // The log has grown since its end was lost.
+        log.input = (input_start, covered + 5);
+        let fresh = Brief { changed_from: Some(changed_from), ..brief(Vec::new()) };
+        let fresh = Brief { remedy: Remedy::StartOver, diverged: true, ..fresh };
+        let before = (log.records.clone(), log.end);
+        let start = log.acquire(fresh).expect("acquired").start;
+        assert_eq!(start.next_offset, begins_at, "{changed_from} {input_start}");
+        assert_eq!(start.next_update, shard.next_update);
+        (log.records, log.end) = before;
+    }
+}
+
+#[test]
 fn a_fence_of_an_absurd_epoch_hinders_no_owner() {
     let (mut log, mut shard) = owned_log(3);
     for owner_epoch in [u64::MAX, u64::MAX - 1, 1 << 63, (1 << 32) + 99] {

@@ -132,6 +132,7 @@ pub(super) fn brief(candidates: Vec<Candidate>) -> Brief {
         to_skip: Vec::new(),
         remedy: Remedy::Refuse,
         diverged: false,
+        changed_from: None,
         input: InputTag::of_topic(&INPUT_ID),
     }
 }

@@ -16,7 +16,11 @@ use crate::ownership::history::{REACQUIRE_MS, REACQUIRE_MS_MAX, SETTLED_MS};
 use crate::ownership::instance_id::IdLoss;
 use crate::ownership::panic_counts::PanicCounts;
 use crate::ownership::release::RELEASE_MS_MAX;
-use crate::ownership::{GROUP_ANSWER_MS_MAX, Ownership, OwnershipOptions, PANICS_MAX};
+use crate::ownership::start_error::StartError;
+use crate::ownership::{
+    GROUP_ANSWER_MS_MAX, Ownership, OwnershipOptions, PANICS_MAX, START_ERROR_MS_MAX,
+};
+use crate::testing::frame_maker::FrameMaker;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -38,12 +42,12 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn with_slots(read_slots: usize) -> Daemon {
+    fn with(read_slots: usize, remedy: Remedy) -> Daemon {
         let now = Instant::now();
         let options = OwnershipOptions {
             partitions: PARTITIONS,
             rulesets: vec![RULESET],
-            remedy: Remedy::Refuse,
+            remedy,
             skips: Vec::new(),
             read_slots,
             fence_ids: FenceIds::new("huntd", 1),
@@ -62,7 +66,7 @@ impl Daemon {
     }
 
     fn new() -> Daemon {
-        Daemon::with_slots(PARTITIONS as usize)
+        Daemon::with(PARTITIONS as usize, Remedy::Refuse)
     }
 
     fn hear(&mut self, event: OwnershipEvent<'_>) {
@@ -151,11 +155,22 @@ impl Daemon {
 
     /// A daemon whose shards of these partitions are open.
     fn owning(partitions: &[i32]) -> Daemon {
-        let mut daemon = Daemon::new();
-        daemon.group(MembershipEvent::Assigned(partitions.to_vec()));
-        daemon.pass(0, 0, false);
-        assert_eq!(daemon.open(), partitions);
-        daemon
+        Daemon::new().given(partitions)
+    }
+
+    /// The same daemon once the group has given it these partitions, and their shards are open.
+    fn given(mut self, partitions: &[i32]) -> Daemon {
+        self.group(MembershipEvent::Assigned(partitions.to_vec()));
+        self.pass(0, 0, false);
+        assert_eq!(self.open(), partitions);
+        self
+    }
+
+    /// The last shard that was opened has stopped, because it cannot make what is published.
+    fn diverge(&mut self, partition: i32, error: StartError) {
+        let ownership_id = self.ownership_id();
+        let notice = ShardNotice::Diverged { partition, ownership_id, error };
+        self.hear(OwnershipEvent::Shard(notice));
     }
 
     /// Partitions in the order in which they were opened.
@@ -338,6 +353,25 @@ fn a_shard_that_fails_soon_each_time_is_fenced_seldom_until_it_has_stayed_open()
 }
 
 #[test]
+fn where_the_input_has_other_records_is_known_to_the_attempt_that_starts_over() {
+    let mut daemon = Daemon::with(1, Remedy::StartOver).given(&[0]);
+    let mut shard = FrameMaker::new(0);
+    while shard.next_offset < 40 {
+        let (frame, mut payload) = (shard.frame(2), Vec::new());
+        encode(Format::Binary, &frame.header, frame.updates.as_slice(), &mut payload);
+        daemon.outputs.get_mut(&0).expect("its fence is there").push(payload);
+    }
+    daemon.diverge(0, StartError::InputDiverged { applied: 40, input_end: 30 });
+    daemon.pass(START_ERROR_MS_MAX, 0, false);
+    let last = |daemon: &Daemon| daemon.openings().last().expect("opened").acquired.start;
+    assert_eq!(last(&daemon).next_offset, 0, "it is tried once more");
+    // Without a state to start from, nothing tells which records are new.
+    daemon.diverge(0, StartError::Diverged { update: 5 });
+    daemon.pass(0, 0, false);
+    assert_eq!((last(&daemon).next_offset, last(&daemon).next_update), (30, shard.next_update));
+}
+
+#[test]
 fn what_is_assigned_during_a_release_is_opened_after_it() {
     let mut daemon = Daemon::owning(&[0]);
     let ownership_id = daemon.ownership_id();
@@ -375,7 +409,7 @@ fn a_lost_shard_is_dropped_at_once_and_its_late_notices_change_nothing() {
 
 #[test]
 fn a_partition_that_is_revoked_while_it_is_read_gives_its_slot_to_the_next() {
-    let mut daemon = Daemon::with_slots(1);
+    let mut daemon = Daemon::with(1, Remedy::Refuse);
     daemon.outputs = Daemon::owning(&[0, 1]).outputs;
     daemon.output_answers = false;
     daemon.group(MembershipEvent::Assigned(vec![0, 1]));
