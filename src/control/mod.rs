@@ -21,6 +21,8 @@ pub(crate) mod roll_call;
 mod states;
 pub mod surveyor;
 pub(crate) mod topic_client;
+pub(crate) mod topic_id_watch;
+mod topic_polls;
 pub(crate) mod topic_rules;
 mod topic_watch;
 

@@ -27,6 +27,8 @@ pub struct Served {
     pub view: View,
     /// By partition.
     pub zones: Vec<ZoneState>,
+    /// By partition: whether the input topic is another one than the zone is played from.
+    is_input_another: Vec<bool>,
     /// What the process counts of itself.
     pub counts: ServeCounts,
     /// The feed thread, without which the view stands still.
@@ -82,6 +84,7 @@ impl Served {
         Served {
             view: View::new(zones, players_max),
             zones: vec![ZoneState::Loading; zones],
+            is_input_another: vec![false; zones],
             counts: ServeCounts::default(),
             feed: FeedWatch::default(),
             owner_silence_max,
@@ -160,6 +163,24 @@ impl Served {
                 *loading = ZoneState::Live { owner_epoch, lag };
             }
         }
+    }
+
+    /// The input topic is another one than the zone is played from, or is that one again.
+    pub(crate) fn set_input(&mut self, zone: u16, is_another: bool) {
+        self.is_input_another[usize::from(zone)] = is_another;
+        match is_another {
+            true => tracing::error!(
+                zone,
+                "the input topic was deleted and created again, so no events are taken for the \
+                 zone; start it over with `huntd run --genesis`"
+            ),
+            false => tracing::info!(zone, "the zone is played from the present input topic"),
+        }
+    }
+
+    /// Whether what is appended to the input is not what the zone is played from.
+    pub(crate) fn is_input_another(&self, zone: u16) -> bool {
+        self.is_input_another.get(usize::from(zone)) == Some(&true)
     }
 
     /// Milliseconds since the owner of a zone was heard, if the zone is stale.

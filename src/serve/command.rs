@@ -105,6 +105,9 @@ pub(crate) fn commands(
             None => served.zone_of(player_id)?,
         };
         let view = served.zone(zone)?;
+        if served.is_input_another(zone) {
+            return Err(Problem::InputRecreated(zone));
+        }
         if let Action::RulesChange { ruleset } = event.action
             && !view.knows(ruleset)
         {

@@ -409,7 +409,7 @@ impl Exchange {
                     self.post = Some(Post::Appended { commands, is_list, until_ms });
                     return Some(ExchangeNeed::Offset { awaited, until_ms });
                 }
-                match failed(&commands) {
+                match failed(served, &commands) {
                     Some(problem) => problem,
                     None => {
                         let status = if awaited.is_some() { "202 Accepted" } else { "200 OK" };
@@ -496,14 +496,17 @@ fn only_zone(served: &Served, commands: &[(Command, Appended)]) -> Option<Moment
 
 /// Why not all events of a request are in the log, if so: sent again with their `seq`, those that
 /// are change nothing.
-fn failed(commands: &[(Command, Appended)]) -> Option<Problem> {
+fn failed(served: &Served, commands: &[(Command, Appended)]) -> Option<Problem> {
     let any = |wanted| commands.iter().any(|(_, appended)| *appended == wanted);
     if any(Appended::Unknown) {
         return Some(Problem::Unknown);
     }
-    let elsewhere = commands.iter().find(|(_, appended)| *appended == Appended::Elsewhere);
-    if let Some((command, _)) = elsewhere {
-        return Some(Problem::InputRecreated(command.zone));
+    let is_elsewhere = |of: &&(Command, Appended)| {
+        let is_open = awaited(served, of).is_some();
+        of.1 == Appended::Elsewhere || (is_open && served.is_input_another(of.0.zone))
+    };
+    if let Some((command, _)) = commands.iter().find(is_elsewhere) {
+        return Some(Problem::AppendedElsewhere(command.zone));
     }
     if any(Appended::Refused) {
         return Some(Problem::NotTaken);

@@ -12,16 +12,18 @@ use crate::kafka::client::{
 };
 use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
-use crate::output::mark::Mark;
+use crate::output::fence_id::InputTag;
 use crate::runtime::wall_clock::unix_ms;
 use crate::serve::feed_messages::{FeedMessage, FeedSender};
 use crate::serve::follower::{Followed, Follower};
 use crate::serve::log_ends::{LogEnds, NamedEnd};
+use crate::serve::topic_reports::{TopicReport, TopicReports};
 use crate::snapshot::SnapshotOptions;
 use crate::snapshot::disk::Files;
 use crate::snapshot::format::{Header, Origin};
 use crate::snapshot::replicas::{ReplicaOptions, Replicas};
 use crate::snapshot::slots::Store;
+use crate::telemetry::progress::TopicId;
 use crate::telemetry::repeated::Repeated;
 use crate::view::zone::{ZonePosition, ZoneView};
 use rdkafka::consumer::Consumer;
@@ -29,9 +31,10 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use smol::channel::Receiver;
+use std::cmp::Reverse;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// KiB of records that are fetched ahead.
@@ -43,6 +46,10 @@ const POLL_WAIT: Duration = Duration::from_millis(100);
 /// Age in milliseconds from which on a frame is history. While a game goes on, a reader never
 /// reaches the log's end, so a zone whose frames are younger counts as caught up.
 const LIVE_AGE_MS_MAX: i64 = 1_000;
+
+/// Why no zone can be read any further, and what to do.
+const OUTPUT_RECREATED: &str =
+    "the output topic was deleted and created again; restart huntd serve";
 
 /// What the feed needs to know.
 #[derive(Clone, Debug)]
@@ -62,6 +69,11 @@ pub(crate) struct FeedOptions {
 /// Reads the topic for the serving thread.
 pub(crate) struct Feed {
     options: FeedOptions,
+    topics: TopicReports,
+    /// Id of the output topic that is read; 0: not known.
+    output_id: u128,
+    /// The topics, as they are named, and the input's id when the feed began.
+    origin: Origin,
     rulebook: Rulebook,
     /// Rules that were read again.
     reloaded: Receiver<Rulebook>,
@@ -74,6 +86,7 @@ impl Feed {
     /// Connects, and learns how many zones there are.
     pub(crate) fn connect(
         options: FeedOptions,
+        topics: TopicReports,
         rulebook: Rulebook,
         reloaded: Receiver<Rulebook>,
     ) -> Result<Feed, TopicError> {
@@ -86,7 +99,18 @@ impl Feed {
         let wait = Duration::from_millis(METADATA_MS_MAX);
         let zones = partitions(&consumer, &options.output_topic, Right::Read, wait)?;
         let zones = u16::try_from(zones).unwrap_or(u16::MAX);
-        Ok(Feed { options, rulebook, reloaded, consumer, zones, trouble: Repeated::new() })
+        let FeedOptions { input_topic, output_topic, .. } = options.clone();
+        Ok(Feed {
+            options,
+            topics,
+            output_id: 0,
+            origin: Origin { input_topic, output_topic, ..Origin::default() },
+            rulebook,
+            reloaded,
+            consumer,
+            zones,
+            trouble: Repeated::new(),
+        })
     }
 
     /// Partitions of the output topic.
@@ -96,6 +120,11 @@ impl Feed {
 
     /// Reads until it is asked to stop, or until the receiver is gone.
     pub(crate) fn run(mut self, sender: &FeedSender, stop: &Arc<AtomicBool>) {
+        // Before anything is read: what is read later has to be of the same topic.
+        let first = self.topics.wait(Duration::from_millis(METADATA_MS_MAX));
+        if let Some(input_id) = first.and_then(|report| report.input_id) {
+            self.origin.input_topic_id = TopicId::new(OnceLock::from(input_id.to_be_bytes()));
+        }
         let mut readings: Vec<Option<Reading>> = Vec::new();
         for zone in 0..self.zones {
             sender.count_turn();
@@ -113,6 +142,9 @@ impl Feed {
                 }
             });
             sender.call();
+        }
+        if let Some(report) = first {
+            learn_topics(&mut self.output_id, &report, &mut readings, sender);
         }
         self.assign(&readings);
         let topic = self.options.output_topic.clone();
@@ -142,7 +174,13 @@ impl Feed {
                 }
                 Some(Err(error)) => self.report(&error, &mut readings, sender),
             }
-            learn_ends(&ends, &mut readings, sender);
+            if let Some(named) = ends.take() {
+                learn_ends(named, &mut readings, sender);
+                self.topics.ask();
+            }
+            if let Some(report) = self.topics.take() {
+                learn_topics(&mut self.output_id, &report, &mut readings, sender);
+            }
         }
     }
 
@@ -218,8 +256,12 @@ impl Feed {
             .consumer
             .fetch_watermarks(topic, zone.into(), wait)
             .map_err(|error| format!("`{topic}` cannot be read: {error}; restart huntd serve"))?;
-        let is_there = |mark: &Mark| (log_start..=log_end).contains(&mark.output_offset);
-        if let Some((shard, header)) = self.newest(zone, &is_there, stop, sender) {
+        // The output may have been created again with the input: a log that is whole is read instead.
+        let is_usable = |header: &Header| {
+            let is_there = (log_start..=log_end).contains(&header.mark.output_offset);
+            is_there && (log_start > 0 || header.origin.agrees(&self.origin))
+        };
+        if let Some((shard, header)) = self.newest(zone, &is_usable, stop, sender) {
             let (follower, begun, from) =
                 Follower::from_snapshot(&shard, &header, &self.rulebook, log_start);
             let ZonePosition { update: next_update, next_offset } = begun.position();
@@ -239,45 +281,45 @@ impl Feed {
     fn newest(
         &self,
         zone: u16,
-        is_there: &dyn Fn(&Mark) -> bool,
+        is_usable: &dyn Fn(&Header) -> bool,
         stop: &Arc<AtomicBool>,
         sender: &FeedSender,
     ) -> Option<(Box<Shard>, Header)> {
-        let stored = self.stored(zone, is_there);
-        let replicated = self.replicated(zone, is_there, stop, sender);
-        [stored, replicated].into_iter().flatten().max_by_key(|(_, header)| header.next_offset)
+        let stored = self.stored(zone, is_usable);
+        let replicated = self.replicated(zone, is_usable, stop, sender);
+        let found = [stored, replicated].into_iter().flatten();
+        found.max_by_key(|(_, header)| header.recency(&self.origin))
     }
 
-    fn origin(&self) -> Origin {
-        let FeedOptions { input_topic, output_topic, .. } = self.options.clone();
-        Origin { input_topic, output_topic, ..Origin::default() }
-    }
-
-    fn stored(&self, zone: u16, is_there: &dyn Fn(&Mark) -> bool) -> Option<(Box<Shard>, Header)> {
+    fn stored(
+        &self,
+        zone: u16,
+        is_usable: &dyn Fn(&Header) -> bool,
+    ) -> Option<(Box<Shard>, Header)> {
         let SnapshotOptions { directory, keep, .. } = &self.options.snapshots;
         let files = Files::of(directory.as_deref()?);
-        let mut store = Store::new(files, self.origin(), *keep);
-        let candidates = store.candidates(zone.into());
-        candidates.into_iter().filter(|header| is_there(&header.mark)).find_map(
-            |header| match store.load(&header, &self.rulebook) {
-                Ok(shard) => Some((shard, header)),
-                Err(error) => {
-                    tracing::warn!(zone, "a snapshot is not used: {error}");
-                    None
-                }
-            },
-        )
+        let mut store = Store::new(files, self.origin.clone(), *keep);
+        let mut candidates = store.candidates(zone.into());
+        candidates.retain(is_usable);
+        candidates.sort_by_key(|header| Reverse(header.recency(&self.origin)));
+        candidates.into_iter().find_map(|header| match store.load(&header, &self.rulebook) {
+            Ok(shard) => Some((shard, header)),
+            Err(error) => {
+                tracing::warn!(zone, "a snapshot is not used: {error}");
+                None
+            }
+        })
     }
 
     fn replicated(
         &self,
         zone: u16,
-        is_there: &dyn Fn(&Mark) -> bool,
+        is_usable: &dyn Fn(&Header) -> bool,
         stop: &Arc<AtomicBool>,
         sender: &FeedSender,
     ) -> Option<(Box<Shard>, Header)> {
         let topic = self.options.snapshots.topic.clone()?;
-        let (client, origin) = (self.options.client.clone(), self.origin());
+        let (client, origin) = (self.options.client.clone(), self.origin.clone());
         let replicas = Replicas::connect(ReplicaOptions { client, topic, origin });
         let mut watch = || {
             sender.count_turn();
@@ -287,8 +329,7 @@ impl Feed {
             }
         };
         let loaded = replicas.and_then(|replicas| {
-            let is_wanted = |header: &Header| is_there(&header.mark);
-            let Some(newest) = replicas.newest(zone.into(), &is_wanted, &mut watch)? else {
+            let Some(newest) = replicas.newest(zone.into(), is_usable, &mut watch)? else {
                 return Ok(None);
             };
             let shard = replicas.load(&newest, &self.rulebook, &mut watch)?;
@@ -301,12 +342,32 @@ impl Feed {
     }
 }
 
-/// Confirms that the zones that are read to their ends are up to date.
-fn learn_ends(ends: &LogEnds, readings: &mut [Option<Reading>], sender: &FeedSender) {
-    let Some(ends) = ends.take() else { return };
+/// Takes where the zones' logs end.
+fn learn_ends(ends: Vec<Option<NamedEnd>>, readings: &mut [Option<Reading>], sender: &FeedSender) {
     for (zone, (reading, end)) in (0..).zip(readings.iter_mut().zip(ends)) {
         if let (Some(reading), Some(end)) = (reading, end) {
             reading.learn_end(zone, end, sender);
+        }
+    }
+}
+
+/// Takes which topics there are. What is read of another output is none of the zones' updates.
+fn learn_topics(
+    output_id: &mut u128,
+    report: &TopicReport,
+    readings: &mut [Option<Reading>],
+    sender: &FeedSender,
+) {
+    let known = std::mem::replace(output_id, report.output_id);
+    let is_recreated = known != 0 && known != report.output_id;
+    for (zone, reading) in (0..).zip(readings) {
+        match reading {
+            Some(_) if is_recreated => {
+                sender.send(FeedMessage::Halted(zone, OUTPUT_RECREATED.to_owned()));
+                *reading = None;
+            }
+            Some(reading) => reading.learn_topics(zone, report, sender),
+            None => {}
         }
     }
 }
@@ -324,6 +385,12 @@ struct Reading {
     last_end: Option<NamedEnd>,
     /// When the last frame or fence of the zone's owner was published.
     owner_heard: Option<Instant>,
+    /// The output was still the topic that is read when the brokers were asked at this time.
+    same_output_at: Option<Instant>,
+    /// The input topic that there is now.
+    present_input: Option<InputTag>,
+    /// It is not the one that the zone is played from.
+    is_input_another: bool,
 }
 
 impl Reading {
@@ -335,6 +402,30 @@ impl Reading {
             named_end: None,
             last_end: None,
             owner_heard: None,
+            same_output_at: None,
+            present_input: None,
+            is_input_another: false,
+        }
+    }
+
+    /// The output is still the one that is read; the input is the one that the report names.
+    fn learn_topics(&mut self, zone: u16, report: &TopicReport, sender: &FeedSender) {
+        self.same_output_at = Some(report.asked);
+        let tag = |id: u128| InputTag::of_topic(&id.to_be_bytes());
+        self.present_input = report.input_id.map(tag).or(self.present_input);
+        self.compare_inputs(zone, sender);
+        self.confirm(zone, sender);
+    }
+
+    /// Tells whether the zone is played from the present input, once its log is read: before, the
+    /// log may be about an earlier one.
+    fn compare_inputs(&mut self, zone: u16, sender: &FeedSender) {
+        let Some(present) = self.present_input.filter(|_| self.awaited_end.is_none()) else {
+            return;
+        };
+        let is_another = !self.follower.is_played_from(present);
+        if std::mem::replace(&mut self.is_input_another, is_another) != is_another {
+            sender.send(FeedMessage::Input { zone, is_another });
         }
     }
 
@@ -386,9 +477,13 @@ impl Reading {
         self.confirm(zone, sender);
     }
 
-    /// Once the named end is reached, all before it is read.
+    /// Once the named end is reached, all before it is read: if the output was still the same topic
+    /// after the brokers had named it.
     fn confirm(&mut self, zone: u16, sender: &FeedSender) {
-        let is_reached = |end: &mut NamedEnd| self.next_record >= end.next_record;
+        let is_reached = |end: &mut NamedEnd| {
+            let is_of_this_topic = self.same_output_at.is_some_and(|at| end.answered <= at);
+            is_of_this_topic && self.next_record >= end.next_record
+        };
         if self.follower.is_at_gap() {
             return;
         }
@@ -407,6 +502,7 @@ impl Reading {
 
     fn become_live(&mut self, zone: u16, sender: &FeedSender) {
         self.awaited_end = None;
+        self.compare_inputs(zone, sender);
         let (owner_epoch, owner_heard) = (self.follower.owner_epoch(), self.owner_heard);
         sender.send(FeedMessage::Live { zone, owner_epoch, owner_heard });
     }
@@ -449,8 +545,10 @@ fn message_of(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::update::Updates;
     use crate::output::encode::encode;
-    use crate::output::frame::{Format, Frame, FrameHeader};
+    use crate::output::fence_id::FenceIds;
+    use crate::output::frame::{Format, Frame, FrameHeader, FrameKind};
     use crate::queue::bell::Bell;
     use crate::testing::frame_maker::FrameMaker;
     use crate::testing::hostile_zone::rulebook;
@@ -466,10 +564,86 @@ mod tests {
         OwnedMessage::new(Some(bytes), None, "updates".to_owned(), time, 0, offset, None)
     }
 
+    fn report(asked: Instant, output_id: u128, input_id: Option<u128>) -> TopicReport {
+        TopicReport { asked, output_id, input_id }
+    }
+
+    /// A sender, and what is sent.
+    fn sender() -> (FeedSender, Receiver<FeedMessage>) {
+        let (messages, told) = channel::unbounded();
+        (FeedSender::new(messages, Arc::new(Bell::new().unwrap())), told)
+    }
+
+    #[test]
+    fn all_zones_that_are_read_halt_when_the_output_is_another_topic() {
+        let (sender, told) = sender();
+        let reading = || Some(Reading::new(Follower::from_start(0, &rulebook(false)), 0, 0));
+        let (mut readings, mut known) = (vec![reading(), None, reading()], 0);
+        for output_id in [0, 7, 7] {
+            learn_topics(
+                &mut known,
+                &report(Instant::now(), output_id, None),
+                &mut readings,
+                &sender,
+            );
+        }
+        assert!(told.is_empty() && readings[0].is_some(), "the first id that is told is the one");
+        for _ in 0..2 {
+            learn_topics(&mut known, &report(Instant::now(), 8, None), &mut readings, &sender);
+        }
+        let told: Vec<FeedMessage> = std::iter::from_fn(|| told.try_recv().ok()).collect();
+        let [FeedMessage::Halted(0, sentence), FeedMessage::Halted(2, _)] = told.as_slice() else {
+            panic!("{told:?}")
+        };
+        assert!(sentence.contains("restart huntd serve"), "{sentence}");
+        assert!(readings.iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn a_zone_takes_events_while_the_input_is_the_one_that_its_owner_played_last() {
+        const NO_NEWS: [bool; 0] = [];
+        let (sender, told) = sender();
+        let is_another = || {
+            let told = std::iter::from_fn(|| told.try_recv().ok());
+            told.filter_map(|message| match message {
+                FeedMessage::Input { is_another, .. } => Some(is_another),
+                _ => None,
+            })
+            .collect::<Vec<_>>()
+        };
+        let bare = |header| {
+            let Frame { partition, ownership_id, received_at, .. } = *FrameMaker::new(0).frame(0);
+            Frame { partition, ownership_id, header, received_at, updates: Updates::new() }
+        };
+        let fence = |owner: &FrameMaker, input_id: u128| {
+            let mut ids = FenceIds::new("huntd", owner.owner_epoch);
+            ids.read_from(&input_id.to_be_bytes());
+            bare(FrameHeader { next_offset: -1, ..owner.fence(ids.next()) })
+        };
+        let mut owner = FrameMaker::new(0);
+        let mut reading = Reading::new(Follower::from_start(0, &rulebook(false)), 0, 2);
+        let input = |reading: &mut Reading, input_id| {
+            reading.learn_topics(0, &report(Instant::now(), 1, input_id), &sender);
+            is_another()
+        };
+        assert_eq!(input(&mut reading, Some(6)), NO_NEWS, "nothing is read yet");
+        reading.take(0, &record(0, &fence(&owner, 5)), &sender);
+        reading.take(0, &record(1, &owner.frame(1)), &sender);
+        assert_eq!(is_another(), [true], "it is live, and was played from the input before");
+        assert_eq!(input(&mut reading, Some(5)), [false]);
+        assert_eq!(input(&mut reading, None), NO_NEWS);
+        assert_eq!(input(&mut reading, Some(6)), [true]);
+        owner.owner_epoch = 2;
+        reading.take(0, &record(2, &fence(&owner, 6)), &sender);
+        assert_eq!(input(&mut reading, Some(6)), NO_NEWS, "its owner may halt before it plays");
+        let genesis = FrameHeader { kind: FrameKind::Genesis, next_offset: 0, ..owner.fence(0) };
+        reading.take(0, &record(3, &bare(genesis)), &sender);
+        assert_eq!(input(&mut reading, Some(6)), [false]);
+    }
+
     #[test]
     fn a_zone_is_of_now_once_all_before_the_named_end_is_read_without_a_gap() {
-        let (messages, told) = channel::unbounded();
-        let sender = FeedSender::new(messages, Arc::new(Bell::new().unwrap()));
+        let (sender, told) = sender();
         let confirmed = || {
             let mut told = std::iter::from_fn(|| told.try_recv().ok());
             told.find_map(|message| match message {
@@ -478,15 +652,18 @@ mod tests {
             })
         };
         let start = Instant::now();
-        let end = |next_record: i64, after_s: u64| NamedEnd {
-            next_record,
-            asked: start + Duration::from_secs(after_s),
+        let end = |next_record: i64, after_s: u64| {
+            let asked = start + Duration::from_secs(after_s);
+            NamedEnd { next_record, asked, answered: asked }
         };
         let mut shard = FrameMaker::new(0);
         let [first, second, third] = [(); 3].map(|()| shard.frame(1));
         let mut reading = Reading::new(Follower::from_start(0, &rulebook(false)), 0, 0);
         reading.learn_end(0, end(0, 0), &sender);
+        assert_eq!(confirmed(), None, "it may be the end of another topic of this name");
+        reading.learn_topics(0, &report(start, 1, None), &sender);
         assert_eq!(confirmed(), Some(start), "there is nothing to read");
+        reading.learn_topics(0, &report(start + Duration::from_secs(9), 1, None), &sender);
         reading.learn_end(0, end(2, 1), &sender);
         reading.take(0, &record(0, &first), &sender);
         assert_eq!(confirmed(), None, "there is one more");

@@ -65,6 +65,13 @@ pub(crate) enum FeedMessage {
         /// When the brokers were asked for that end.
         asked: Instant,
     },
+    /// The input topic is another one than the zone is played from, or is that one again.
+    Input {
+        /// The zone.
+        zone: u16,
+        /// Which of the two.
+        is_another: bool,
+    },
     /// It cannot go on: why, and what to do.
     Halted(u16, String),
     /// The zones can change to these rules from now on.

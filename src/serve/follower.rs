@@ -8,6 +8,7 @@ use crate::hunt::rules::ENGINE_VERSION;
 use crate::hunt::rules::rulebook::Rulebook;
 use crate::kit::update::Update;
 use crate::output::encode::{FrameError, decode_frame};
+use crate::output::fence_id::InputTag;
 use crate::output::frame::{FrameHeader, FrameKind};
 use crate::output::mark::Mark;
 use crate::output::reader::{Position, Reader, Verdict};
@@ -40,6 +41,8 @@ pub struct Follower {
     /// Set until the records before a snapshot's mark are read.
     approach: Option<Approach>,
     begun: Begun,
+    /// The input that the zone is played from; `None`: not known yet.
+    input: Option<InputTag>,
     /// Updates are missing before the last frame.
     is_at_gap: bool,
     has_halted: bool,
@@ -106,6 +109,7 @@ impl Follower {
             reader,
             approach: None,
             begun: Begun::Nothing,
+            input: None,
             is_at_gap: false,
             has_halted: false,
         }
@@ -137,6 +141,7 @@ impl Follower {
             reader,
             approach,
             begun: Begun::ForGood,
+            input: header.origin.input_topic_id.get().map(InputTag::of_topic),
             is_at_gap: false,
             has_halted: false,
         };
@@ -153,6 +158,12 @@ impl Follower {
     /// The owner epoch in force.
     pub fn owner_epoch(&self) -> u64 {
         self.reader.position().owner_epoch
+    }
+
+    /// Whether the zone is played from the present input. It is said to be if neither a snapshot nor
+    /// a fence has told the zone's input.
+    pub(crate) fn is_played_from(&mut self, present: InputTag) -> bool {
+        *self.input.get_or_insert(present) == present
     }
 
     /// Whether updates are missing, so that nothing after them counts. An owner that has lost a
@@ -227,6 +238,12 @@ impl Follower {
         // lost: it does not show that the zone was played.
         if let Verdict::Accepted { .. } | Verdict::Progress { is_at_next: true } = verdict {
             self.begun = Begun::ForGood;
+        }
+        if let Verdict::Accepted { .. }
+        | Verdict::Progress { is_at_next: true }
+        | Verdict::Genesis = verdict
+        {
+            self.input = InputTag::of_fence(self.reader.fence_id()).or(self.input);
         }
         self.is_at_gap = match verdict {
             Verdict::Gap { .. } => true,
@@ -318,8 +335,10 @@ mod tests {
     use crate::output::frame::{Chain, Format, Frame};
     use crate::snapshot::checkpoint::{CheckpointHeader, CheckpointId};
     use crate::snapshot::format::Origin;
+    use crate::telemetry::progress::TopicId;
     use crate::testing::frame_maker::FrameMaker;
     use crate::testing::hostile_zone::rulebook;
+    use std::sync::OnceLock;
 
     fn take(follower: &mut Follower, offset: i64, record: &[u8]) -> Vec<Followed> {
         let mut given = Vec::new();
@@ -385,13 +404,12 @@ mod tests {
         assert!(matches!(given.as_slice(), [Followed::OwnerHeard]), "{} parts", given.len());
     }
 
-    #[test]
-    fn a_zone_begins_behind_the_empty_frames_that_its_snapshot_has_not_seen() {
-        let shard = Shard::new(0, &rulebook(false));
+    /// The header of a snapshot of an empty shard.
+    fn header_at(shard: &Shard, next_offset: i64) -> Header {
         let checkpoint = CheckpointHeader {
             id: CheckpointId { partition: 0, ownership_id: 1, number: 1 },
             ruleset: shard.ruleset(),
-            next_offset: 2,
+            next_offset,
             leader_epoch: None,
             next_update: 0,
             chain: Chain::default(),
@@ -399,7 +417,13 @@ mod tests {
             skips: Vec::new(),
             state_bytes: 0,
         };
-        let mut header = Header::new(Origin::default(), &checkpoint, 1);
+        Header::new(Origin::default(), &checkpoint, 1)
+    }
+
+    #[test]
+    fn a_zone_begins_behind_the_empty_frames_that_its_snapshot_has_not_seen() {
+        let shard = Shard::new(0, &rulebook(false));
+        let mut header = header_at(&shard, 2);
         let begun_at = |header: &Header| {
             let (follower, zone, _) = Follower::from_snapshot(&shard, header, &rulebook(false), 0);
             assert!(follower.approach.is_none());
@@ -409,6 +433,18 @@ mod tests {
         assert_eq!(begun_at(&header), 7);
         header.mark.next_offset = 1;
         assert_eq!(begun_at(&header), 2);
+    }
+
+    #[test]
+    fn a_zone_is_played_from_the_input_of_its_snapshot_or_else_from_the_first_that_is_present() {
+        let inputs = [5_u128, 6].map(|id| InputTag::of_topic(&id.to_be_bytes()));
+        let mut unknown = follower().0;
+        assert_eq!(inputs.map(|input| unknown.is_played_from(input)), [true, false]);
+        let shard = Shard::new(0, &rulebook(false));
+        let mut header = header_at(&shard, 0);
+        header.origin.input_topic_id = TopicId::new(OnceLock::from(6_u128.to_be_bytes()));
+        let (mut known, ..) = Follower::from_snapshot(&shard, &header, &rulebook(false), 0);
+        assert_eq!(inputs.map(|input| known.is_played_from(input)), [false, true]);
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub(super) struct NamedEnd {
     pub next_record: i64,
     /// When they were asked.
     pub asked: Instant,
+    /// When they had answered.
+    pub answered: Instant,
 }
 
 /// A thread that asks for the ends. Dropped, it ends.
@@ -40,7 +42,9 @@ impl LogEnds {
                 let asked = Instant::now();
                 let ends = log_ends(&consumer, &topic, zones.into(), ANSWER_WAIT);
                 let Ok(ends) = ends else { continue };
-                let end = |end: Option<i64>| Some(NamedEnd { next_record: end?, asked });
+                let now = Instant::now();
+                let end =
+                    |end: Option<i64>| Some(NamedEnd { next_record: end?, asked, answered: now });
                 // While the feed waits for room it takes none; a later answer will do.
                 let _full = answered.try_send(ends.into_iter().map(end).collect());
             }

@@ -47,6 +47,8 @@ pub(crate) mod appender;
 
 pub(crate) mod postings;
 
+pub(crate) mod topic_reports;
+
 pub(crate) mod timers;
 
 pub mod waiting;
@@ -94,6 +96,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use topic_reports::TopicReports;
 
 /// Clients that wait to be accepted.
 const BACKLOG: i32 = 4096;
@@ -153,7 +156,7 @@ impl Server {
     /// Connects to the brokers and listens. Clients wait until [`Server::run`].
     pub(crate) fn bind(
         options: ServeOptions,
-        feed: FeedOptions,
+        (feed, topics): (FeedOptions, TopicReports),
         commands: Commands,
         rulebook: Rulebook,
     ) -> Result<Server, ServeError> {
@@ -171,7 +174,7 @@ impl Server {
         // A further reload waits until the feed has taken the last one.
         let (rulebooks, reloaded) = channel::bounded(1);
         let owner_silence_max = lag::silence_max(feed.tick_every_ms);
-        let feed = Feed::connect(feed, rulebook, reloaded)?;
+        let feed = Feed::connect(feed, topics, rulebook, reloaded)?;
         let zones = usize::from(feed.zones());
         let served = Served::new(zones, zones * players_max, owner_silence_max);
         let listener = listen_at(options.listen, options.share_address)
@@ -244,7 +247,7 @@ pub(crate) fn check_tokens(options: &ServeOptions) -> Result<(), String> {
 /// Serves until a signal ends it. SIGHUP reads again what may change meanwhile.
 pub(crate) fn run(
     config: &Config,
-    feed: FeedOptions,
+    feed: (FeedOptions, TopicReports),
     rulebook: Rulebook,
 ) -> Result<(), ServeError> {
     let signals = Signals::listen().map_err(ServeError::Resources)?;

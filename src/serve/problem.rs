@@ -75,8 +75,11 @@ pub(crate) enum Problem {
     Busy,
     /// The brokers do not take events from this process.
     NotTaken,
-    /// The zone was played from an input that is gone: what is in the new one is not decided yet.
+    /// The zone was played from an input that is gone. Nothing was appended to the new one.
     InputRecreated(u16),
+    /// The zone was played from an input that is gone, and the event is perhaps in the new one, which
+    /// nobody plays yet.
+    AppendedElsewhere(u16),
     /// Whether the event was appended is not known.
     Unknown,
 }
@@ -105,6 +108,7 @@ impl Problem {
             | Problem::ZoneHalted { .. }
             | Problem::Busy
             | Problem::InputRecreated(_)
+            | Problem::AppendedElsewhere(_)
             | Problem::NotTaken => "503 Service Unavailable",
             Problem::Unknown => "504 Gateway Timeout",
         }
@@ -141,6 +145,12 @@ impl Problem {
                 return format!("zone {zone} has come to offset {next_offset} only; wait");
             }
             Problem::InputRecreated(zone) => {
+                return format!(
+                    "the input of zone {zone} was deleted and created again: no event was \
+                     appended; an operator has to start the zone over first"
+                );
+            }
+            Problem::AppendedElsewhere(zone) => {
                 return format!(
                     "the input of zone {zone} was created again: its event waits there until an \
                      operator starts the zone over"

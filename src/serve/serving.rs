@@ -208,6 +208,7 @@ fn take(served: &mut Served, message: FeedMessage) -> Option<FrameToFold> {
             settle(served, zone, |served| served.live(zone, owner_epoch, owner_heard));
         }
         FeedMessage::Current { zone, asked } => served.confirm(zone, asked),
+        FeedMessage::Input { zone, is_another } => served.set_input(zone, is_another),
         FeedMessage::Rules(rulebook) => served.view.know(&rulebook),
         FeedMessage::Halted(zone, sentence) => {
             settle(served, zone, |served| served.halt(zone, sentence));

@@ -3,10 +3,13 @@
 use super::brokers::{self, Reached};
 use super::failure::ToolError;
 use super::rulebook;
+use crate::control::topic_id_watch;
 use crate::daemon::failure::Failure;
+use crate::daemon::wiring::dial_options;
 use crate::kafka::client::ClientOptions;
 use crate::kafka::topic_error::TopicError;
 use crate::serve::feed::FeedOptions;
+use crate::serve::topic_reports::TopicReports;
 use crate::serve::{self, ServeError};
 use crate::service::cli::ServeArgs;
 use crate::service::config::Config;
@@ -20,7 +23,7 @@ pub fn run(args: &ServeArgs) -> Result<(), ToolError> {
         .map_err(Failure::out_of_resources)?;
     let rulebook = rulebook(&config.rules_files)?;
     ask_brokers(&config)?;
-    serve::run(&config, feed_options(&config), rulebook).map_err(failure)
+    serve::run(&config, feed(&config), rulebook).map_err(failure)
 }
 
 /// Before librdkafka asks them: see decision 031.
@@ -34,15 +37,18 @@ fn ask_brokers(config: &Config) -> Result<(), ToolError> {
     brokers::ask_first(&answering, &config.publisher.output_topic)
 }
 
-/// What the feed takes of a configuration.
-pub(super) fn feed_options(config: &Config) -> FeedOptions {
-    FeedOptions {
+/// What the feed takes of a configuration, and a watch of its topics.
+pub(super) fn feed(config: &Config) -> (FeedOptions, TopicReports) {
+    let dial = dial_options(config, &config.publisher.output_topic);
+    let options = FeedOptions {
         client: config.group.client.clone(),
         input_topic: config.group.input_topic.clone(),
         output_topic: config.publisher.output_topic.clone(),
         snapshots: config.snapshot.clone(),
         tick_every_ms: config.publisher.tick_every_ms,
-    }
+    };
+    let (input, output) = (options.input_topic.clone(), options.output_topic.clone());
+    (options, topic_id_watch::start(dial, input, output))
 }
 
 /// Why nothing is served, with its exit code.

@@ -11,6 +11,11 @@ use support::accounts::{self, Follower, read};
 use support::daemon::{Huntd, Topics};
 use support::kafka::proxy::Frozen;
 use support::kafka::{self, Cluster};
+use support::scrape::get;
+use support::serving::Serving;
+
+/// An event without a `seq`.
+const LOOT: &str = r#"{"type":"loot","player_id":1}"#;
 
 /// Deletes the input and creates it again, with more records than it had before.
 fn create_again(cluster: &Cluster, topics: &Topics) {
@@ -172,6 +177,69 @@ fn a_running_daemon_halts_when_its_output_is_another_one() {
     accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
     stop(huntd);
     accounts::assert_is_the_replay(kafka::shared(), &topics, follower);
+}
+
+#[test]
+fn a_view_whose_topics_were_created_again_while_it_slept_halts_instead_of_reading_on() {
+    let client = kafka::shared().client();
+    let topics = Topics::create(kafka::shared(), "created-again-under-a-view", 1);
+    produce(kafka::shared(), &topics, &events(1, 20, 1..=10));
+    let mut huntd = start(&topics, &[], &[]);
+    huntd.wait_for_address();
+    let serving = Serving::start(&huntd);
+    serving.body_at(&client.ends(&topics.input, 1), "/v1/zones");
+    serving.freeze();
+    stop(huntd);
+    let before = client.ends(&topics.output, 1)[0];
+    create_again(kafka::shared(), &topics);
+    create_output_again(&topics);
+    let mut huntd = start(&topics, &[], &["--genesis"]);
+    let mut rounds = 36..;
+    huntd.wait_until("an output that is longer than before", |_| {
+        let round = rounds.next().expect("there are more");
+        produce(kafka::shared(), &topics, &events(1, 20, round..=round));
+        client.ends(&topics.output, 1)[0] > before + 10
+    });
+    serving.thaw();
+    serving.wait_for("the output topic was deleted and created again; restart huntd serve");
+    let (code, text) = get(serving.address(), "/readyz");
+    assert!(code == 503 && text.contains("all zones are halted"), "{code} {text}");
+    let (_, zones) = get(serving.address(), "/v1/zones");
+    assert!(zones.contains("\"state\":\"halted\""), "{zones}");
+    let (status, answer) = serving.post("/v1/events?zone=0", LOOT);
+    assert!(status == "503" && answer.contains("restart huntd serve"), "{status} {answer}");
+    // It does as it says.
+    drop(serving);
+    let serving = Serving::start(&huntd);
+    serving.body_at(&client.ends(&topics.input, 1), "/v1/zones");
+    stop(huntd);
+}
+
+#[test]
+fn events_are_posted_to_no_input_that_was_created_again_before_the_zone_starts_over() {
+    let client = kafka::shared().client();
+    let (topics, folder) = published("created-again-under-posts", 10);
+    let settings = settings(folder.path());
+    let mut huntd = start(&topics, &settings, &[]);
+    huntd.wait_for_address();
+    let serving = Serving::start(&huntd);
+    serving.body_at(&client.ends(&topics.input, 1), "/v1/zones");
+    let post = || serving.post("/v1/events?zone=0", LOOT);
+    assert_eq!(post().0, "200");
+    create_again(kafka::shared(), &topics);
+    serving.wait_for("no events are taken for the zone");
+    huntd.wait_until("a halt", |huntd| huntd.log().contains("the shard has halted"));
+    assert_eq!(huntd.stop().status.code(), Some(10));
+    let before = client.ends(&topics.input, 1);
+    let (status, answer) = post();
+    assert!(status == "503" && answer.contains("no event was appended"), "{status} {answer}");
+    assert_eq!(client.ends(&topics.input, 1), before);
+
+    let mut huntd = start(&topics, &settings, &["--genesis"]);
+    huntd.wait_for_address();
+    serving.wait_for("the zone is played from the present input topic");
+    assert_eq!(post().0, "200");
+    stop(huntd);
 }
 
 /// Two instances of a group of this protocol, each with a partition, and what they have published.

@@ -240,6 +240,25 @@ fn a_change_to_rules_that_are_not_known_is_refused_before_it_is_appended() {
 }
 
 #[test]
+fn nothing_is_appended_to_an_input_that_the_zone_is_not_played_from_or_said_to_wait_there() {
+    let mut world = World::new();
+    let body = r#"{"type":"loot","player_id":1}"#;
+    let (mut open, _) = post(&world, "/v1/events?wait_ms=20", body);
+    for (is_another, status, records) in [(true, "503", 0), (false, "202", 1)] {
+        world.served.set_input(0, is_another);
+        let (mut exchange, appended) = post(&world, "/v1/events?wait_ms=0", body);
+        exchange.advance(&world.served, &world.gate, 1);
+        let answer = text_of(&exchange);
+        assert_eq!((&answer[9..12], appended.len()), (status, records), "{answer}");
+        assert_eq!(answer.contains("no event was appended"), is_another, "{answer}");
+    }
+    world.served.set_input(0, true);
+    open.advance(&world.served, &world.gate, 20);
+    let answer = text_of(&open);
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("waits there"), "{answer}");
+}
+
+#[test]
 fn an_event_that_lacks_something_is_refused_by_its_name() {
     let world = World::new();
     for (body, lacking) in [

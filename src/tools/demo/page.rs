@@ -5,7 +5,7 @@ use crate::serve::{Commands, ServeError, Server};
 use crate::service::config::Config;
 use crate::service::shutdown::Signals;
 use crate::tools::failure::ToolError;
-use crate::tools::serve::{failure, feed_options};
+use crate::tools::serve::{failure, feed};
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ pub(super) struct DemoPage {
 impl DemoPage {
     /// Serves the page, and prints where. Events cannot be posted: the demo accounts for its own.
     pub(super) fn start(config: &Config, rulebook: &Rulebook) -> Result<DemoPage, ToolError> {
-        let feed = feed_options(config);
+        let feed = feed(config);
         let server = Server::bind(config.serve.clone(), feed, Commands::Refused, rulebook.clone());
         let server = server.map_err(failure)?;
         writeln!(std::io::stderr(), "page: http://{}/", server.address())?;
