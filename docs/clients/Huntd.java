@@ -46,7 +46,7 @@ public final class Huntd {
     /** The highest number of an update's kind. */
     static final int UPDATE_KIND_MAX = 30;
 
-    /** Owners raise the epoch by 1 each: a frame that raises it by more than this is no owner's. */
+    /** Owners raise the epoch by 1 each: if two epochs are further apart, one is no owner's. */
     static final long EPOCH_STEP_MAX = 1L << 32;
 
     /** How many names the action of a refusal stands for. */
@@ -188,16 +188,25 @@ public final class Huntd {
             return reader;
         }
 
-        /** Each owner raises the epoch by 1. */
-        private boolean isEpochOfNoOwner(Frame frame) {
-            return Long.compareUnsigned(frame.epoch, epoch) > 0
-                && Long.compareUnsigned(frame.epoch - epoch, EPOCH_STEP_MAX) > 0;
+        private boolean isFarFrom(Frame frame) {
+            boolean isAbove = Long.compareUnsigned(frame.epoch, epoch) > 0;
+            long step = isAbove ? frame.epoch - epoch : epoch - frame.epoch;
+            return Long.compareUnsigned(step, EPOCH_STEP_MAX) > 0;
         }
 
         Verdict fold(Frame frame) {
             if (isHalted) return new Verdict("halt");
-            if (isEpochOfNoOwner(frame)) return new Verdict("stale");
-            if (isAtFence && (isOvertaken(frame) || isBehind(frame))) leaveFence();
+            if (isFarFrom(frame)) {
+                if (!hasJoined || hasAcceptedNothing()) {
+                    // Either epoch may be no owner's: the owner's next frame will tell.
+                    leaveFence();
+                    epoch = frame.epoch;
+                    fenceId = frame.fenceId;
+                } else if (Long.compareUnsigned(frame.epoch, epoch) > 0) {
+                    return new Verdict("stale");
+                }
+            }
+            if (isAtFence && (isOvertaken(frame) || isElsewhere(frame))) leaveFence();
             if (!hasJoined) return join(frame);
             if (frame.kind == FENCE) {
                 raise(frame.epoch, frame.fenceId);
@@ -228,14 +237,7 @@ public final class Huntd {
             List<Update> added = frame.updates.subList(from, frame.updates.size());
             long continued = chain;
             for (Update update : added) continued = chained(continued, update);
-            if (continued != frame.chain) {
-                if (hasAcceptedNothing()) {
-                    leaveFence();
-                    return new Verdict("waiting");
-                }
-                isHalted = true;
-                return new Verdict("halt");
-            }
+            if (continued != frame.chain) return differ();
             chain = continued;
             nextUpdate = end;
             nextOffset = Math.max(nextOffset, frame.nextOffset);
@@ -244,12 +246,18 @@ public final class Huntd {
 
         private Verdict genesis(Frame frame) {
             if (frame.firstUpdate != nextUpdate) return new Verdict("duplicate");
-            if (frame.chain != chain) {
-                isHalted = true;
-                return new Verdict("halt");
-            }
+            if (frame.chain != chain) return differ();
             nextOffset = frame.nextOffset;
             return new Verdict("genesis");
+        }
+
+        private Verdict differ() {
+            if (hasAcceptedNothing()) {
+                leaveFence();
+                return new Verdict("waiting");
+            }
+            isHalted = true;
+            return new Verdict("halt");
         }
 
         private Verdict join(Frame frame) {
@@ -284,9 +292,9 @@ public final class Huntd {
             return isAnother || isNewer && !(takesOver && frame.epoch == epoch + 1);
         }
 
-        private boolean isBehind(Frame frame) {
-            return hasAcceptedNothing() && frame.isPlaced() && frame.epoch == epoch
-                    && Long.compareUnsigned(nextUpdate, frame.firstUpdate) < 0;
+        private boolean isElsewhere(Frame frame) {
+            boolean differs = frame.firstUpdate != nextUpdate || frame.nextOffset < nextOffset;
+            return hasAcceptedNothing() && frame.isPlaced() && frame.epoch == epoch && differs;
         }
 
         private boolean hasAcceptedNothing() { return isAtFence && joinedAt == nextUpdate; }

@@ -32,7 +32,7 @@ inline constexpr std::uint8_t frame_version = 2;
 // The highest number of an update's kind.
 inline constexpr std::uint8_t update_kind_max = 30;
 
-// Owners raise the epoch by 1 each: a frame that raises it by more than this is no owner's.
+// Owners raise the epoch by 1 each: if two epochs are further apart, one is no owner's.
 inline constexpr std::uint64_t epoch_step_max = std::uint64_t{1} << 32;
 
 // How many names the action of a refusal stands for.
@@ -203,10 +203,18 @@ public:
 
     Verdict fold(const Frame& frame) {
         if (halted_) return {Meaning::halt};
-        if (frame.epoch > position_.epoch && frame.epoch - position_.epoch > epoch_step_max) {
-            return {Meaning::stale};
+        const auto [low, high] = std::minmax({frame.epoch, position_.epoch});
+        if (high - low > epoch_step_max) {
+            if (footing_ == Footing::none || has_accepted_nothing()) {
+                // Either epoch may be no owner's: the owner's next frame will tell.
+                footing_ = Footing::none;
+                position_.epoch = frame.epoch;
+                fence_id_ = frame.fence_id;
+            } else if (frame.epoch > position_.epoch) {
+                return {Meaning::stale};
+            }
         }
-        if (footing_ == Footing::fence && (is_overtaken_by(frame) || is_behind(frame))) {
+        if (footing_ == Footing::fence && (is_overtaken_by(frame) || is_elsewhere(frame))) {
             footing_ = Footing::none;
         }
         if (footing_ == Footing::none) return join(frame);
@@ -242,14 +250,7 @@ private:
         const auto added = std::span<const Update>(frame.updates).subspan(from);
         std::uint64_t chain = position_.chain;
         for (const Update& update : added) chain = chained(chain, update);
-        if (chain != frame.chain) {
-            if (has_accepted_nothing()) {
-                footing_ = Footing::none;
-                return {Meaning::waiting};
-            }
-            halted_ = true;
-            return {Meaning::halt};
-        }
+        if (chain != frame.chain) return differ();
         position_.chain = chain;
         position_.next_update = end;
         advance(frame.next_offset);
@@ -258,12 +259,18 @@ private:
 
     Verdict genesis(const Frame& frame) {
         if (frame.first_update != position_.next_update) return {Meaning::duplicate};
-        if (frame.chain != position_.chain) {
-            halted_ = true;
-            return {Meaning::halt};
-        }
+        if (frame.chain != position_.chain) return differ();
         position_.next_offset = frame.next_offset;
         return {Meaning::genesis};
+    }
+
+    Verdict differ() {
+        if (has_accepted_nothing()) {
+            footing_ = Footing::none;
+            return {Meaning::waiting};
+        }
+        halted_ = true;
+        return {Meaning::halt};
     }
 
     Verdict join(const Frame& frame) {
@@ -291,9 +298,11 @@ private:
         return is_another || (is_newer && !(takes_over && frame.epoch == position_.epoch + 1));
     }
 
-    bool is_behind(const Frame& frame) const {
+    bool is_elsewhere(const Frame& frame) const {
+        const bool differs = frame.first_update != position_.next_update ||
+                             frame.next_offset < position_.next_offset;
         return has_accepted_nothing() && frame.is_placed() && frame.epoch == position_.epoch &&
-               position_.next_update < frame.first_update;
+               differs;
     }
 
     bool has_accepted_nothing() const {

@@ -146,7 +146,7 @@ function isKnown(words) {
 
 // ---- frames ------------------------------------------------------------------------------------
 
-// Owners raise the epoch by 1 each: a frame that raises it by more than this is no owner's.
+// Owners raise the epoch by 1 each: if two epochs are further apart, one is no owner's.
 const EPOCH_STEP_MAX = 1n << 32n;
 const VERSION = 2;
 const FRAME_KINDS = ["", "updates", "fence", "skip", "genesis"];
@@ -251,8 +251,16 @@ export class Reader {
     const at = this.position;
     const said = (/** @type {string} */ verdict) => ({ verdict, words: [] });
     if (this.halted) return said("halt");
-    if (frame.epoch - at.epoch > EPOCH_STEP_MAX) return said("stale");
-    if (typeof this.footing === "bigint" && (this.#overtaken(frame) || this.#behind(frame))) {
+    const above = frame.epoch - at.epoch;
+    if (above > EPOCH_STEP_MAX || above < -EPOCH_STEP_MAX) {
+      if (this.footing === null || this.#acceptedNothing()) {
+        // Either epoch may be no owner's: the owner's next frame will tell.
+        [this.footing, at.epoch, this.fenceId] = [null, frame.epoch, frame.fenceId];
+      } else if (above > 0n) {
+        return said("stale");
+      }
+    }
+    if (typeof this.footing === "bigint" && (this.#overtaken(frame) || this.#elsewhere(frame))) {
       this.footing = null;
     }
     if (this.footing === null) return said(this.#join(frame));
@@ -277,14 +285,7 @@ export class Reader {
     const from = Number(at.nextUpdate - frame.firstUpdate);
     const words = frame.words.slice(from);
     const chain = words.reduce(chained, at.chain);
-    if (chain !== frame.chain) {
-      if (this.#acceptedNothing()) {
-        this.footing = null;
-        return said("waiting");
-      }
-      this.halted = true;
-      return said("halt");
-    }
+    if (chain !== frame.chain) return said(this.#differ());
     [at.chain, at.nextUpdate] = [chain, end];
     at.nextOffset = max(at.nextOffset, frame.nextOffset);
     return { verdict: `accepted from ${from}`, words };
@@ -292,12 +293,18 @@ export class Reader {
 
   #genesis(/** @type {Frame} */ frame) {
     if (frame.firstUpdate !== this.position.nextUpdate) return "duplicate";
-    if (frame.chain !== this.position.chain) {
-      this.halted = true;
-      return "halt";
-    }
+    if (frame.chain !== this.position.chain) return this.#differ();
     this.position.nextOffset = frame.nextOffset;
     return "genesis";
+  }
+
+  #differ() {
+    if (this.#acceptedNothing()) {
+      this.footing = null;
+      return "waiting";
+    }
+    this.halted = true;
+    return "halt";
   }
 
   #join(/** @type {Frame} */ frame) {
@@ -320,9 +327,10 @@ export class Reader {
     return another || (frame.epoch > epoch && !(takesOver && frame.epoch === epoch + 1n));
   }
 
-  #behind(/** @type {Frame} */ frame) {
-    return this.#acceptedNothing() && placed(frame) && frame.epoch === this.position.epoch &&
-      this.position.nextUpdate < frame.firstUpdate;
+  #elsewhere(/** @type {Frame} */ frame) {
+    const { epoch, nextUpdate, nextOffset } = this.position;
+    return this.#acceptedNothing() && placed(frame) && frame.epoch === epoch &&
+      (frame.firstUpdate !== nextUpdate || frame.nextOffset < nextOffset);
   }
 
   #acceptedNothing() {

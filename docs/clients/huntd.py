@@ -152,7 +152,7 @@ def signed(value, bits):
 # ---- frames -------------------------------------------------------------------------------------
 
 U64 = (1 << 64) - 1
-# Owners raise the epoch by 1 each: a frame that raises it by more than this is no owner's.
+# Owners raise the epoch by 1 each: if two epochs are further apart, one is no owner's.
 EPOCH_STEP_MAX = 1 << 32
 VERSION = 2
 FRAME_KINDS = {1: "updates", 2: "fence", 3: "skip", 4: "genesis"}
@@ -265,9 +265,13 @@ class Reader:
         """The verdict on the next frame, and its new updates as words."""
         if self.halted:
             return "halt", []
-        if frame.epoch - self.epoch > EPOCH_STEP_MAX:
-            return "stale", []
-        if isinstance(self.footing, int) and (self._overtaken(frame) or self._behind(frame)):
+        if abs(frame.epoch - self.epoch) > EPOCH_STEP_MAX:
+            if self.footing is None or self._accepted_nothing():
+                # Either epoch may be no owner's: the owner's next frame will tell.
+                self.footing, self.epoch, self.fence_id = None, frame.epoch, frame.fence_id
+            elif frame.epoch > self.epoch:
+                return "stale", []
+        if isinstance(self.footing, int) and (self._overtaken(frame) or self._elsewhere(frame)):
             self.footing = None
         if self.footing is None:
             return self._join(frame), []
@@ -299,11 +303,7 @@ class Reader:
         for words in frame.words[start:]:
             chain = chained(chain, words)
         if chain != frame.chain:
-            if self._accepted_nothing():
-                self.footing = None
-                return "waiting", []
-            self.halted = True
-            return "halt", []
+            return self._differ(), []
         self.chain, self.next_update = chain, end
         self.next_offset = max(self.next_offset, frame.next_offset)
         return f"accepted from {start}", frame.words[start:]
@@ -312,10 +312,16 @@ class Reader:
         if frame.first_update != self.next_update:
             return "duplicate"
         if frame.chain != self.chain:
-            self.halted = True
-            return "halt"
+            return self._differ()
         self.next_offset = frame.next_offset
         return "genesis"
+
+    def _differ(self):
+        if self._accepted_nothing():
+            self.footing = None
+            return "waiting"
+        self.halted = True
+        return "halt"
 
     def _join(self, frame):
         self._raise(frame.epoch, frame.fence_id)
@@ -336,9 +342,10 @@ class Reader:
         newer = frame.epoch > self.epoch
         return another or (newer and not (takes_over and frame.epoch == self.epoch + 1))
 
-    def _behind(self, frame):
-        missed = placed(frame) and frame.epoch == self.epoch
-        return self._accepted_nothing() and missed and self.next_update < frame.first_update
+    def _elsewhere(self, frame):
+        differs = frame.first_update != self.next_update or frame.next_offset < self.next_offset
+        same_owner = placed(frame) and frame.epoch == self.epoch
+        return self._accepted_nothing() and same_owner and differs
 
     def _accepted_nothing(self):
         return self.footing == self.next_update

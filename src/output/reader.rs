@@ -8,9 +8,9 @@
 use crate::kit::update::Update;
 use crate::output::frame::{Chain, FrameHeader, FrameKind};
 
-/// Owner epochs by which one frame may raise the epoch. Each owner raises it by 1, so a frame that
-/// raises it by more than four thousand million is no owner's. If it counted, no owner could come
-/// after it.
+/// Owner epochs between two frames of one log's owners, at most. Each owner raises the epoch by 1,
+/// so if two frames are further apart than four thousand million, one of them is no owner's. If it
+/// counted, no owner could come after it.
 const OWNER_EPOCH_STEP_MAX: u64 = 1 << 32;
 
 /// Where a reader stands in one output partition.
@@ -129,11 +129,18 @@ impl Reader {
         if self.halted {
             return Verdict::Halt;
         }
-        if header.owner_epoch.saturating_sub(self.position.owner_epoch) > OWNER_EPOCH_STEP_MAX {
-            return Verdict::Stale;
+        if self.is_far_from(header) {
+            if self.footing == Footing::None || self.has_accepted_nothing() {
+                // Either epoch may be no owner's. The next frame of the owner will tell.
+                self.footing = Footing::None;
+                self.position.owner_epoch = header.owner_epoch;
+                self.fence_id = header.fence_id;
+            } else if self.position.owner_epoch < header.owner_epoch {
+                return Verdict::Stale;
+            }
         }
         if let Footing::Fence { .. } = self.footing
-            && (self.is_overtaken_by(header) || self.is_behind(header))
+            && (self.is_overtaken_by(header) || self.is_elsewhere(header))
         {
             self.footing = Footing::None;
         }
@@ -188,13 +195,20 @@ impl Reader {
         is_another || (is_newer && !(takes_over && header.owner_epoch == next_epoch))
     }
 
-    /// Whether a repeated fence shows that updates were missed, and none was accepted so far:
-    /// the fence that the reader has joined at may have been appended a second time.
-    fn is_behind(&self, header: &FrameHeader) -> bool {
+    /// Whether the epochs of this frame and of the reader cannot both be those of owners.
+    fn is_far_from(&self, header: &FrameHeader) -> bool {
+        header.owner_epoch.abs_diff(self.position.owner_epoch) > OWNER_EPOCH_STEP_MAX
+    }
+
+    /// Whether a repeated fence says that the shard stands elsewhere, and no update was accepted so
+    /// far: the fence that the reader has joined at may have been appended a second time, or be of
+    /// no owner.
+    fn is_elsewhere(&self, header: &FrameHeader) -> bool {
+        let Position { owner_epoch, next_update, next_offset, .. } = self.position;
         self.has_accepted_nothing()
             && is_placed(header)
-            && header.owner_epoch == self.position.owner_epoch
-            && self.position.next_update < header.first_update
+            && header.owner_epoch == owner_epoch
+            && (header.first_update != next_update || header.next_offset < next_offset)
     }
 
     /// Whether it has joined in the middle of the log, and accepted no update since.
@@ -235,8 +249,7 @@ impl Reader {
             return Verdict::Duplicate;
         }
         if header.chain != self.position.chain {
-            self.halted = true;
-            return Verdict::Halt;
+            return self.differ();
         }
         self.position.next_offset = header.next_offset;
         Verdict::Genesis
@@ -259,18 +272,23 @@ impl Reader {
         let from = (next - header.first_update) as usize;
         let chain = continued(self.position.chain, from);
         if chain != header.chain {
-            if self.has_accepted_nothing() {
-                // The fence may have described a frame that was never appended.
-                self.footing = Footing::None;
-                return Verdict::Waiting;
-            }
-            self.halted = true;
-            return Verdict::Halt;
+            return self.differ();
         }
         self.position.chain = chain;
         self.position.next_update = end;
         self.advance(header.next_offset);
         Verdict::Accepted { from }
+    }
+
+    /// The frame has another chain than what the reader knows.
+    fn differ(&mut self) -> Verdict {
+        if self.has_accepted_nothing() {
+            // The fence may have described a frame that was never appended.
+            self.footing = Footing::None;
+            return Verdict::Waiting;
+        }
+        self.halted = true;
+        Verdict::Halt
     }
 
     fn advance(&mut self, next_offset: i64) {

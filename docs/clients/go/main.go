@@ -45,7 +45,7 @@ const (
 // UpdateKindMax is the highest number of an update's kind.
 const UpdateKindMax = 30
 
-// Owners raise the epoch by 1 each: a frame that raises it by more than this is no owner's.
+// Owners raise the epoch by 1 each: if two epochs are further apart, one is no owner's.
 const epochStepMax = 1 << 32
 
 // codeNames has how many names the code of a kind stands for, where it stands for names.
@@ -200,10 +200,15 @@ func (r *Reader) Fold(frame *Frame) (string, []Update) {
 	if r.halted {
 		return "halt", nil
 	}
-	if frame.Epoch > r.Epoch && frame.Epoch-r.Epoch > epochStepMax {
-		return "stale", nil
+	if max(frame.Epoch, r.Epoch)-min(frame.Epoch, r.Epoch) > epochStepMax {
+		if r.footing == none || r.acceptedNothing() {
+			// Either epoch may be no owner's: the owner's next frame will tell.
+			r.footing, r.Epoch, r.fenceID = none, frame.Epoch, frame.FenceID
+		} else if frame.Epoch > r.Epoch {
+			return "stale", nil
+		}
 	}
-	if r.footing == atFence && (r.overtaken(frame) || r.behind(frame)) {
+	if r.footing == atFence && (r.overtaken(frame) || r.elsewhere(frame)) {
 		r.footing = none
 	}
 	if r.footing == none {
@@ -246,12 +251,7 @@ func (r *Reader) accept(frame *Frame) (string, []Update) {
 		chain = Chained(chain, update)
 	}
 	if chain != frame.Chain {
-		if r.acceptedNothing() {
-			r.footing = none
-			return "waiting", nil
-		}
-		r.halted = true
-		return "halt", nil
+		return r.differ(), nil
 	}
 	r.Chain, r.NextUpdate = chain, end
 	r.NextOffset = max(r.NextOffset, frame.NextOffset)
@@ -263,11 +263,19 @@ func (r *Reader) genesis(frame *Frame) string {
 		return "duplicate"
 	}
 	if frame.Chain != r.Chain {
-		r.halted = true
-		return "halt"
+		return r.differ()
 	}
 	r.NextOffset = frame.NextOffset
 	return "genesis"
+}
+
+func (r *Reader) differ() string {
+	if r.acceptedNothing() {
+		r.footing = none
+		return "waiting"
+	}
+	r.halted = true
+	return "halt"
 }
 
 func (r *Reader) join(frame *Frame) string {
@@ -292,9 +300,9 @@ func (r *Reader) overtaken(frame *Frame) bool {
 	return another || (frame.Epoch > r.Epoch && !(takesOver && frame.Epoch == r.Epoch+1))
 }
 
-func (r *Reader) behind(frame *Frame) bool {
-	return r.acceptedNothing() && placed(frame) && frame.Epoch == r.Epoch &&
-		r.NextUpdate < frame.FirstUpdate
+func (r *Reader) elsewhere(frame *Frame) bool {
+	differs := frame.FirstUpdate != r.NextUpdate || frame.NextOffset < r.NextOffset
+	return r.acceptedNothing() && placed(frame) && frame.Epoch == r.Epoch && differs
 }
 
 func (r *Reader) acceptedNothing() bool {

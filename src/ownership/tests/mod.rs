@@ -2,5 +2,6 @@
 //! a daemon beside a group.
 
 mod acquiring;
+mod foreign;
 mod log;
 mod owning;
