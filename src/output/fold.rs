@@ -9,6 +9,10 @@ use crate::output::mark::Mark;
 use crate::output::reader::{Position, Reader, Verdict};
 use std::collections::BTreeSet;
 
+/// Input offsets of one shard that its replays still have to pass over: a snapshot has room for as
+/// many. Owners write few.
+pub(crate) const SKIPS_MAX: usize = 1024;
+
 /// What an engine starts from: a state and its place in input and output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Start {

@@ -12,13 +12,14 @@
 //! ```
 
 use crate::output::fence_id::InputTag;
-use crate::output::fold::{Broken, Fold, Start};
+use crate::output::fold::{Broken, Fold, SKIPS_MAX, Start};
 use crate::output::frame::{Chain, FrameHeader, FrameKind, POSITION_UNKNOWN};
 use crate::output::mark::Mark;
 use crate::output::reader::{Position, Reader};
 use crate::ownership::acquired::Acquired;
 use crate::ownership::bounds::Bounds;
 use crate::ownership::start_error::StartError;
+use std::collections::BTreeSet;
 
 /// Fences written for one acquisition. Each loss means that another instance raised the owner epoch
 /// in between; this many losses in a row mean that two instances fight over the shard.
@@ -289,7 +290,8 @@ impl Acquisition {
 
     /// A fence may be written once the group counts us in, if it is known where the shard stands.
     fn ask_group(&mut self) {
-        match self.fold.reader().is_some() {
+        // No owner has the greatest epoch, and none could follow it.
+        match self.position().is_some_and(|position| position.owner_epoch < u64::MAX) {
             true => self.state = AcquisitionState::Confirming,
             false => self.end(Err(StartError::StartGone)),
         }
@@ -332,8 +334,7 @@ impl Acquisition {
             Err(error) => return self.end(Err(error)),
         };
         let candidate = self.kept().map(|_| self.candidate);
-        let mut skips = self.fold.skips().clone();
-        skips.extend(self.kept().iter().flat_map(|kept| &kept.skips));
+        let skips = self.skips();
         // The updates of this record are published: a replay without it would differ. A record that
         // does not exist yet may turn out to be good.
         let open = start.next_offset.max(mark.next_offset)..self.bounds.input_end;
@@ -356,6 +357,12 @@ impl Acquisition {
             skips,
             input_leader_epoch,
         }));
+    }
+
+    /// The input offsets that a replay passes over.
+    fn skips(&self) -> BTreeSet<i64> {
+        let of_state = self.kept().into_iter().flat_map(|kept| &kept.skips);
+        self.fold.skips().iter().chain(of_state).copied().collect()
     }
 
     /// The rules of the state before the first event.
@@ -422,6 +429,10 @@ impl Acquisition {
         if input_end < start.next_offset.max(published.next_offset) {
             let wanted = start.next_offset.max(published.next_offset);
             return Err(StartError::InputLost { wanted, input_end });
+        }
+        let skips = self.skips().range(start.next_offset..).count();
+        if skips > SKIPS_MAX {
+            return Err(StartError::SkipsTooMany { skips });
         }
         Ok(start)
     }

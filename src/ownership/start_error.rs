@@ -5,6 +5,7 @@
 //! while. If the cause persists, the shard halts. docs/OPERATIONS.md has a remedy for each.
 
 use crate::output::encode::FrameError;
+use crate::output::fold::SKIPS_MAX;
 
 impl StartError {
     /// What has happened, without what to do: perhaps there is nothing to do.
@@ -39,6 +40,7 @@ impl StartError {
             | StartError::OutputRecreated
             | StartError::RulesetChanged { .. }
             | StartError::RulesMissing { .. }
+            | StartError::SkipsTooMany { .. }
             | StartError::Diverged { .. } => false,
         }
     }
@@ -172,6 +174,16 @@ pub enum StartError {
         /// The ruleset's hash in the event.
         ruleset: u32,
     },
+    /// The output has more skips than a snapshot has room for.
+    #[error(
+        "the output passes over {skips} records that are still to be replayed, and a snapshot has \
+         room for {SKIPS_MAX}: another program writes to it; stop that program, and start over \
+         with `huntd run --genesis`"
+    )]
+    SkipsTooMany {
+        /// How many.
+        skips: usize,
+    },
     /// The replay differs from what is published.
     #[error(
         "the replay differs from what is published, at update {update}: the version or the input \
@@ -220,6 +232,7 @@ mod tests {
             StartError::OutputGone { made: 1 },
             StartError::OutputLost { made: 2, held: 1 },
             StartError::RulesetChanged { published: 1, ours: 2 },
+            StartError::SkipsTooMany { skips: 1_025 },
             StartError::Diverged { update },
         ];
         for error in errors {

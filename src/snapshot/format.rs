@@ -9,8 +9,7 @@ use crate::hunt::rules::ENGINE_VERSION;
 use crate::hunt::rules::rulebook::Rulebook;
 use crate::kafka::checksum::{crc32c, crc32c_of_parts};
 use crate::kafka::{NAME_CHARS_MAX, TOPIC_NAME_CHARS_MAX};
-use crate::kit::checkpoint::StateError;
-use crate::kit::mix;
+use crate::output::fold::SKIPS_MAX;
 use crate::output::frame::Chain;
 use crate::output::mark::Mark;
 use crate::snapshot::checkpoint::CheckpointHeader;
@@ -22,10 +21,6 @@ pub const SNAPSHOT_BLOCK_BYTES: usize = 64 * 1024;
 
 /// Bytes of one shard's encoded state: all actors, tombstones and hunts that the limits allow.
 pub(crate) const SNAPSHOT_STATE_BYTES_MAX: usize = 64 * 1024 * 1024;
-
-/// Input offsets that a replay of one snapshot passes over: each panicked the engine three times,
-/// or an operator asked for it.
-const SKIPS_MAX: usize = 1024;
 
 /// Bytes before the first block, of which the header takes some.
 pub(crate) const HEADER_BYTES_MAX: usize = SNAPSHOT_BLOCK_BYTES;

@@ -1,7 +1,7 @@
 //! Acquiring a shard as decisions alone: what an owner makes of a log.
 
 use crate::output::fence_id::InputTag;
-use crate::output::fold::Start;
+use crate::output::fold::{SKIPS_MAX, Start};
 use crate::output::frame::{Chain, FrameHeader, FrameKind};
 use crate::output::mark::Mark;
 use crate::output::verified::{Ack, Verified};
@@ -380,6 +380,26 @@ fn a_record_to_skip_is_skipped_in_the_output_once_and_by_every_owner() {
     let kept = Candidate { skips, ..snapshot(&log, &shard) };
     let acquired = log.acquire(brief(vec![kept])).expect("acquired");
     assert_eq!(acquired.skips.into_iter().collect::<Vec<_>>(), [40]);
+}
+
+/// Only another program writes so many.
+#[test]
+fn more_skips_than_a_snapshot_has_room_for_halt_the_shard_until_it_starts_over() {
+    let (mut log, shard) = owned_log(9);
+    let acquired = log.acquire(brief(Vec::new())).expect("acquired");
+    let skip = FrameHeader { kind: FrameKind::Skip, fence_id: 0, ..shard.fence(0) };
+    let owner_epoch = acquired.owner_epoch;
+    for next_offset in (i64::MAX - SKIPS_MAX as i64 + 1)..=i64::MAX {
+        log.append_empty(&FrameHeader { owner_epoch, next_offset, ..skip });
+    }
+    let acquired = log.acquire(brief(Vec::new())).expect("a snapshot has room for these");
+    let owner_epoch = acquired.owner_epoch;
+    log.append_empty(&FrameHeader { owner_epoch, next_offset: 1, ..skip });
+    let too_many = StartError::SkipsTooMany { skips: SKIPS_MAX + 1 };
+    assert_eq!(log.acquire(brief(Vec::new())), Err(too_many));
+    let fresh = Brief { remedy: Remedy::StartOver, ..brief(Vec::new()) };
+    assert!(log.acquire(fresh).expect("acquired").skips.is_empty());
+    assert!(log.acquire(brief(Vec::new())).expect("acquired").skips.is_empty());
 }
 
 #[test]
