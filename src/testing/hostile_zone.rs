@@ -1,13 +1,16 @@
 //! A zone that any events are applied to, valid or not, and that is checked from outside.
 //! `src/hunt/tests/hostile.rs` draws them from a seed, `fuzz/fuzz_targets/engine.rs` from bytes.
 
-use crate::hunt::change::Change;
-use crate::hunt::event::Event;
+use crate::decoder::{Decoder, RecordPosition};
+use crate::hunt::event::{Action, Event};
 use crate::hunt::events::Events;
+use crate::hunt::handoff::HandoffOut;
 use crate::hunt::rules::rulebook::Rulebook;
-use crate::hunt::{Outcome, Shard};
 use crate::kit::update::{EVENT_UPDATES_MAX, Update, Updates};
-use crate::output::frame::Chain;
+use crate::hunt::{Outcome, Shard};
+use crate::output::encode::{decode_frame, encode};
+use crate::output::frame::{Chain, Format, Frame, FrameHeader};
+use crate::output::handoff::HandoffRecord;
 use crate::service::rules::built_in;
 use crate::testing::random_game::Setting;
 use crate::testing::whole_state::encode_state;
@@ -47,7 +50,11 @@ pub struct Zone {
     /// A bit for each kind of update that was made.
     kinds: u64,
     applied: u64,
+    decoder: Decoder,
 }
+
+/// One event of so many has its updates written as a frame.
+const FRAMED_ONE_IN: i64 = 8;
 
 impl Zone {
     pub fn new(partition: u16, rulebook: &Rulebook) -> Zone {
@@ -58,6 +65,7 @@ impl Zone {
             chain: Chain::default(),
             kinds: 0,
             applied: 0,
+            decoder: Decoder::new(),
         }
     }
 
@@ -76,6 +84,39 @@ impl Zone {
         assert_eq!(refusals, usize::from(matches!(outcome, Outcome::Refused(_))), "{event:?}");
         self.applied += u64::from(outcome == Outcome::Applied);
         self.fold();
+        self.check_handoffs();
+        if event.offset % FRAMED_ONE_IN == 0 {
+            self.check_frame();
+        }
+    }
+
+    /// Every player who has left arrives: the zone that it goes to reads what is sent.
+    fn check_handoffs(&mut self) {
+        let partition = self.shard.partition().into();
+        for sent in HandoffRecord::all(partition, 0, 0, self.updates.as_slice()) {
+            let mut record = Vec::new();
+            sent.write(&mut record);
+            let origin = RecordPosition { offset: 0, time_ms: 0 };
+            let arrives = self.decoder.decode(origin, Some(&record)).expect("it is an event");
+            let Action::Arrive { x, y, handoff } = arrives.action else { panic!("{arrives:?}") };
+            // In its own order: empty slots are left out.
+            let handoff = HandoffOut { x, y, handoff, ..sent.handoff };
+            let mut again = Vec::new();
+            HandoffRecord { player_id: arrives.player_id, handoff, ..sent }.write(&mut again);
+            assert_eq!(String::from_utf8(again), String::from_utf8(record));
+        }
+    }
+
+    /// Readers get what the engine made, in both forms.
+    fn check_frame(&self) {
+        let updates = self.updates.as_slice();
+        let count = updates.len() as u32;
+        let header = FrameHeader { count, chain: self.chain, ..Frame::new().header };
+        for format in [Format::Json, Format::Binary] {
+            let mut bytes = Vec::new();
+            encode(format, &header, updates, &mut bytes);
+            assert_eq!(decode_frame(&bytes), Ok((header, updates.to_vec())));
+        }
     }
 
     /// The kinds of updates that [`Zone::apply`] made, a bit each, and how many events applied.

@@ -139,7 +139,7 @@ impl RandomGame {
         }
         let edges = [0u64, 1 << 16, 1 << 31, 1 << 32, 1 << 53, 1 << 63];
         let edge = edges[below(edges.len() as u64) as usize];
-        Some(edge.wrapping_add(below(3)).wrapping_sub(1))
+        Some(edge.wrapping_add(below(4)).wrapping_sub(2))
     }
 
     /// What happens next. A player who is not here mostly joins.

@@ -33,7 +33,7 @@ pub(super) fn zone_key(card: &Card) -> Key {
 }
 
 /// Times up to which the world's board orders exactly: the year 6429.
-const SCORED_AT_MS_MAX: i64 = (1 << 47) - 1;
+pub(crate) const SCORED_AT_MS_MAX: i64 = (1 << 47) - 1;
 
 /// What the world's board is ordered by.
 pub(super) fn world_key(zone: u16, card: &Card, details: &Details) -> Key {

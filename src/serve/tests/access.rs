@@ -8,10 +8,10 @@ use crate::serve::gate::Gate;
 use crate::serve::problem::Problem;
 use sha2::{Digest, Sha256};
 
-const KEY: [u8; 32] = [7; 32];
+pub(super) const KEY: [u8; 32] = [7; 32];
 
 /// The Unix time at 0 of the exchanges' clock.
-const ORIGIN_S: u64 = 1_000;
+pub(super) const ORIGIN_S: u64 = 1_000;
 
 fn tokens(requests_per_s: u32) -> Tokens {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();

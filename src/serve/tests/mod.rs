@@ -1,5 +1,6 @@
 //! Requests and answers without sockets or Kafka.
 
+mod absurd;
 mod access;
 mod clients;
 mod closing;
