@@ -545,7 +545,7 @@ fn message_of(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::update::Updates;
+    use crate::kit::update::Updates;
     use crate::output::encode::encode;
     use crate::output::fence_id::FenceIds;
     use crate::output::frame::{Format, Frame, FrameHeader, FrameKind};

@@ -5,9 +5,9 @@
 //! that site's `Origin`, or, where a name leads here only since the page was loaded, its `Host`.
 //! And a body of a type that browsers send without asking the server first is not read.
 
+use crate::http::request::{ClientRequest, RequestMethod};
 use crate::hunt::event::ActionKind;
 use crate::kit::event::Subject;
-use crate::http::request::{ClientRequest, RequestMethod};
 use crate::serve::access::{Client, Scope, TokenRefusal, Tokens};
 use crate::serve::command::COMMANDS_MAX;
 use crate::serve::problem::Problem;

@@ -4,8 +4,8 @@
 //! a topic of state is written again when it changed. A client that reads slowly is written less
 //! often, and costs no memory. One that falls behind the recent updates gets `reset`.
 
-use crate::kit::update::Update;
 use crate::http::request::parameters;
+use crate::kit::update::Update;
 use crate::output::update_json;
 use crate::serve::answers::{Answer, Moment, Served};
 use crate::serve::gate::Pass;

@@ -9,6 +9,8 @@ use crate::hunt::rules::ENGINE_VERSION;
 use crate::hunt::rules::rulebook::Rulebook;
 use crate::kafka::checksum::{crc32c, crc32c_of_parts};
 use crate::kafka::{NAME_CHARS_MAX, TOPIC_NAME_CHARS_MAX};
+use crate::kit::checkpoint::StateError;
+use crate::kit::mix;
 use crate::output::fold::SKIPS_MAX;
 use crate::output::frame::Chain;
 use crate::output::mark::Mark;

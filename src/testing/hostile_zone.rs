@@ -2,12 +2,13 @@
 //! `src/hunt/tests/hostile.rs` draws them from a seed, `fuzz/fuzz_targets/engine.rs` from bytes.
 
 use crate::decoder::{Decoder, RecordPosition};
+use crate::hunt::change::Change;
 use crate::hunt::event::{Action, Event};
 use crate::hunt::events::Events;
 use crate::hunt::handoff::HandoffOut;
 use crate::hunt::rules::rulebook::Rulebook;
-use crate::kit::update::{EVENT_UPDATES_MAX, Update, Updates};
 use crate::hunt::{Outcome, Shard};
+use crate::kit::update::{EVENT_UPDATES_MAX, Update, Updates};
 use crate::output::encode::{decode_frame, encode};
 use crate::output::frame::{Chain, Format, Frame, FrameHeader};
 use crate::output::handoff::HandoffRecord;

@@ -2,7 +2,7 @@
 //! them, or the owner notices and acquires the shard again, or it halts with a reason. No later
 //! frame of an owner is lost to a reader.
 
-use crate::engine::update::Updates;
+use crate::kit::update::Updates;
 use crate::output::encode::{decode_frame, encode};
 use crate::output::frame::{Chain, Format, Frame, FrameHeader, FrameKind, POSITION_UNKNOWN};
 use crate::output::mark::Mark;

@@ -4,10 +4,10 @@
 use super::access::{KEY, ORIGIN_S, ask, world_at_rate};
 use super::{World, text_of};
 use crate::decoder::{Decoder, RecordPosition};
-use crate::engine::Outcome;
-use crate::engine::event::{ActionKind, Event, EventField, Subject};
-use crate::engine::field::{FieldForm, FieldSpec};
-use crate::engine::update::Updates;
+use crate::hunt::Outcome;
+use crate::hunt::event::{ActionKind, Event, EventField};
+use crate::hunt::field::{FieldForm, FieldSpec};
+use crate::kit::update::Updates;
 use crate::serve::access::player_token;
 use crate::serve::command::Command;
 use crate::serve::exchange::ExchangeNeed;
@@ -114,7 +114,7 @@ fn whatever_number_a_player_posts_its_event_is_its_own_and_later_ones_count() {
         let stamp = 1_000 * world.events;
         let (event, outcome) = decide(&mut world, &command);
         let kind = event.action.kind();
-        assert!(kind.subject() == Subject::Player && kind != ActionKind::Join, "{body}");
+        assert!(kind.subject().is_player() && kind != ActionKind::Join, "{body}");
         assert_eq!((event.player_id, event.ts_us), (PLAYER, stamp), "{body}");
         assert!(!matches!(outcome, Outcome::RulesMissing { .. }), "{body}");
         let later = r#"{"type":"rotate","player_id":2,"heading":5}"#;

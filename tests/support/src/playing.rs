@@ -26,7 +26,7 @@ impl Playing {
     pub fn start_within(descriptors: u32, arguments: &[&str]) -> Playing {
         let mut shell = Command::new("sh");
         let limited = format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"");
-        shell.args(["-c", &limited, program()]);
+        shell.args(["-c", &limited]).arg(program());
         Playing::run(shell, arguments)
     }
 
