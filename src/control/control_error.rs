@@ -4,7 +4,6 @@ use super::advertised::AdvertisedFault;
 use crate::fetch::dialling::DialError;
 use crate::kafka::membership::MembershipError;
 use crate::kafka::topic_error::TopicError;
-use crate::telemetry::progress::SHARDS_MAX;
 
 /// Why the daemon cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -24,9 +23,6 @@ pub enum ControlError {
     /// Settings of topics with which nothing works.
     #[error("{0}")]
     TopicsWrong(String),
-    /// The input topic.
-    #[error("the input topic has {0} partitions, but one daemon handles at most {SHARDS_MAX}")]
-    TooManyPartitions(i32),
     /// Shards that stopped on a fault. The log has said why.
     #[error("halted on a fault: {0} of the shards; the log says which and what to do")]
     ShardsHalted(u32),
@@ -41,9 +37,7 @@ impl ControlError {
             ControlError::Dial(DialError::Resources(_)) => false,
             ControlError::Dial(error) => !error.is_final(),
             ControlError::Advertised(fault) => !fault.error.is_final(),
-            ControlError::TopicsWrong(_)
-            | ControlError::TooManyPartitions(_)
-            | ControlError::ShardsHalted(_) => false,
+            ControlError::TopicsWrong(_) | ControlError::ShardsHalted(_) => false,
         }
     }
 

@@ -14,7 +14,6 @@ use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
 use crate::kafka::topic_requests::{NewTopic, TopicSettings};
 use crate::kafka::{BROKER_ANSWER_MS_MAX, NEXT_BROKER_MS};
-use crate::telemetry::progress::SHARDS_MAX;
 
 /// Milliseconds that the controller may take to create a topic: less than its answer may take.
 const CREATE_MS_MAX: u64 = BROKER_ANSWER_MS_MAX - 1_000;
@@ -183,9 +182,7 @@ impl TopicClient {
             found.ok_or_else(|| ControlError::from(TopicError::Missing(name.clone())))
         });
         let (input, output, _letters) = (input?, output?, _letters?);
-        if input.partitions > SHARDS_MAX {
-            return Err(ControlError::TooManyPartitions(input.partitions as i32));
-        }
+        TopicError::unless_too_many(&names.input, input.partitions)?;
         if input.partitions != output.partitions {
             return Err(ControlError::Topic(TopicError::PartitionsDiffer {
                 input_topic: names.input.clone(),

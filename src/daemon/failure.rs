@@ -67,9 +67,7 @@ impl Failure {
             Failure::Publisher(_) => ExitCode::OutOfResources,
             Failure::Control(ControlError::Dial(error)) => dial_code(error),
             Failure::Control(ControlError::Advertised(fault)) => dial_code(&fault.error),
-            Failure::Control(ControlError::TooManyPartitions(_) | ControlError::TopicsWrong(_)) => {
-                ExitCode::TopicWrong
-            }
+            Failure::Control(ControlError::TopicsWrong(_)) => ExitCode::TopicWrong,
             Failure::Control(ControlError::ShardsHalted(_)) => ExitCode::ShardHalted,
             Failure::Control(ControlError::Membership(error)) => match error {
                 MembershipError::TopicMissing(_) => ExitCode::TopicWrong,
@@ -88,6 +86,7 @@ impl Failure {
             Failure::Control(ControlError::Topic(error)) => match error {
                 TopicError::Missing(_)
                 | TopicError::PartitionsDiffer { .. }
+                | TopicError::TooManyPartitions { .. }
                 | TopicError::NotCreated { .. } => ExitCode::TopicWrong,
                 TopicError::NotAuthorised { .. } => ExitCode::NotAuthorised,
                 TopicError::Unreachable(_) | TopicError::NotNow(_) => ExitCode::KafkaUnreachable,

@@ -2,6 +2,7 @@
 
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::right::Right;
+use crate::telemetry::progress::SHARDS_MAX;
 
 /// Why topics could not be reached or used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,6 +24,17 @@ pub enum TopicError {
         output_topic: String,
         /// Its partitions.
         output: i32,
+    },
+    /// More partitions than a process has room for.
+    #[error(
+        "`{topic}` has {partitions} partitions and huntd takes {SHARDS_MAX} at most; use a topic \
+         with fewer"
+    )]
+    TooManyPartitions {
+        /// The topic.
+        topic: String,
+        /// Its partitions.
+        partitions: usize,
     },
     /// The broker refuses.
     #[error("not authorised for `{topic}`; grant {right} to huntd's user")]
@@ -63,8 +75,34 @@ impl TopicError {
         TopicError::not_authorised(topic, right.refused_with(error))
     }
 
+    /// The partitions of a topic, if there is room for all of them.
+    pub(crate) fn unless_too_many(topic: &str, partitions: usize) -> Result<u16, TopicError> {
+        match u16::try_from(partitions) {
+            Ok(few) if partitions <= SHARDS_MAX => Ok(few),
+            _ => Err(TopicError::TooManyPartitions { topic: topic.to_owned(), partitions }),
+        }
+    }
+
     /// Whether trying again can help.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(self, TopicError::Unreachable(_) | TopicError::NotNow(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_with_more_partitions_than_there_is_room_for_is_refused_with_its_number() {
+        for few in [1, SHARDS_MAX] {
+            assert_eq!(TopicError::unless_too_many("updates", few), Ok(few as u16));
+        }
+        for many in [SHARDS_MAX + 1, 5_000, usize::from(u16::MAX) + 2] {
+            let error = TopicError::unless_too_many("updates", many).expect_err("too many");
+            assert!(!error.may_pass());
+            let words = format!("`updates` has {many} partitions and huntd takes 1024 at most; ");
+            assert!(error.to_string().starts_with(&words), "{error}");
+        }
     }
 }

@@ -98,7 +98,7 @@ impl Feed {
         let consumer = Arc::new(reader(&config, &options.client).map_err(unusable)?);
         let wait = Duration::from_millis(METADATA_MS_MAX);
         let zones = partitions(&consumer, &options.output_topic, Right::Read, wait)?;
-        let zones = u16::try_from(zones).unwrap_or(u16::MAX);
+        let zones = TopicError::unless_too_many(&options.output_topic, zones as usize)?;
         let FeedOptions { input_topic, output_topic, .. } = options.clone();
         Ok(Feed {
             options,

@@ -7,6 +7,7 @@ use crate::daemon::failure::Failure;
 use crate::kafka::client::{ClientOptions, KafkaReader, client_config, reader};
 use crate::kafka::right::Right;
 use crate::kafka::security::Security;
+use crate::kafka::topic_error::TopicError;
 use crate::service::config::Config;
 use crate::service::config_args::ClusterArgs;
 use rdkafka::consumer::Consumer;
@@ -17,9 +18,6 @@ use std::time::Duration;
 
 /// The longest wait for an answer about topics.
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
-
-/// Partitions that a tool reads or writes, as for the daemon.
-const PARTITIONS_MAX: usize = crate::telemetry::progress::SHARDS_MAX;
 
 /// The cluster that a verb talks to, and what its topics are called.
 pub(crate) struct Cluster {
@@ -103,11 +101,8 @@ pub(super) fn partitions_of(
     }
     match found.partitions().len() {
         0 => Err(ToolError::TopicMissing(topic.to_owned())),
-        count if count <= PARTITIONS_MAX => Ok(count as u16),
-        count => Err(ToolError::TopicWrong(format!(
-            "the topic `{topic}` has {count} partitions and huntd takes {PARTITIONS_MAX} at most; \
-             use a topic with fewer"
-        ))),
+        count => TopicError::unless_too_many(topic, count)
+            .map_err(|error| ToolError::TopicWrong(error.to_string())),
     }
 }
 

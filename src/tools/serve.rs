@@ -13,6 +13,7 @@ use crate::serve::topic_reports::TopicReports;
 use crate::serve::{self, ServeError};
 use crate::service::cli::ServeArgs;
 use crate::service::config::Config;
+use crate::service::exit::ExitCode;
 use crate::service::{log, shutdown};
 
 /// Serves until a signal ends it.
@@ -59,8 +60,9 @@ pub(super) fn failure(error: ServeError) -> ToolError {
             ToolError::NotAuthorised { topic, right }
         }
         ServeError::Topic(TopicError::Unreachable(why)) => ToolError::Unreachable(why),
-        ServeError::Topic(error @ TopicError::NotNow(_)) => {
-            ToolError::from(Failure::Control(error.into()))
+        ServeError::Topic(error) => ToolError::from(Failure::Control(error.into())),
+        error @ ServeError::Resources(_) => {
+            ToolError::Daemon { sentence: error.to_string(), code: ExitCode::OutOfResources }
         }
         ServeError::Ring(error) => ToolError::from(Failure::Ring(error)),
         other => ToolError::Config(other.to_string()),
