@@ -12,6 +12,7 @@ use crate::output::fence_id::InputTag;
 use crate::output::frame::{FrameHeader, FrameKind};
 use crate::output::mark::Mark;
 use crate::output::reader::{Position, Reader, Verdict};
+use crate::ownership::start_error::StartError;
 use crate::snapshot::format::Header;
 use crate::view::zone::{ZonePosition, ZoneView};
 
@@ -251,7 +252,8 @@ impl Follower {
             _ => self.is_at_gap,
         };
         match verdict {
-            Verdict::Halt => return Err(forged(offset)),
+            // A reader halts at the same place after a genesis, too.
+            Verdict::Halt => return Err(StartError::Damaged { offset }.to_string()),
             Verdict::Accepted { from } => {
                 give(Followed::Updates(updates[from..].to_vec(), after.next_offset));
             }
@@ -313,14 +315,6 @@ fn is_of_owner(header: &FrameHeader, before: Position, after: Position) -> bool 
     let takes_over = header.kind == FrameKind::Fence && before.owner_epoch < owner_epoch;
     let knows_all = (header.first_update, header.chain) == (next_update, chain);
     takes_over || (header.owner_epoch == owner_epoch && knows_all)
-}
-
-/// What to do about updates that do not match the chain.
-fn forged(offset: i64) -> String {
-    format!(
-        "the updates at offset {offset} are not those that were published; restore the output \
-         topic, or start the shard over with `huntd run --genesis`"
-    )
 }
 
 /// What to do about a frame that only another version can read.
@@ -445,6 +439,20 @@ mod tests {
         header.origin.input_topic_id = TopicId::new(OnceLock::from(6_u128.to_be_bytes()));
         let (mut known, ..) = Follower::from_snapshot(&shard, &header, &rulebook(false), 0);
         assert_eq!(inputs.map(|input| known.is_played_from(input)), [false, true]);
+    }
+
+    #[test]
+    fn updates_that_do_not_match_the_chain_halt_a_zone_and_starting_over_is_not_advised() {
+        let (mut follower, mut shard) = follower();
+        let mut forged = shard.frame(1);
+        forged.header.chain = Chain(1);
+        let given = take(&mut follower, 7, &encoded(&forged));
+        let Some(Followed::Halted(sentence)) = given.last() else { panic!("{given:?}") };
+        assert!(
+            sentence.contains("offset 7") && sentence.contains("new output topic"),
+            "{sentence}"
+        );
+        assert!(!sentence.contains("--genesis"), "{sentence}");
     }
 
     #[test]
