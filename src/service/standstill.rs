@@ -28,8 +28,9 @@ struct LastMove {
     offsets: [i64; 5],
     /// When any stage moved, or there was nothing to do.
     at: Instant,
-    /// When an acknowledgement moved it, or no frame waited for one. The stages before go on while
-    /// there is room: one record a second, such as a tick, would hide that nothing is stored.
+    /// When an acknowledgement moved it, or no frame and no dead letter waited for one. The stages
+    /// before go on while there is room: one record a second, such as a tick, would hide that
+    /// nothing is stored. Dead letters come before all frames that cover their records.
     acked_at: Instant,
     is_still: bool,
     fetch: Throttled,
@@ -119,7 +120,8 @@ impl LastMove {
         if before != self.offsets || has_nothing {
             self.at = now;
         }
-        if acked != acked_before || acked >= published || has_nothing {
+        let has_stored_all = acked >= published && shard.sent.get() == shard.settled.get();
+        if acked != acked_before || has_stored_all || has_nothing {
             self.acked_at = now;
         }
     }
@@ -250,6 +252,22 @@ mod tests {
             let still = standstill.sample(&progress, at(1_000 * second as u64));
             assert_eq!(!still.is_empty(), (14..18).contains(&second), "{second} s: {still:?}");
             assert!(still.iter().all(|still| still.waits_for.contains("acknowledge")));
+        }
+    }
+
+    #[test]
+    fn a_partition_whose_dead_letters_keep_its_frames_back_stands_still_although_some_are_stored() {
+        let (progress, start) = (Progress::new(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut standstill = Standstill::default();
+        for second in 0..20 {
+            // A letter is stored each second, and the next reject takes its place.
+            shard(&progress, [90, 90, 50 + second, 40, 40]);
+            progress.shard(3).sent.set(8 + second as u64);
+            progress.shard(3).settled.set(second as u64);
+            let still = standstill.sample(&progress, at(1_000 * second as u64));
+            assert_eq!(!still.is_empty(), second >= 10, "{second} s: {still:?}");
+            assert!(still.iter().all(|still| still.waits_for.contains("dead-letter topics")));
         }
     }
 
