@@ -241,7 +241,7 @@ impl Connection {
         let mut sent = 0;
         while sent < bytes.len() {
             let send = self.turns.operations().send(&self.socket, bytes, sent);
-            let (buffer, done) = finish(&self.turns, send, deadline).await;
+            let (buffer, done) = finish(&self.turns, send, || Some(deadline)).await;
             bytes = buffer;
             let count = done.and_then(|done| done.ok_or(io::ErrorKind::TimedOut.into()));
             sent += count.map_err(|error| self.broken(error))?;
@@ -263,7 +263,7 @@ impl Connection {
         is_wanted: impl Fn() -> bool,
         deadline: Instant,
     ) -> Result<Response, ConnectionError> {
-        let response = self.receive_response(is_wanted, deadline).await?;
+        let response = self.receive_response(is_wanted, || Some(deadline)).await?;
         match self.early.take().len() {
             0 => Ok(response),
             bytes => Err(self.protocol(format!("{bytes} bytes follow it"))),
@@ -271,10 +271,11 @@ impl Connection {
     }
 
     /// Receives the next whole response, of several requests that may be under way. One at a time.
-    /// At the deadline it has to be there, or to be arriving.
+    /// At the deadline it has to be there, or to be arriving. There is none while nothing is asked:
+    /// then it waits for the next request, or for the end of the connection.
     pub(crate) async fn receive_next(
         &self,
-        deadline: Instant,
+        deadline: impl Fn() -> Option<Instant>,
     ) -> Result<Response, ConnectionError> {
         self.receive_response(|| true, deadline).await
     }
@@ -282,8 +283,11 @@ impl Connection {
     async fn receive_response(
         &self,
         is_wanted: impl Fn() -> bool,
-        mut deadline: Instant,
+        deadline: impl Fn() -> Option<Instant>,
     ) -> Result<Response, ConnectionError> {
+        let arriving_until: Cell<Option<Instant>> = Cell::new(None);
+        let deadline =
+            || deadline().map(|at| arriving_until.get().map_or(at, |until| until.max(at)));
         let mut incoming = self.begin_response();
         let mut arrived_before = 0;
         let mut received_at = (incoming.arrived() > 0).then(|| self.turns.now());
@@ -295,18 +299,19 @@ impl Connection {
             if self.open_record(&mut incoming)? {
                 continue;
             }
-            if self.turns.now() >= deadline {
+            if deadline().is_some_and(|at| self.turns.now() >= at) {
                 let is_arriving = incoming.arrived() >= arrived_before + ARRIVING_BYTES_MIN;
                 if !is_arriving || !is_wanted() {
                     return Err(self.broken(io::ErrorKind::TimedOut.into()));
                 }
                 arrived_before = incoming.arrived();
-                deadline = self.turns.now() + Duration::from_millis(ARRIVING_MS_MAX);
+                let wait = Duration::from_millis(ARRIVING_MS_MAX);
+                arriving_until.set(Some(self.turns.now() + wait));
             }
             if self.buffer_bytes(needed) > incoming.buffer.len() {
                 incoming.buffer.resize(self.buffer_bytes(self.bytes_max), 0);
             }
-            incoming = self.receive_more(incoming, needed, deadline).await?;
+            incoming = self.receive_more(incoming, needed, &deadline).await?;
             received_at.get_or_insert(self.turns.now());
         };
         let Incoming { buffer, filled, sealed } = incoming;
@@ -369,7 +374,7 @@ impl Connection {
         &self,
         mut incoming: Incoming,
         needed: usize,
-        deadline: Instant,
+        deadline: impl Fn() -> Option<Instant>,
     ) -> Result<Incoming, ConnectionError> {
         incoming.make_room();
         let Incoming { buffer, filled, sealed } = incoming;
@@ -392,7 +397,7 @@ impl Connection {
         buffer: Vec<u8>,
         start: usize,
         all_end: usize,
-        deadline: Instant,
+        deadline: impl Fn() -> Option<Instant>,
     ) -> Result<(Vec<u8>, usize), ConnectionError> {
         let operations = self.turns.operations();
         let receive = if all_end > start {
@@ -433,23 +438,24 @@ impl Connection {
     }
 }
 
-/// Waits for an operation, but not beyond the deadline: then it is cancelled. Gives its buffer, and
-/// what it has done until then; `None`: nothing.
+/// Waits for an operation, but not beyond the deadline of the present turn: then it is cancelled.
+/// Gives its buffer, and what it has done until then; `None`: nothing.
 async fn finish(
     turns: &Turns,
     mut operation: Operation,
-    deadline: Instant,
+    deadline: impl Fn() -> Option<Instant>,
 ) -> (Vec<u8>, io::Result<Option<usize>>) {
     let mut is_cancelled = false;
     let Completed { result, buffer } = poll_fn(|context| {
         if let Poll::Ready(completed) = Pin::new(&mut operation).poll(context) {
             return Poll::Ready(completed);
         }
-        if !is_cancelled && turns.now() >= deadline {
-            operation.cancel();
-            is_cancelled = true;
-        } else if !is_cancelled {
-            turns.turn_at(deadline);
+        if let Some(deadline) = deadline().filter(|_| !is_cancelled) {
+            is_cancelled = turns.now() >= deadline;
+            match is_cancelled {
+                true => operation.cancel(),
+                false => turns.turn_at(deadline),
+            }
         }
         Poll::Pending
     })

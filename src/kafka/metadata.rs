@@ -220,6 +220,11 @@ impl LeaderTable {
         }
     }
 
+    /// Whether a broker leads any partition, as far as is known.
+    pub(crate) fn leads(&self, node_id: i32) -> bool {
+        self.rows.iter().any(|row| !row.stale && row.leader == Some(node_id))
+    }
+
     /// Who leads a partition; `None` while that is unknown or stale.
     pub fn leader(&self, partition: i32) -> Option<CurrentLeader> {
         let row = self.row(partition)?;

@@ -137,7 +137,7 @@ impl TlsClient {
 
     /// The next response, for which the wire must not have to bring more than up to its stop.
     pub(crate) fn receive(&self, wire: &mut Wire) -> Result<Response, ConnectionError> {
-        let received = self.wait(wire, self.connection.receive_next(self.deadline));
+        let received = self.wait(wire, self.connection.receive_next(|| Some(self.deadline)));
         wire.stops.pop();
         received
     }

@@ -52,19 +52,33 @@ impl<T> Leader<T> {
     /// it takes.
     pub(super) async fn run(self) {
         let turns = &self.shared.turns;
-        let mut wait_ms = RECONNECT_MS_MIN;
+        let (mut wait_ms, mut was_idle) = (RECONNECT_MS_MIN, false);
         loop {
             let begun = turns.now();
-            let trouble = match self.dial().await {
-                Some(Ok(dialled)) => self.serve(dialled).await.map_err(|error| error.to_string()),
+            let dialled = match std::mem::take(&mut was_idle) {
+                true => self.dial_while_it_leads().await,
+                false => self.dial().await,
+            };
+            let trouble = match dialled {
+                Some(Ok(dialled)) => self.serve(dialled).await.map_err(|error| {
+                    was_idle = self.shared.lanes.borrow().asked_at(self.node_id).is_none()
+                        && matches!(error, ConnectionError::Io { .. });
+                    error.to_string()
+                }),
                 Some(Err(error)) => Err(error.to_string()),
                 None => return,
             };
             let Err(sentence) = trouble else { continue };
-            self.shared.lanes.borrow_mut().closed(self.node_id);
-            self.shared.note_trouble(&sentence);
-            if turns.now() >= begun + Duration::from_millis(RECONNECT_MS_MAX) {
+            let has_lasted = turns.now() >= begun + Duration::from_millis(RECONNECT_MS_MAX);
+            if has_lasted {
                 wait_ms = RECONNECT_MS_MIN;
+            }
+            // Brokers close connections that nothing was sent on for a while.
+            if !was_idle || !has_lasted {
+                self.shared.note_trouble(&sentence);
+            }
+            if !was_idle {
+                self.shared.lanes.borrow_mut().closed(self.node_id);
             }
             turns.sleep_until(turns.now() + Duration::from_millis(wait_ms)).await;
             wait_ms = (wait_ms * 2).min(RECONNECT_MS_MAX);
@@ -79,12 +93,29 @@ impl<T> Leader<T> {
     /// Waits until there is something to send, and then for a connection. `None`: the cluster does
     /// not have the broker any more.
     async fn dial(&self) -> Option<Result<Dialled, DialError>> {
-        let SharedProducer { turns, lanes, dialling, .. } = &*self.shared;
         let known = || {
-            let endpoint = lanes.borrow().table().broker(self.node_id).map(Endpoint::of);
+            let endpoint = self.endpoint();
             (self.leads() || endpoint.is_none()).then_some(endpoint)
         };
-        let endpoint = turns.until(known).await?;
+        let endpoint = self.shared.turns.until(known).await?;
+        self.connect(endpoint).await
+    }
+
+    /// Dials after the broker has closed an idle connection, so that the next frame finds one.
+    async fn dial_while_it_leads(&self) -> Option<Result<Dialled, DialError>> {
+        let leads = self.shared.lanes.borrow().table().leads(self.node_id);
+        match leads {
+            true => self.connect(self.endpoint()?).await,
+            false => self.dial().await,
+        }
+    }
+
+    fn endpoint(&self) -> Option<Endpoint> {
+        self.shared.lanes.borrow().table().broker(self.node_id).map(Endpoint::of)
+    }
+
+    async fn connect(&self, endpoint: Endpoint) -> Option<Result<Dialled, DialError>> {
+        let SharedProducer { turns, dialling, .. } = &*self.shared;
         dialling.ask_for_connection(self.task, endpoint);
         dialling.ring();
         Some(turns.until(|| dialling.take_dialled(self.task)).await)
@@ -155,13 +186,19 @@ impl<T> Leader<T> {
     async fn receive(&self, link: &LeaderConnection) -> Result<(), ConnectionError> {
         let SharedProducer { turns, lanes, .. } = &*self.shared;
         loop {
-            let asked_at = turns.until(|| lanes.borrow().asked_at(self.node_id)).await;
-            let answer = link.connection.receive_next(link.overdue_at(asked_at));
+            let asked_at = || lanes.borrow().asked_at(self.node_id);
+            let overdue_at = || asked_at().map(|at| link.overdue_at(at));
+            // It also ends if the broker closes the connection while nothing is asked.
+            let answer = link.connection.receive_next(overdue_at);
             let superseded = async {
+                let asked_at = turns.until(asked_at).await;
                 self.superseded(link, asked_at).await;
                 Err(ConnectionError::Superseded { address: link.connection.address() })
             };
             let mut answer = future::or(answer, superseded).await?;
+            if asked_at().is_none() {
+                return Err(link.connection.protocol("nothing was asked"));
+            }
             lanes.borrow_mut().doubts.settle(self.node_id);
             let read = lanes.borrow_mut().answered(self.node_id, answer.bytes(), turns.now());
             link.connection.give_back(answer);

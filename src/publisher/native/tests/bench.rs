@@ -8,10 +8,40 @@ use crate::publisher::native::lanes::{LaneOptions, Lanes};
 use crate::publisher::producer::SendFailure;
 use std::time::{Duration, Instant};
 
-const TOPIC: &str = "updates";
-const VERSIONS: Versions =
+pub(super) const TOPIC: &str = "updates";
+pub(super) const VERSIONS: Versions =
     Versions { fetch: 4, metadata: 1, produce: 3, init_producer_id: 0, tells_settings: false };
 pub(super) const HELD_BYTES_MAX: usize = 8 << 20;
+
+/// The answer to the question for a producer id with this correlation id.
+pub(super) fn naming(correlation_id: i32, error: i16, producer_id: i64) -> Vec<u8> {
+    let mut answer = Vec::new();
+    let mut writer = WireWriter::new(&mut answer);
+    writer.i32(correlation_id);
+    writer.i32(0);
+    writer.i16(error);
+    writer.i64(producer_id);
+    writer.i16(0);
+    answer
+}
+
+/// The answer to a request: each partition with its error and offset.
+pub(super) fn produced(correlation_id: i32, parts: &[(i32, i16, i64)]) -> Vec<u8> {
+    let mut answer = Vec::new();
+    let mut writer = WireWriter::new(&mut answer);
+    writer.i32(correlation_id);
+    writer.array(1, false);
+    writer.string(TOPIC, false);
+    writer.array(parts.len(), false);
+    for (partition, error, offset) in parts {
+        writer.i32(*partition);
+        writer.i16(*error);
+        writer.i64(*offset);
+        writer.i64(-1);
+    }
+    writer.i32(0);
+    answer
+}
 
 /// Lanes, and the time.
 pub(super) struct Bench {
@@ -116,13 +146,7 @@ impl Bench {
         let bytes = self.write(node_id).expect("a question");
         let mut reader = WireReader::resume(&bytes, 4);
         assert_eq!(reader.i16().unwrap(), 22, "InitProducerId");
-        let mut answer = Vec::new();
-        let mut writer = WireWriter::new(&mut answer);
-        writer.i32(WireReader::resume(&bytes, 8).i32().unwrap());
-        writer.i32(0);
-        writer.i16(error);
-        writer.i64(id);
-        writer.i16(0);
+        let answer = naming(WireReader::resume(&bytes, 8).i32().unwrap(), error, id);
         self.lanes.answered(node_id, &answer, self.now).expect("it is whole");
     }
 
@@ -133,20 +157,7 @@ impl Bench {
         id: i32,
         parts: &[(i32, i16, i64)],
     ) -> Result<(), String> {
-        let mut answer = Vec::new();
-        let mut writer = WireWriter::new(&mut answer);
-        writer.i32(id);
-        writer.array(1, false);
-        writer.string(TOPIC, false);
-        writer.array(parts.len(), false);
-        for (partition, error, offset) in parts {
-            writer.i32(*partition);
-            writer.i16(*error);
-            writer.i64(*offset);
-            writer.i64(-1);
-        }
-        writer.i32(0);
-        let read = self.lanes.answered(node_id, &answer, self.now);
+        let read = self.lanes.answered(node_id, &produced(id, parts), self.now);
         read.map(|throttle_ms| assert_eq!(throttle_ms, 0)).map_err(|error| error.to_string())
     }
 

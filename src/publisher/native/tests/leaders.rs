@@ -1,25 +1,30 @@
 //! Leaders that come and go: a broker that is gone leaves its place to another.
 
 use crate::fetch::dialling::{
-    DialEnds, DialError, Endpoint, FromDialler, MetadataLink, QUESTIONS_MAX, ToDialler,
+    DialEnds, DialError, Dialled, Endpoint, FromDialler, MetadataLink, QUESTIONS_MAX, ToDialler,
 };
 use crate::fetch::stage::CONNECTIONS_MAX;
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::message::{Broker, Metadata, PartitionLeader};
+use crate::kafka::wire::WireReader;
 use crate::publisher::native::NativeProducer;
+use crate::publisher::native::tests::bench::{TOPIC, VERSIONS, naming, produced};
 use crate::publisher::producer::tests::options;
 use crate::publisher::producer::{Produce, Producer};
 use crate::publisher::publishing::Time;
 use crate::queue::bell::Bell;
 use crate::queue::{Receiver, Sender, bounded};
+use crate::runtime::operations::{Completed, Request, Task, UserData};
 use crate::runtime::turns::Turns;
 use crate::telemetry::progress::Progress;
+use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A producer whose brokers take no connection.
+/// A producer whose brokers take no connection, unless a test says so.
 struct Cluster {
     producer: NativeProducer<u32, Producer<u32>>,
     turns: Rc<Turns>,
@@ -31,6 +36,12 @@ struct Cluster {
     links: Vec<MetadataLink>,
     /// A broker that is asked about another one does not answer.
     is_witness_away: bool,
+    /// Brokers take connections, and answer what they are asked there.
+    is_there: bool,
+    /// Answers that are not received yet.
+    unread: VecDeque<Vec<u8>>,
+    /// The receive operation that waits for them: its buffer, and where they go.
+    receiving: Option<(UserData, Vec<u8>, usize)>,
 }
 
 impl Cluster {
@@ -44,7 +55,18 @@ impl Cluster {
         let others = Producer::new(&options);
         let producer = NativeProducer::new(&options, &turns, ends, progress, others);
         let (node_ids, links) = (vec![1], Vec::new());
-        Cluster { producer, turns, questions, answers, node_ids, links, is_witness_away: false }
+        Cluster {
+            producer,
+            turns,
+            questions,
+            answers,
+            node_ids,
+            links,
+            is_witness_away: false,
+            is_there: false,
+            unread: VecDeque::new(),
+            receiving: None,
+        }
     }
 
     fn metadata(&self) -> Metadata {
@@ -87,13 +109,78 @@ impl Cluster {
                 }
                 ToDialler::Connect { task, endpoint } => {
                     dialled.push(endpoint.port);
-                    FromDialler::Connected { task, dialled: Err(refused(endpoint)) }
+                    let dialled = match self.is_there {
+                        true => Ok(connection()),
+                        false => Err(refused(endpoint)),
+                    };
+                    FromDialler::Connected { task, dialled }
                 }
             };
             assert!(self.answers.try_send(answer).is_ok(), "one answer to each question");
         }
+        self.operate();
         dialled
     }
+
+    /// Does what the connection asks for.
+    fn operate(&mut self) {
+        let operations = self.turns.operations();
+        while let Some(request) = operations.take_order() {
+            match request {
+                Request::Start(data, Task::Send { buffer, from, .. }) => {
+                    self.unread.push_back(answer(&buffer[from..]));
+                    let sent = Ok(buffer.len() - from);
+                    operations.finish(data, Completed::new(sent, buffer));
+                }
+                Request::Start(data, Task::Receive { buffer, from, .. }) => {
+                    self.receiving = Some((data, buffer, from));
+                }
+                _ => unreachable!("an answer comes in one piece, and in time"),
+            }
+        }
+        if self.receiving.is_some() && !self.unread.is_empty() {
+            let answer = self.unread.pop_front().expect("there is one");
+            let (data, mut buffer, from) = self.receiving.take().expect("there is one");
+            buffer[from..][..answer.len()].copy_from_slice(&answer);
+            operations.finish(data, Completed::new(Ok(answer.len()), buffer));
+        }
+    }
+
+    /// The broker closes the connection.
+    fn close_connection(&mut self) {
+        let (data, buffer, _) = self.receiving.take().expect("the end of it is waited for");
+        self.turns.operations().finish(data, Completed::new(Ok(0), buffer));
+    }
+
+    /// Publishes a frame, and returns the ports that were dialled meanwhile.
+    fn publish(&mut self, receipt: u32) -> Vec<u16> {
+        self.producer.send(TOPIC, 0, b"a frame", receipt).expect("there is room");
+        let dialled = (0..100).flat_map(|_| self.turn(10)).collect();
+        let delivery = self.producer.next_delivery().expect("it is answered");
+        assert!(delivery.receipt == receipt && delivery.failure.is_none());
+        dialled
+    }
+}
+
+fn connection() -> Dialled {
+    // Nothing is ever read from it.
+    let file = File::open("/dev/null").expect("a descriptor is left");
+    let address = ([127, 0, 0, 1], 1).into();
+    let socket = Arc::new(file.into());
+    Dialled { socket, address, versions: VERSIONS, tls: None, replace_at: None }
+}
+
+/// A broker's answer to a request, both with their lengths.
+fn answer(request: &[u8]) -> Vec<u8> {
+    let kind = WireReader::resume(request, 4).i16().expect("a request has a kind");
+    let id = WireReader::resume(request, 8).i32().expect("a request has a number");
+    let answer = match kind {
+        0 => produced(id, &[(0, 0, 0)]),
+        22 => naming(id, 0, 7),
+        _ => unreachable!("nothing else is asked"),
+    };
+    let length = u32::try_from(answer.len()).expect("it is short");
+    [&length.to_be_bytes()[..], &answer].concat()
 }
 
 fn refused(endpoint: Endpoint) -> DialError {
@@ -138,4 +225,35 @@ fn doubts_about_many_leaders_are_one_question() {
         cluster.turn(50);
     }
     assert_eq!(cluster.links.len(), 2, "in five seconds");
+}
+
+#[test]
+fn a_connection_that_is_closed_while_it_is_idle_is_replaced_before_the_next_frame() {
+    let mut cluster = Cluster::new();
+    cluster.is_there = true;
+    assert_eq!(cluster.publish(1), [1]);
+    for receipt in 2..5 {
+        assert_eq!(cluster.turn(600_000), [0; 0], "a broker closes it, not we");
+        cluster.close_connection();
+        let dialled: Vec<u16> = (0..20).flat_map(|_| cluster.turn(10)).collect();
+        assert_eq!(dialled, [1]);
+        assert_eq!(cluster.publish(receipt), [0; 0]);
+    }
+    // A broker that closes every connection at once is not dialled for ever more quickly.
+    let dials = (0..100).filter(|_| {
+        if cluster.receiving.is_some() {
+            cluster.close_connection();
+        }
+        !cluster.turn(100).is_empty()
+    });
+    assert!((5..=16).contains(&dials.count()), "in ten seconds");
+    // Nor one that leads nothing any more.
+    cluster.node_ids = vec![2, 1];
+    cluster.producer.shared.lanes.borrow_mut().closed(1);
+    (0..100).for_each(|_| drop(cluster.turn(100)));
+    if cluster.receiving.is_some() {
+        cluster.close_connection();
+    }
+    let dialled: Vec<u16> = (0..100).flat_map(|_| cluster.turn(100)).collect();
+    assert_eq!(dialled, [0; 0]);
 }
