@@ -3,12 +3,8 @@
 
 use super::topic_client::TopicClient;
 use crate::service::status::Phase;
-use crate::telemetry::repeated::Repeated;
+use crate::telemetry::repeated::{Repeated, WORDLESS_MS_MAX};
 use std::time::{Duration, Instant};
-
-/// Milliseconds for which the daemon may join without a word. A new group waits three seconds for
-/// further members.
-const JOINING_MS_MAX: u64 = 4_000;
 
 /// For how long the daemon has been joining.
 #[derive(Default)]
@@ -25,7 +21,7 @@ impl JoinWatch {
             return false;
         }
         let since = *self.since.get_or_insert(now);
-        now.saturating_duration_since(since) >= Duration::from_millis(JOINING_MS_MAX)
+        now.saturating_duration_since(since) >= Duration::from_millis(WORDLESS_MS_MAX)
     }
 
     /// Asks for the coordinator, if joining takes long, and logs what is waited for.
@@ -58,10 +54,10 @@ mod tests {
         let (mut watch, start) = (JoinWatch::default(), Instant::now());
         let mut is_late = |phase, ms| watch.is_late(phase, start + Duration::from_millis(ms));
         assert!(!is_late(Phase::Joining, 0));
-        assert!(!is_late(Phase::Joining, JOINING_MS_MAX - 1));
-        assert!(is_late(Phase::Joining, JOINING_MS_MAX));
-        assert!(!is_late(Phase::Ready, JOINING_MS_MAX + 1));
-        assert!(!is_late(Phase::Joining, JOINING_MS_MAX + 2), "it joins again");
-        assert!(is_late(Phase::Joining, 2 * JOINING_MS_MAX + 2));
+        assert!(!is_late(Phase::Joining, WORDLESS_MS_MAX - 1));
+        assert!(is_late(Phase::Joining, WORDLESS_MS_MAX));
+        assert!(!is_late(Phase::Ready, WORDLESS_MS_MAX + 1));
+        assert!(!is_late(Phase::Joining, WORDLESS_MS_MAX + 2), "it joins again");
+        assert!(is_late(Phase::Joining, 2 * WORDLESS_MS_MAX + 2));
     }
 }

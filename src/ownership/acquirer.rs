@@ -6,7 +6,7 @@ use crate::kafka::metadata::MetadataError;
 use crate::kafka::topic_error::TopicError;
 use crate::ownership::acquired::Acquired;
 use crate::ownership::acquisition::{Acquisition, Brief, Candidate, Need, Remedy};
-use crate::ownership::action::{Note, Opening, OwnershipAction};
+use crate::ownership::action::{Note, Opening, OwnershipAction, Waiting};
 use crate::ownership::event::Survey;
 use crate::ownership::history::History;
 use crate::ownership::log_task::{LogTask, Purpose};
@@ -16,6 +16,7 @@ use crate::ownership::shard_state::ShardState;
 use crate::ownership::shard_table::ShardTable;
 use crate::ownership::start_error::StartError;
 use crate::ownership::{GROUP_ANSWER_MS_MAX, OwnershipOptions, PANICS_MAX};
+use crate::telemetry::repeated::WORDLESS_MS_MAX;
 use std::time::{Duration, Instant};
 
 /// What all acquisitions of a daemon have in common.
@@ -178,6 +179,9 @@ impl Acquirer {
                 let sentence = format!("nothing came of the output for {} s", stall_max.as_secs());
                 self.fail(table, partition, &TopicError::Unreachable(sentence), now);
                 continue;
+            }
+            if table.slots.idle(partition, now) >= Some(Duration::from_millis(WORDLESS_MS_MAX)) {
+                say_what_it_waits_for(table, partition);
             }
             let task = table.task(partition).expect("just looked at");
             let action = task.next_action(partition);
@@ -367,5 +371,31 @@ impl Acquirer {
             task.unask();
         }
         self.load_again(table, partition, now);
+    }
+}
+
+/// A shard whose acquisition has not moved for a while has a word: once for each thing that it
+/// waits for.
+fn say_what_it_waits_for(table: &mut ShardTable, partition: i32) {
+    let Some(ShardState::Acquiring { task, history, .. }) = table.get_mut(partition) else {
+        return;
+    };
+    let sentence = match task.need() {
+        Need::Read { from } => format!(
+            "no broker brings the output's records from offset {from} on; see whether its leader \
+             hangs"
+        ),
+        Need::Append(_) => "the output's leader does not acknowledge our fence; see whether it \
+                            hangs, and whether min.insync.replicas of its replicas are in sync"
+            .to_owned(),
+        Need::Confirm { .. } => "the group does not answer a commit; see whether its coordinator \
+                                 hangs"
+            .to_owned(),
+        Need::States | Need::End => return,
+    };
+    if history.why.as_ref() != Some(&sentence) {
+        history.why = Some(sentence.clone());
+        let kind = Waiting::Acquiring(partition);
+        table.log(Note::Waiting { kind, sentence });
     }
 }

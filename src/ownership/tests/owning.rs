@@ -20,6 +20,7 @@ use crate::ownership::start_error::StartError;
 use crate::ownership::{
     GROUP_ANSWER_MS_MAX, Ownership, OwnershipOptions, PANICS_MAX, START_ERROR_MS_MAX,
 };
+use crate::telemetry::repeated::WORDLESS_MS_MAX;
 use crate::testing::frame_maker::FrameMaker;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -241,6 +242,35 @@ fn a_group_that_does_not_answer_or_does_not_count_us_in_is_asked_again() {
     assert_eq!(daemon.open(), [3]);
     let asked = daemon.done.iter().filter(|done| matches!(done, OwnershipAction::Ask { .. }));
     assert_eq!(asked.count(), 2, "before it answered");
+}
+
+#[test]
+fn an_acquisition_that_does_not_move_says_what_it_waits_for_and_says_it_once() {
+    let silences: [(fn(&mut Daemon), &str); 2] = [
+        (|daemon| daemon.output_answers = false, "no broker brings the output's records"),
+        (|daemon| daemon.group_answers = false, "the group does not answer a commit"),
+    ];
+    for (silence, words) in silences {
+        let mut daemon = Daemon::new();
+        silence(&mut daemon);
+        daemon.group(MembershipEvent::Assigned(vec![0]));
+        daemon.pass(0, 0, false);
+        daemon.pass(WORDLESS_MS_MAX - 1, 0, false);
+        let said = |daemon: &Daemon| {
+            let is_it = |action: &&OwnershipAction| match action {
+                OwnershipAction::Log(Note::Waiting { sentence, .. }) => sentence.starts_with(words),
+                _ => false,
+            };
+            daemon.done.iter().filter(is_it).count()
+        };
+        assert_eq!((said(&daemon), daemon.ownership.setbacks().count()), (0, 0), "{words}");
+        for _ in 0..3 {
+            daemon.pass(1, 0, false);
+            assert_eq!(said(&daemon), 1, "{words}");
+        }
+        let why = daemon.ownership.setbacks().next().expect("it is served, too");
+        assert!(why.0 == 0 && why.1.starts_with(words), "{why:?}");
+    }
 }
 
 #[test]
