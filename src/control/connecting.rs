@@ -11,6 +11,7 @@ use crate::fetch::dialling::DialError;
 use crate::kafka::group::Membership;
 use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
 use crate::ownership::group_session::TOPIC_MISSING_MS_MAX;
+use crate::telemetry::repeated::WORDLESS_MS_MAX;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,9 +42,8 @@ pub(super) fn connect(
     // Threads that wait for a silent broker outlast their try, so later tries do not dial again.
     let mut are_brokers_checked = false;
     loop {
-        let Some(attempt) = attempt(options, tried, are_brokers_checked, stop)? else {
-            return Ok(None);
-        };
+        let attempt = attempt(options, tried, are_brokers_checked, stop, &mut journal)?;
+        let Some(attempt) = attempt else { return Ok(None) };
         are_brokers_checked = attempt.are_brokers_checked;
         let error = match attempt.clients {
             Ok(clients) => return Ok(Some(clients)),
@@ -73,6 +73,14 @@ pub(super) fn connect(
     }
 }
 
+/// What the thread of a try says.
+enum TryNews {
+    /// It waits for this from now on.
+    WaitsFor(&'static str),
+    /// The try has ended.
+    Ended(Attempt),
+}
+
 /// How one try has ended.
 struct Attempt {
     clients: Result<Clients, ControlError>,
@@ -86,22 +94,32 @@ fn attempt(
     tried: usize,
     mut are_brokers_checked: bool,
     stop: &AtomicBool,
+    journal: &mut Journal,
 ) -> Result<Option<Attempt>, ControlError> {
-    let (sender, ended) = mpsc::channel();
-    let options = options.clone();
+    let (sender, news) = mpsc::channel();
+    let (its_options, bootstrap) = (options.clone(), &options.dial.bootstrap);
     let trying = move || {
-        let clients = try_once(&options, tried, &mut are_brokers_checked);
         // Perhaps nobody waits any more.
-        drop(sender.send(Attempt { clients, are_brokers_checked }));
+        let waits_for = |what| drop(sender.send(TryNews::WaitsFor(what)));
+        let clients = try_once(&its_options, tried, &mut are_brokers_checked, waits_for);
+        drop(sender.send(TryNews::Ended(Attempt { clients, are_brokers_checked })));
     };
     let thread = thread::Builder::new().name("connecting".to_owned()).spawn(trying);
     thread.map_err(DialError::Resources)?;
     let mut until = None;
+    let mut waits = None;
     loop {
-        match ended.recv_timeout(Duration::from_millis(CONTROL_POLL_MS)) {
-            Ok(attempt) => return Ok(Some(attempt)),
+        match news.recv_timeout(Duration::from_millis(CONTROL_POLL_MS)) {
+            Ok(TryNews::Ended(attempt)) => return Ok(Some(attempt)),
+            Ok(TryNews::WaitsFor(what)) => waits = Some((what, Instant::now())),
             Err(RecvTimeoutError::Disconnected) => unreachable!("a panic ends the process"),
             Err(RecvTimeoutError::Timeout) => {}
+        }
+        let is_late = |(_, since): &mut (_, Instant)| {
+            since.elapsed() >= Duration::from_millis(WORDLESS_MS_MAX)
+        };
+        if let Some((what, _)) = waits.take_if(is_late) {
+            journal.waits_for_answer(what, bootstrap);
         }
         if stop.load(Ordering::Acquire) {
             let end = Instant::now() + Duration::from_millis(ATTEMPT_END_MS_MAX);
@@ -118,13 +136,18 @@ fn try_once(
     options: &ControlOptions,
     tried: usize,
     are_brokers_checked: &mut bool,
+    waits_for: impl Fn(&'static str),
 ) -> Result<Clients, ControlError> {
+    waits_for("a connection, and an answer about the input topic");
     let mut client = TopicClient::connect(&options.dial, tried)?;
     if !*are_brokers_checked {
+        waits_for("an answer of each broker where it advertises that it listens");
         check_brokers(&client)?;
         *are_brokers_checked = true;
     }
+    waits_for("an answer about the topics and their settings");
     let risks = check_topics(&mut client, options)?;
+    waits_for("an answer to librdkafka about the output topic");
     join(options, &client, risks).map_err(|error| match error.may_pass().then(no_descriptor_left) {
         Some(Some(resources)) => DialError::Resources(resources).into(),
         _ => error,

@@ -2,6 +2,7 @@
 
 use super::advertised::AdvertisedFault;
 use super::control_error::ControlError;
+use crate::fetch::dialling::Endpoint;
 use crate::kafka::error_code::ErrorCode;
 use crate::ownership::PANICS_MAX;
 use crate::ownership::acquired::Acquired;
@@ -11,7 +12,7 @@ use crate::ownership::instance_id::IdLoss;
 use crate::service::restoring::Restoring;
 use crate::telemetry::metrics::{Counter, Metrics};
 use crate::telemetry::progress::{Progress, SHARDS_MAX};
-use crate::telemetry::repeated::Repeated;
+use crate::telemetry::repeated::{Repeated, WORDLESS_MS_MAX};
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
@@ -115,6 +116,18 @@ impl Journal {
     /// Nothing works before the brokers answer.
     pub(super) fn waits_for_brokers(&mut self, error: &ControlError) {
         self.warn(LineKind::Brokers, &format!("waiting for the brokers: {error}"));
+    }
+
+    /// No broker has answered for a while, and the try goes on.
+    pub(super) fn waits_for_answer(&mut self, what: &str, bootstrap: &[Endpoint]) {
+        let brokers: Vec<String> = bootstrap.iter().map(Endpoint::to_string).collect();
+        let sentence = format!(
+            "waiting for the brokers: for {} s they have owed {what}; see whether they hang, and \
+             what is between them and this host (asked first: {})",
+            WORDLESS_MS_MAX / 1_000,
+            brokers.join(", ")
+        );
+        self.warn(LineKind::Brokers, &sentence);
     }
 
     /// The fetch path has trouble, and goes on trying.

@@ -1,5 +1,6 @@
 //! A daemon that cannot start says why in one sentence, and with an exit code from the list.
 
+use std::net::TcpListener;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use support::daemon::{Huntd, PATIENCE, Topics};
@@ -36,6 +37,20 @@ fn a_broker_that_is_not_there_is_waited_for_until_a_stop() {
     huntd
         .wait_until("a line that says so", |huntd| huntd.log().contains("waiting for the brokers"));
     assert!(huntd.get("/readyz").contains("huntd waits for a broker that answers"));
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+}
+
+#[test]
+fn a_broker_that_takes_connections_and_says_nothing_is_named_while_it_is_waited_for() {
+    let topics = Topics::create(kafka::shared(), "silent-broker", 1);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it listens").to_string();
+    let mut huntd = Huntd::start_with(&[&address], &topics, &[]);
+    // The try itself ends much later.
+    huntd.wait_until("a line about it", |huntd| huntd.log().contains("for 4 s they have owed"));
+    assert!(huntd.log().contains(&format!("(asked first: {address})")), "{}", huntd.log());
+    assert!(!huntd.log().contains("does not answer"), "{}", huntd.log());
     let ended = huntd.stop();
     assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
 }
