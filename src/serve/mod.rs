@@ -93,6 +93,7 @@ use sessions::Sessions;
 use smol::channel;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -221,9 +222,23 @@ impl Server {
     }
 }
 
-/// Listens. At a shared address, other processes of the same user may, too, if they share it: the
-/// kernel spreads the clients over them (`SO_REUSEPORT`).
+/// Whether the process could listen there now. It does not listen, so another one that asks finds
+/// the address free.
+pub(crate) fn check_address(address: SocketAddr, is_shared: bool) -> io::Result<()> {
+    bound(address, is_shared).map(drop)
+}
+
 fn listen_at(address: SocketAddr, is_shared: bool) -> io::Result<TcpListener> {
+    let socket = bound(address, is_shared)?;
+    // The clients' sockets take it over.
+    set_tcp_nodelay(&socket, true)?;
+    listen(&socket, BACKLOG)?;
+    Ok(TcpListener::from(socket))
+}
+
+/// A socket with this address. At a shared one, other processes of the same user may listen, too,
+/// if they share it: the kernel spreads the clients over them (`SO_REUSEPORT`).
+fn bound(address: SocketAddr, is_shared: bool) -> io::Result<OwnedFd> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
@@ -231,11 +246,8 @@ fn listen_at(address: SocketAddr, is_shared: bool) -> io::Result<TcpListener> {
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     set_socket_reuseaddr(&socket, true)?;
     set_socket_reuseport(&socket, is_shared)?;
-    // The clients' sockets take it over.
-    set_tcp_nodelay(&socket, true)?;
     bind(&socket, &address)?;
-    listen(&socket, BACKLOG)?;
-    Ok(TcpListener::from(socket))
+    Ok(socket)
 }
 
 /// What is wrong with the file of tokens, if there is one.

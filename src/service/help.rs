@@ -26,9 +26,9 @@ Check everything that would keep `huntd run` from starting, and say about each t
 
 Offline: every key, the rules, the cores, and whether the kernel gives io_uring. Otherwise also \
 the brokers, the topics, and whether rules.files have the rules that each zone plays by. It warns \
-where it cannot be sure that something is wrong: a password or a token is sent without TLS, some \
-brokers do not answer, or the last updates cannot be read in time. --deny-warnings makes \
-each warning an error with exit code 3.
+where it cannot be sure that something is wrong: a password or a token is sent without TLS, an \
+address to listen on is taken, a topic has one replica, some brokers do not answer, or the last \
+updates cannot be read in time. --deny-warnings makes each warning an error with exit code 3.
 
 Examples:
   huntd check --config huntd.toml --offline

@@ -5,9 +5,11 @@ use super::brokers::{self, Reached};
 use super::failure::ToolError;
 use super::{rulebook, topics, zone_rules};
 use crate::control::advertised::DialledBrokers;
+use crate::control::control_error::ControlError;
 use crate::control::dialler;
 use crate::control::topic_client::TopicClient;
 use crate::daemon::failure::Failure;
+use crate::daemon::wiring::topic_names;
 use crate::hunt::rules::ENGINE_VERSION;
 use crate::kafka::right::Right;
 use crate::kafka::security::{self, Mechanism, Security};
@@ -18,7 +20,8 @@ use crate::service::check;
 use crate::service::cli::{CheckArgs, TopicsArgs};
 use crate::service::config::Config;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
+use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Milliseconds in which a cluster creates the topic that its coordinators need, of 50 partitions.
@@ -59,6 +62,13 @@ pub fn run(args: &CheckArgs) -> Result<(), ToolError> {
         let file = file.display();
         format!("every user of this host can read {file}: take that right away, `chmod o= {file}`")
     }));
+    for (key, listen, is_shared) in [
+        ("service.listen", config.service.listen, false),
+        ("serve.listen", config.serve.listen, config.serve.share_address),
+    ] {
+        let refusal = serve::check_address(listen, is_shared).err();
+        warnings.extend(refusal.map(|error| unusable_address(key, listen, &error)));
+    }
     if is_online {
         let (found, uncertain) = online(args, &config, &rulesets);
         errors.extend(found);
@@ -84,6 +94,18 @@ fn readable_secret(security: &Security) -> Option<String> {
          kafka.tls.enabled = true",
         sasl.mechanism.name()
     ))
+}
+
+/// Only a warning: the daemon that is to be started again may be the one that listens there.
+fn unusable_address(key: &str, listen: SocketAddr, error: &io::Error) -> String {
+    let remedy = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "unless this is a huntd that this one replaces, choose another address, or stop the \
+             program that listens there (`ss -ltnp`)"
+        }
+        _ => "choose an address of this host and a port that this user may open",
+    };
+    format!("{key}: nothing more can listen on {listen} ({error}): {remedy}")
 }
 
 /// Errors and warnings about brokers, topics and rules. Without brokers nothing else can be
@@ -119,6 +141,12 @@ fn online(
         }
     }
     errors.extend(topics::prepare(&only_check, config, &mut client, Right::Read).err());
+    if errors.is_empty() {
+        match unreplicated(config, &mut client) {
+            Ok(warning) => warnings.extend(warning),
+            Err(error) => errors.push(topics::of_control(error)),
+        }
+    }
     errors.extend(missing_coordinator(&mut client, &config.group.client.group));
     // A user that is refused again and again may be locked out.
     if errors.iter().any(ToolError::is_refusal) {
@@ -136,6 +164,24 @@ fn online(
         Err(error) => errors.push(error),
     }
     (errors, warnings)
+}
+
+/// A sentence that names the topics whose partitions have one copy.
+fn unreplicated(config: &Config, client: &mut TopicClient) -> Result<Option<String>, ControlError> {
+    let mut single = Vec::new();
+    for (topic, _) in topic_names(config).all() {
+        let found = client.find(topic, Right::Describe)?;
+        if found.is_some_and(|found| found.replicas == 1) {
+            single.push(format!("`{topic}`"));
+        }
+    }
+    Ok((!single.is_empty()).then(|| {
+        format!(
+            "one replica each have {}: what a broker has acknowledged is lost with its disk; give \
+             them three (`kafka-reassign-partitions.sh`), unless this is a test",
+            single.join(", ")
+        )
+    }))
 }
 
 /// Why no broker coordinates the group, if none does. The first question lets the cluster create

@@ -278,6 +278,36 @@ fn an_invalid_configuration_ends_with_one_sentence_and_its_code() {
     assert_eq!(error.lines().count(), 1, "{error}");
 }
 
+/// Addresses that are free on every host.
+const FREE_PORTS: [(&str, &str); 2] =
+    [("HUNTD_SERVICE__LISTEN", "127.0.0.1:0"), ("HUNTD_SERVE__LISTEN", "127.0.0.1:0")];
+
+#[test]
+fn an_address_that_another_program_listens_on_is_warned_of_or_denied() {
+    let other = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = other.local_addr().expect("it listens").to_string();
+    let away = "192.0.2.1:9464";
+    let check = |key: &str, address: &str, arguments: &[&str]| {
+        let set = format!("{key}={address}");
+        let verb = ["check", "--offline", "--config", "config/huntd.toml", "--set", &set];
+        let (code, _, error) = huntd(&[&verb, arguments].concat(), &FREE_PORTS);
+        (code, error)
+    };
+    for key in ["service.listen", "serve.listen"] {
+        let begin = format!("huntd: {key}: nothing more can listen on {address} (");
+        for (denied, code) in [(&[][..], 0), (&["--deny-warnings"], 3)] {
+            let (ended, error) = check(key, &address, denied);
+            assert_eq!((ended, error.lines().count()), (Some(code), 1), "{error}");
+            assert!(error.starts_with(&begin) && error.contains("choose another"), "{error}");
+        }
+    }
+    let (code, error) = check("service.listen", away, &[]);
+    assert!(code == Some(0) && error.contains("choose an address of this host"), "{error}");
+    drop(other);
+    let free = check("service.listen", &address, &["--deny-warnings"]);
+    assert_eq!(free, (Some(0), String::new()));
+}
+
 #[test]
 fn a_secret_that_is_sent_in_clear_text_is_warned_of_or_denied() {
     let mut secret = tempfile::NamedTempFile::new().expect("a temporary file");
@@ -292,7 +322,7 @@ fn a_secret_that_is_sent_in_clear_text_is_warned_of_or_denied() {
             keys.chain([mechanism]).flat_map(|key| ["--set".to_owned(), key]).collect();
         let set: Vec<&str> = set.iter().map(String::as_str).collect();
         let verb = ["check", "--offline", "--config", "config/huntd.toml"];
-        let (code, _, error) = huntd(&[&verb, &set[..], arguments].concat(), &[]);
+        let (code, _, error) = huntd(&[&verb, &set[..], arguments].concat(), &FREE_PORTS);
         (code, error)
     };
     for (mechanism, keys, secret) in
