@@ -6,13 +6,17 @@ use huntd::decoder::{Decoder, RecordPosition};
 use huntd::hunt::Shard;
 use huntd::hunt::rules::rulebook::Rulebook;
 use huntd::kit::update::Updates;
+use huntd::output::encode::encode;
+use huntd::output::frame::Format;
 use huntd::serve::answers::{Served, ZoneState};
 use huntd::serve::exchange::Exchange;
 use huntd::serve::gate::Gate;
 use huntd::serve::lag::Lag;
 use huntd::service::rules::built_in;
+use huntd::testing::frame_maker::FrameMaker;
 use huntd::view::zone::{ZonePosition, ZoneView};
 use rdkafka::message::Message;
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -140,6 +144,45 @@ fn a_zone_whose_log_is_cut_is_halted_and_the_others_go_on() {
         }
         assert_eq!(get(serving.address(), "/v1/zones/0/hunts").0, 503);
     }
+}
+
+#[test]
+fn a_halted_zone_leaves_the_world_and_who_joins_a_living_zone_is_found_there() {
+    let topics = Topics::create(kafka::shared(), "halted-zone", ZONES);
+    let mut huntd = Huntd::start(kafka::shared(), &topics, &[]);
+    huntd.wait_for_address();
+    let serving = Serving::start(&huntd);
+    serving.body_at(&[0, 0], "/v1/zones");
+    let apply = |path: &str, action: &str, player: u64, seq: u64| {
+        let event = format!(r#"{{"type":{action},"player_id":{player},"seq":{seq}}}"#);
+        let (status, body) = serving.post(&format!("/v1/events?{path}wait_ms=10000"), &event);
+        assert!(status == "200" && body.contains("\"outcome\":\"applied\""), "{status} {body}");
+    };
+    let join = r#""join","x":1000,"y":2000"#;
+    apply("zone=0&", join, 7, 1);
+    apply("zone=1&", join, 8, 1);
+    assert_eq!(BTreeSet::from_iter(serving.players(10)), ["7", "8"].map(str::to_owned).into());
+    // The kind of its update is unknown.
+    let (frame, mut bytes) = (FrameMaker::new(0).frame(1), Vec::new());
+    encode(Format::Binary, &frame.header, frame.updates.as_slice(), &mut bytes);
+    bytes[64 + 16] = u8::MAX;
+    kafka::shared().client().produce(&topics.output, [(0, &b""[..], &bytes[..])]);
+    serving.wait_for("cannot be read: ");
+    let until = Instant::now() + PATIENCE;
+    while serving.players(10) != ["8"] {
+        assert!(Instant::now() < until, "{:?}", serving.players(10));
+    }
+    let (code, zones) = get(serving.address(), "/v1/zones");
+    assert!(code == 200 && zones.contains("\"state\":\"halted\""), "{zones}");
+    assert_eq!(get(serving.address(), "/v1/boards/0").0, 503);
+
+    apply("zone=1&", join, 7, 2);
+    let (code, card) = get(serving.address(), "/v1/players/7");
+    assert!(code == 200 && card.contains("\"zone\":1"), "{code} {card}");
+    apply("", r#""rotate","heading":9000"#, 7, 3);
+    let (_, card) = get(serving.address(), "/v1/players/7");
+    assert!(card.contains("\"heading\":9000"), "{card}");
+    assert_eq!(BTreeSet::from_iter(serving.players(10)), ["7", "8"].map(str::to_owned).into());
 }
 
 #[test]
