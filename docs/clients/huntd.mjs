@@ -1,11 +1,11 @@
 // Read huntd's updates and write events, in one file. Copy it, and change what you need.
 //
-//     node huntd.mjs read  BROKERS TOPIC [PRINTED]  print the updates that come, once each
+//     node huntd.mjs read  BROKERS TOPIC [PRINTED]  print the updates that are there, once each
 //     node huntd.mjs write BROKERS TOPIC PARTITION  send a join and some moves of one player
 //     node huntd.mjs verify                         for docs/vectors: frames in, verdicts out
 //
 // `read` prints a position after the updates of each frame, and goes on from the last ones in the
-// file PRINTED, which has what it printed before.
+// file PRINTED, which has what it printed before. It ends where the topic ended when it began.
 //
 // `read` and `write` need kafkajs (npm install kafkajs), and kafkajs-lz4 for JSON frames, which
 // travel as LZ4 unless publish.compression says otherwise. Types are in the comments, so that
@@ -383,19 +383,43 @@ async function read(brokers, topic, printed) {
   /** @type {Map<number, Reader>} */
   const readers = new Map();
   for (const [partition, { position }] of stored) readers.set(partition, new Reader({ position }));
+  const reading = await partitionsToRead(kafka, topic, stored);
+  if (reading.size === 0) return;
   await consumer.connect();
   await consumer.subscribe({ topic, fromBeginning: true });
+  /** @type {(nothing: void) => void} */
+  let end;
+  const ended = new Promise((resolve) => { end = resolve; });
   await consumer.run({
     autoCommit: false,
     eachMessage: async ({ partition, message }) => {
       if (!readers.has(partition)) readers.set(partition, new Reader());
       printAccepted(partition, message, /** @type {Reader} */ (readers.get(partition)));
+      const next = BigInt(message.offset) + 1n;
+      if (next >= (reading.get(partition) ?? 0n)) reading.delete(partition);
+      if (reading.size === 0) end();
     },
   });
   // What has come by now is old to readers that begin at a position.
   for (const [partition, { nextRecord }] of stored) {
     consumer.seek({ topic, partition, offset: nextRecord.toString() });
   }
+  await ended;
+  await consumer.disconnect();
+}
+
+/** The partitions that have records to be read, each with its end. Leave this out to read for ever.
+ * @param {import("kafkajs").Kafka} kafka @param {string} topic
+ * @param {ReturnType<typeof positionsIn>} stored @returns {Promise<Map<number, bigint>>} */
+async function partitionsToRead(kafka, topic, stored) {
+  const admin = kafka.admin();
+  await admin.connect();
+  const ends = await admin.fetchTopicOffsets(topic);
+  await admin.disconnect();
+  /** @type {[number, bigint, bigint][]} */
+  const all = ends.map(({ partition, low, high }) =>
+    [partition, BigInt(high), stored.get(partition)?.nextRecord ?? BigInt(low)]);
+  return new Map(all.filter(([, end, next]) => next < end).map(([partition, end]) => [partition, end]));
 }
 
 /** Prints the new updates of a record and the position after them. Your program stores both in one

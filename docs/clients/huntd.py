@@ -6,7 +6,7 @@
     python3 huntd.py verify                         for docs/vectors: frames in, verdicts out
 
 `read` prints a position after the updates of each frame, and goes on from the last ones in the file
-PRINTED, which has what it printed before.
+PRINTED, which has what it printed before. It ends at the end of the topic.
 `read` and `write` need confluent-kafka (pip install confluent-kafka, or on Debian apt install
 python3-confluent-kafka); the rest needs nothing.
 docs/PROTOCOL.md has the reader rule, docs/RULES.md the updates, docs/EVENTS.md the events.

@@ -278,6 +278,5 @@ fn the_javascript_client_writes_events_and_reads_both_forms_each_update_once_ove
         return;
     }
     let words = ["node", file.to_str().expect("the path is text")];
-    let client = Client { is_endless: true, ..Client::new(&words, Printed::Json, BOTH) };
-    client.assert_writes_and_reads("javascript-client");
+    Client::new(&words, Printed::Json, BOTH).assert_writes_and_reads("javascript-client");
 }
