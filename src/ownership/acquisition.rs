@@ -290,8 +290,7 @@ impl Acquisition {
 
     /// A fence may be written once the group counts us in, if it is known where the shard stands.
     fn ask_group(&mut self) {
-        // No owner has the greatest epoch, and none could follow it.
-        match self.position().is_some_and(|position| position.owner_epoch < u64::MAX) {
+        match self.position().is_some_and(can_go_on) {
             true => self.state = AcquisitionState::Confirming,
             false => self.end(Err(StartError::StartGone)),
         }
@@ -502,6 +501,15 @@ impl Acquisition {
         self.ended = Some(outcome);
         self.state = AcquisitionState::Ended;
     }
+}
+
+/// Updates of a shard, at most: at a million a second it takes 292,000 years to make them.
+const UPDATES_MAX: u64 = 1 << 63;
+
+/// Whether an owner can follow at this position. None has written one with the greatest epoch, or
+/// with more updates than a shard can make: a reader has joined at another program's fence.
+fn can_go_on(position: Position) -> bool {
+    position.owner_epoch < u64::MAX && position.next_update < UPDATES_MAX
 }
 
 /// A start where the output ends.

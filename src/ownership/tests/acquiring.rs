@@ -382,6 +382,24 @@ fn a_record_to_skip_is_skipped_in_the_output_once_and_by_every_owner() {
     assert_eq!(acquired.skips.into_iter().collect::<Vec<_>>(), [40]);
 }
 
+/// Neither the next epoch nor the next update's number would fit.
+#[test]
+fn no_shard_is_acquired_where_only_a_fence_that_no_owner_wrote_says_where_it_stands() {
+    let (log, shard) = owned_log(9);
+    let fence = shard.fence(77);
+    for forged in [
+        FrameHeader { owner_epoch: u64::MAX, ..fence },
+        FrameHeader { first_update: u64::MAX, ..fence },
+    ] {
+        let mut log = Log { records: Vec::new(), end: log.end, ..Log::new() };
+        log.append_empty(&forged);
+        let fresh = Brief { remedy: Remedy::StartOver, ..brief(Vec::new()) };
+        assert_eq!(log.acquire(fresh.clone()), Err(StartError::StartGone), "{forged:?}");
+        log.append_empty(&fence);
+        assert!(log.acquire(fresh).is_ok(), "an owner's fence comes after {forged:?}");
+    }
+}
+
 /// Only another program writes so many.
 #[test]
 fn more_skips_than_a_snapshot_has_room_for_halt_the_shard_until_it_starts_over() {
