@@ -29,7 +29,7 @@ pub(crate) mod restoring;
 
 mod standstill;
 
-pub(crate) mod thread_watch;
+pub mod thread_watch;
 
 pub mod exporter;
 

@@ -10,10 +10,10 @@ use crate::telemetry::turning::Turning;
 use std::time::Instant;
 
 /// Milliseconds without a turn after which a thread that waits for nothing outside counts as stuck.
-pub(crate) const STUCK_MS: u64 = 5_000;
+pub const STUCK_MS: u64 = 5_000;
 
 /// The same for the control thread, which waits for brokers and the disk, but not for that long.
-const CONTROL_STUCK_MS: u64 = 30_000;
+pub const CONTROL_STUCK_MS: u64 = 30_000;
 
 /// The threads, what counts their turns, and when they count as stuck.
 const WATCHED: [(&str, Counter, u64); 3] = [
@@ -29,7 +29,7 @@ pub(super) fn all_turns(metrics: &Metrics) -> u64 {
 
 /// Remembers when each thread last turned.
 #[derive(Debug, Default)]
-pub(super) struct ThreadWatch {
+pub struct ThreadWatch {
     threads: [Turning; WATCHED.len()],
     stuck: Vec<&'static str>,
 }
@@ -38,12 +38,7 @@ impl ThreadWatch {
     /// Samples all threads, and returns the names of those that are stuck. Logs a line when that
     /// changes. While the daemon drains, its threads end one after the other, and none is stuck: a
     /// drain has a bound of its own.
-    pub(super) fn sample(
-        &mut self,
-        metrics: &Metrics,
-        phase: Phase,
-        now: Instant,
-    ) -> Vec<&'static str> {
+    pub fn sample(&mut self, metrics: &Metrics, phase: Phase, now: Instant) -> Vec<&'static str> {
         let mut stuck = Vec::new();
         for ((name, counter, stuck_ms), thread) in WATCHED.into_iter().zip(&mut self.threads) {
             thread.note(metrics.get(counter), now);

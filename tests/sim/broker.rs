@@ -62,6 +62,8 @@ pub(crate) struct InputLog {
 pub(crate) struct OutputLog {
     pub(crate) records: Vec<Vec<u8>>,
     pub(crate) start: i64,
+    /// The last record that no owner has written.
+    pub(crate) forged: Option<i64>,
 }
 
 impl OutputLog {

@@ -24,6 +24,8 @@ closed_list! {
         Kill,
         KillWhileWriting,
         Pause,
+        ControlStalls,
+        PublisherStalls,
         Stop,
         // The network.
         ConnectRefused,
@@ -86,6 +88,9 @@ closed_list! {
         RulesLacking,
         OutputRecreated,
         InputRecreated,
+        // What other programs write to the output.
+        CloneGoesOn,
+        FenceForged,
         // The disk.
         WriteTorn,
         WriteFlipped,
@@ -164,6 +169,9 @@ closed_list! {
         TopicGone,
         TopicFoundAgain,
         HaltedByRights,
+        FrameForged,
+        ClonePublished,
+        StallNoticed,
     }
 }
 

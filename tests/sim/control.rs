@@ -19,6 +19,7 @@ use huntd::output::fence_id::FenceIds;
 use huntd::output::mark::Mark;
 use huntd::ownership::bounds::Bounds;
 use huntd::ownership::event::{InputTrouble, OwnershipEvent, ShardFacts, ShardNotice, ToControl};
+use huntd::ownership::foreign_span::{ForeignSpan, SpanCheck, SpanResult};
 use huntd::ownership::start_error::StartError;
 use huntd::ownership::{Ownership, OwnershipOptions, PANICS_MAX};
 use huntd::publisher::ToPublisher;
@@ -308,7 +309,14 @@ impl Control {
                 ToControl::Trouble { .. }
                 | ToControl::NoOps(_)
                 | ToControl::InputTrouble { .. } => {}
-                ToControl::ForeignSpan(span) => self.on(around, OwnershipEvent::ForeignSpan(span)),
+                ToControl::ForeignSpan(span) => match self.passed_over(around, &span) {
+                    Some(mark) => {
+                        let ForeignSpan { partition, ownership_id, .. } = span;
+                        let passed = ToPublisher::SpanChecked { partition, ownership_id, mark };
+                        assert!(self.ends.publisher.try_send(passed).is_ok(), "there is room");
+                    }
+                    None => self.on(around, OwnershipEvent::ForeignSpan(span)),
+                },
                 ToControl::DeliveryFailed(failure) => {
                     around.chance.see(Sight::DeliveryFailed);
                     if self.mutation != Mutation::FailureIgnored {
@@ -321,6 +329,22 @@ impl Control {
                 }
             }
         }
+    }
+
+    /// Where a daemon goes on that passes over what readers take from foreign frames.
+    fn passed_over(&self, around: &Surroundings<'_>, span: &ForeignSpan) -> Option<Mark> {
+        if self.mutation != Mutation::MovedSpanPassed {
+            return None;
+        }
+        let mut check = SpanCheck::new(*span);
+        let log = &around.broker.outputs[span.partition as usize];
+        for (offset, bytes) in (0..).zip(&log.records) {
+            if check.result().is_none() {
+                check.take(offset, bytes);
+            }
+        }
+        let is_torn = check.result() == Some(SpanResult::Torn);
+        is_torn.then_some(Mark { output_offset: span.to, ..span.from })
     }
 
     fn look_at(&mut self, around: &mut Surroundings<'_>, notice: &ShardNotice) {

@@ -33,8 +33,10 @@ mod reader;
 mod recreation;
 mod sim;
 mod snapshot_thread;
+mod stranger;
 mod surroundings;
 mod survey;
+mod threads;
 mod topics;
 mod viewer;
 

@@ -68,6 +68,12 @@ closed_list! {
         ResentAsNew,
         /// A batch that the broker has refused counts as acknowledged.
         RefusalTakenForAck,
+        /// Owners pass over whatever readers take from foreign frames of their own epoch.
+        MovedSpanPassed,
+        /// Owners take the epoch of a fence that is no owner's.
+        EpochOfNoOwnerTaken,
+        /// The hot thread counts the control thread's turns.
+        TurnsMiscounted,
     }
 }
 
@@ -77,6 +83,9 @@ impl Mutation {
     pub(crate) fn faults(self) -> &'static [Fault] {
         match self {
             Mutation::SpanCheckForgotten => &[Fault::AppendedLate, Fault::Revoked],
+            Mutation::MovedSpanPassed => &[Fault::CloneGoesOn],
+            Mutation::EpochOfNoOwnerTaken => &[Fault::FenceForged],
+            Mutation::TurnsMiscounted => &[Fault::ControlStalls],
             _ => &[],
         }
     }

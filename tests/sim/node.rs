@@ -14,6 +14,7 @@ use crate::producer::SimProducer;
 use crate::publishing::Publishing;
 use crate::snapshot_thread::SnapshotThread;
 use crate::surroundings::Surroundings;
+use crate::threads::Watched;
 use huntd::daemon::hot::{HotEnds, Stages};
 use huntd::fetch::FetchOptions;
 use huntd::fetch::dialling::{DialEnds, FromDialler, ToDialler};
@@ -69,7 +70,9 @@ pub(crate) struct Node {
     pub(crate) control: Control,
     pub(crate) snapshots: SnapshotThread,
     pub(crate) progress: Arc<Progress>,
-    metrics: Arc<Metrics>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) watched: Watched,
+    mutation: Mutation,
     outbox: Sender<ToPublisher>,
     limits: Limits,
     /// When each thread has its next turn.
@@ -178,6 +181,8 @@ impl Node {
             snapshots,
             progress,
             metrics,
+            watched: Watched::default(),
+            mutation,
             outbox: to_publisher,
             limits,
             next: [now; THREADS.len()],
@@ -192,6 +197,7 @@ impl Node {
             let at = self.next[thread as usize];
             // Records that have left the process go on without it.
             let at = if thread == Thread::Wire { at } else { at.max(self.paused_until) };
+            let at = self.watched.next(thread, at);
             if at < earliest.0 {
                 earliest = (at, thread);
             }
@@ -200,6 +206,7 @@ impl Node {
     }
 
     pub(crate) fn turn(&mut self, thread: Thread, around: &mut Surroundings<'_>) {
+        self.watched.turn(thread, &self.metrics, self.mutation, around.now);
         match thread {
             Thread::Hot => self.turn_hot(around),
             Thread::Publisher => self.turn_publisher(around),

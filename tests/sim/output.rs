@@ -1,14 +1,16 @@
 //! The output topic as a control thread reads it and appends to it: late, twice, or not at all.
 
 use crate::answers::OUTPUT_TOPIC;
+use crate::broker::OutputLog;
 use crate::chance::{Fault, Sight};
 use crate::line::{Lane, Late, Sent, append};
 use crate::mutation::Mutation;
+use crate::stranger::EPOCH_STEP_MAX;
 use crate::surroundings::Surroundings;
 use huntd::control::output_log::FENCE_MS_MAX;
 use huntd::kafka::right::Right;
 use huntd::kafka::topic_error::TopicError;
-use huntd::output::encode::encode;
+use huntd::output::encode::{decode_frame, encode};
 use huntd::output::frame::{Format, FrameHeader, FrameKind};
 use huntd::ownership::event::OutputEvent;
 use std::collections::{BTreeMap, BTreeSet};
@@ -147,7 +149,7 @@ impl Output {
         let end = log.end().min(from + around.chance.between(1, 200) as i64);
         for offset in from..end {
             if !self.hides(partition, offset) {
-                let payload = log.records[offset as usize].clone();
+                let payload = self.taken(log, offset);
                 happened.push(Happened::Record { partition, offset, payload });
             }
         }
@@ -160,6 +162,25 @@ impl Output {
         if is_told_early || (is_at_end && !was_at_end) {
             happened.push(Happened::Other(OutputEvent::End { partition }));
         }
+    }
+
+    /// The record, as a daemon takes it.
+    fn taken(&self, log: &OutputLog, offset: i64) -> Vec<u8> {
+        let payload = log.records[offset as usize].clone();
+        if self.mutation != Mutation::EpochOfNoOwnerTaken {
+            return payload;
+        }
+        let header = |bytes: &Vec<u8>| decode_frame(bytes).expect("a frame").0;
+        let mut taken = header(&payload);
+        let before = log.records[..offset as usize].iter().map(|bytes| header(bytes).owner_epoch);
+        let before = before.filter(|epoch| *epoch < EPOCH_STEP_MAX).max().unwrap_or(0);
+        if taken.owner_epoch <= before + EPOCH_STEP_MAX {
+            return payload;
+        }
+        taken.owner_epoch = before + EPOCH_STEP_MAX;
+        let mut bytes = Vec::new();
+        encode(Format::Binary, &taken, &[], &mut bytes);
+        bytes
     }
 
     /// Whether the mutation that reads nothing after its fence leaves a record out.

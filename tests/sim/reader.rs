@@ -4,6 +4,7 @@ use crate::broker::{InputLog, OutputLog};
 use crate::chance::{Chance, Sight};
 use crate::game::Record;
 use crate::mutation::Mutation;
+use crate::stranger::EPOCH_STEP_MAX;
 use huntd::decoder::{Decoder, RecordPosition};
 use huntd::hunt::Shard;
 use huntd::hunt::change::Change;
@@ -43,6 +44,8 @@ pub(crate) struct Follower {
     pub(crate) past: Vec<Era>,
     /// The highest owner epoch of a fence so far, kept apart from the reader.
     fenced: u64,
+    /// It has read the log from its start.
+    is_sure: bool,
     /// Where the reader stood before each record.
     pub(crate) marks: Vec<Mark>,
     mutation: Mutation,
@@ -59,6 +62,7 @@ impl Follower {
             era: Era { first: reader.position().next_update, ..Era::default() },
             past: Vec::new(),
             fenced: reader.position().owner_epoch,
+            is_sure: reader.has_joined(),
             reader,
             next,
             marks: Vec::new(),
@@ -88,6 +92,8 @@ impl Follower {
                 && (header.owner_epoch, header.first_update) == (mark.owner_epoch, mark.next_update)
         };
         let stands = self.reader.has_joined() && is_level;
+        // What no owner has written may have led it astray until then.
+        let from = log.forged.map_or(from, |forged| from.max(forged + 1));
         stands || self.reader.gaps > 0 || !(from..log.end()).any(told)
     }
 
@@ -107,7 +113,9 @@ impl Follower {
         let (mut header, updates) = decode_frame(bytes).map_err(|error| format!("{error:?}"))?;
         let (owner_epoch, position) = (header.owner_epoch, self.reader.position());
         if header.kind == FrameKind::Fence {
-            self.fenced = self.fenced.max(owner_epoch);
+            if owner_epoch.saturating_sub(position.owner_epoch) <= EPOCH_STEP_MAX {
+                self.fenced = self.fenced.max(owner_epoch);
+            }
             if header.next_offset >= 0 {
                 chance.see(Sight::FenceRepeated);
             }
@@ -116,7 +124,8 @@ impl Follower {
         }
         match self.reader.fold(&header, &updates) {
             Verdict::Accepted { from } => {
-                if owner_epoch < self.fenced {
+                // One that joins gives its epoch up for one that is too far away.
+                if owner_epoch < self.fenced && self.is_sure {
                     return Err(format!(
                         "a frame of owner epoch {owner_epoch} counts after {}",
                         self.fenced
@@ -197,6 +206,12 @@ impl Era {
     pub(crate) fn rules_from(&self, rulebook: &Rulebook) -> Rulebook {
         let begun = self.begun_by.and_then(|ruleset| rulebook.beginning_by(ruleset));
         begun.unwrap_or_else(|| rulebook.clone())
+    }
+
+    /// The rules of its last frame, or those that an empty zone begins by.
+    pub(crate) fn ruleset_or(&self, rulebook: &Rulebook) -> u32 {
+        let first = || rulebook.rulesets().next().expect("there are rules");
+        self.ruleset.or(self.begun_by).unwrap_or_else(first)
     }
 
     /// Whether what was accepted is what the replay makes from there on; not all of it has to be

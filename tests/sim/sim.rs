@@ -52,7 +52,7 @@ pub(crate) struct Sim {
     late: Vec<Late>,
     pub(crate) replicas: BTreeMap<i32, (Header, Vec<u8>)>,
     pub(crate) rulebook: Rulebook,
-    common: Common,
+    pub(crate) common: Common,
     pub(crate) now: u64,
     pub(crate) is_traced: bool,
     /// Why shards could not start, by partition: the last reason.
@@ -216,7 +216,11 @@ impl Sim {
             None => self.turn_world(),
         }
         self.strike();
-        self.follow()
+        self.follow()?;
+        if self.chance.one_in(16) {
+            self.strike_outputs();
+        }
+        self.watch_threads()
     }
 
     /// The daemon of a host, if it runs, and the world outside it.
@@ -405,6 +409,10 @@ impl Sim {
             let until = self.now + pause_us;
             self.hosts[host].node.as_mut().expect("just looked").paused_until = until;
             self.trace(&format!("host {host} pauses until {until}"));
+        } else if let Some(node) = &mut self.hosts[host].node
+            && node.strike_threads(&mut self.chance, self.now)
+        {
+            self.trace(&format!("a thread of host {host} stalls"));
         } else if self.chance.strikes(Fault::Stop) && self.hosts[host].stop_at.is_none() {
             self.stop(host);
         } else if self.chance.one_in(8)
