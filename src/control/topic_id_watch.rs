@@ -1,7 +1,8 @@
-//! The ids of the topics of `huntd serve`: a thread beside it asks the brokers whenever the feed asks.
+//! The ids of the topics of `huntd serve`: a thread beside it asks the brokers whenever the feed
+//! asks.
 
 use super::dialler::DialOptions;
-use super::topic_polls::{Found, Sightings, TopicPolls};
+use super::topic_polls::{PolledTopics, Sightings, TopicPolls};
 use crate::kafka::RECONNECT_MS_MIN;
 use crate::kafka::right::Right;
 use crate::serve::topic_reports::{TopicReport, TopicReports, Watcher, topic_reports};
@@ -45,7 +46,7 @@ fn watch(dial: DialOptions, input: &str, output: &str, watcher: &Watcher) {
 /// What a poll says that was begun at this time. `None`: the output is in doubt, or is not there.
 fn report(
     sightings: &Sightings,
-    found: &Found<'_>,
+    found: &PolledTopics<'_>,
     asked: Instant,
     (input, output): (&str, &str),
 ) -> Option<TopicReport> {

@@ -17,7 +17,7 @@ const CONNECTION_AGE_MAX: Duration = Duration::from_secs(10);
 const MISSING_MS_MIN: u64 = 2_000;
 
 /// What one poll has found of each topic that this user may ask for.
-pub(super) type Found<'a> = Vec<(&'a str, Option<TopicIdentity>)>;
+pub(super) type PolledTopics<'a> = Vec<(&'a str, Option<TopicIdentity>)>;
 
 /// Asks the brokers about topics, poll by poll.
 pub(super) struct TopicPolls {
@@ -48,7 +48,7 @@ impl TopicPolls {
     pub(super) fn ask<'a>(
         &mut self,
         topics: &'a [(String, Right)],
-    ) -> Result<Found<'a>, ControlError> {
+    ) -> Result<PolledTopics<'a>, ControlError> {
         let is_used_up = self.sightings.are_doubted() || self.opened.elapsed() > CONNECTION_AGE_MAX;
         let mut client = match self.client.take().filter(|_| !is_used_up) {
             Some(client) => client,
@@ -149,7 +149,7 @@ impl Sightings {
     }
 
     /// Whether another connection has to be asked.
-    pub(super) fn are_doubted(&self) -> bool {
+    fn are_doubted(&self) -> bool {
         self.topics.values().any(|sighting| sighting.doubted.is_some())
     }
 
@@ -165,7 +165,7 @@ impl Sightings {
     }
 
     /// The id of a topic that this poll has found, unless it is in doubt; 0: the brokers tell none.
-    pub(super) fn confirmed(&self, name: &str, found: &Found<'_>) -> Option<u128> {
+    pub(super) fn confirmed(&self, name: &str, found: &PolledTopics<'_>) -> Option<u128> {
         let (_, present) = found.iter().find(|(topic, _)| *topic == name)?;
         let sighting = self.topics.get(name).filter(|topic| topic.doubted.is_none())?;
         present.and(sighting.identity).map(|identity| identity.id)

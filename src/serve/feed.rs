@@ -256,7 +256,8 @@ impl Feed {
             .consumer
             .fetch_watermarks(topic, zone.into(), wait)
             .map_err(|error| format!("`{topic}` cannot be read: {error}; restart huntd serve"))?;
-        // The output may have been created again with the input: a log that is whole is read instead.
+        // The output may have been created again with the input, so a log that is whole is read
+        // instead.
         let is_usable = |header: &Header| {
             let is_there = (log_start..=log_end).contains(&header.mark.output_offset);
             is_there && (log_start > 0 || header.origin.agrees(&self.origin))

@@ -161,8 +161,8 @@ impl Follower {
         self.reader.position().owner_epoch
     }
 
-    /// Whether the zone is played from the present input. It is said to be if neither a snapshot nor
-    /// a fence has told the zone's input.
+    /// Whether the zone is played from the present input. If neither a snapshot nor a fence has
+    /// told the zone's input, it is the first one that is asked about.
     pub(crate) fn is_played_from(&mut self, present: InputTag) -> bool {
         *self.input.get_or_insert(present) == present
     }
@@ -231,26 +231,10 @@ impl Follower {
         let counts = !matches!(verdict, Verdict::Stale | Verdict::Halt);
         if verdict == Verdict::Genesis {
             give(Followed::Begun(self.begin(&header, after)?));
-            self.begun = Begun::ForGood;
         } else if counts && self.is_begun_by(&header, before) {
             give(Followed::Begun(self.begin(&header, before)?));
         }
-        // An empty frame that is not at the next update is of an owner whose frames before it are
-        // lost: it does not show that the zone was played.
-        if let Verdict::Accepted { .. } | Verdict::Progress { is_at_next: true } = verdict {
-            self.begun = Begun::ForGood;
-        }
-        if let Verdict::Accepted { .. }
-        | Verdict::Progress { is_at_next: true }
-        | Verdict::Genesis = verdict
-        {
-            self.input = InputTag::of_fence(self.reader.fence_id()).or(self.input);
-        }
-        self.is_at_gap = match verdict {
-            Verdict::Gap { .. } => true,
-            Verdict::Accepted { .. } => false,
-            _ => self.is_at_gap,
-        };
+        self.note(verdict);
         match verdict {
             // A reader halts at the same place after a genesis, too.
             Verdict::Halt => return Err(StartError::Damaged { offset }.to_string()),
@@ -276,6 +260,24 @@ impl Follower {
             | Verdict::Gap { .. } => {}
         }
         Ok(())
+    }
+
+    /// Notes what a frame with this verdict shows of the zone.
+    fn note(&mut self, verdict: Verdict) {
+        // An empty frame that is not at the next update is of an owner whose frames before it are
+        // lost: it does not show that the zone was played.
+        if let Verdict::Accepted { .. }
+        | Verdict::Progress { is_at_next: true }
+        | Verdict::Genesis = verdict
+        {
+            self.begun = Begun::ForGood;
+            self.input = InputTag::of_fence(self.reader.fence_id()).or(self.input);
+        }
+        self.is_at_gap = match verdict {
+            Verdict::Gap { .. } => true,
+            Verdict::Accepted { .. } => false,
+            _ => self.is_at_gap,
+        };
     }
 
     /// Whether this frame says by which rules the zone begins.

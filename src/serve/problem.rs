@@ -77,8 +77,8 @@ pub(crate) enum Problem {
     NotTaken,
     /// The zone was played from an input that is gone. Nothing was appended to the new one.
     InputRecreated(u16),
-    /// The zone was played from an input that is gone, and the event is perhaps in the new one, which
-    /// nobody plays yet.
+    /// The zone was played from an input that is gone, and the event is perhaps in the new one,
+    /// which nobody plays yet.
     AppendedElsewhere(u16),
     /// Whether the event was appended is not known.
     Unknown,

@@ -4,7 +4,7 @@
 use crate::chance::{Fault, Sight};
 use crate::reader::Replay;
 use crate::sim::Sim;
-use huntd::engine::update::Update;
+use huntd::kit::update::Update;
 use huntd::output::encode::{decode_frame, encode};
 use huntd::output::frame::{Chain, Format, FrameHeader, FrameKind};
 use huntd::output::mark::Mark;
