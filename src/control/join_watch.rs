@@ -2,8 +2,9 @@
 //! ever, and tells nobody what it hears.
 
 use super::topic_client::TopicClient;
+use crate::kafka::WORDLESS_MS_MAX;
 use crate::service::status::Phase;
-use crate::telemetry::repeated::{Repeated, WORDLESS_MS_MAX};
+use crate::telemetry::repeated::Repeated;
 use std::time::{Duration, Instant};
 
 /// For how long the daemon has been joining.

@@ -3,6 +3,7 @@
 use super::advertised::AdvertisedFault;
 use super::control_error::ControlError;
 use crate::fetch::dialling::Endpoint;
+use crate::kafka::WORDLESS_MS_MAX;
 use crate::kafka::error_code::ErrorCode;
 use crate::ownership::PANICS_MAX;
 use crate::ownership::acquired::Acquired;
@@ -12,7 +13,7 @@ use crate::ownership::instance_id::IdLoss;
 use crate::service::restoring::Restoring;
 use crate::telemetry::metrics::{Counter, Metrics};
 use crate::telemetry::progress::{Progress, SHARDS_MAX};
-use crate::telemetry::repeated::{Repeated, WORDLESS_MS_MAX};
+use crate::telemetry::repeated::Repeated;
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};

@@ -80,6 +80,10 @@ pub(crate) const NAME_CHARS_MAX: usize = 255;
 /// Milliseconds that reading an output partition may go on without a single record.
 pub(crate) const READ_STALL_MS_MAX: u64 = 30_000;
 
+/// Milliseconds for which the daemon may wait for its environment without a word about it. A new
+/// group waits three seconds for further members.
+pub(crate) const WORDLESS_MS_MAX: u64 = 4_000;
+
 /// Milliseconds that a broker may take for one answer. One that is frozen keeps its connections
 /// open, and is given up by this alone.
 pub(crate) const BROKER_ANSWER_MS_MAX: u64 = 10_000;

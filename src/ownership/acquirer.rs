@@ -1,9 +1,9 @@
 //! Acquires shards and hands them to the hot thread: survey, read, ask the group, fence, load,
 //! open. A start, a restart and a rebalance all take this path.
 
-use crate::kafka::READ_STALL_MS_MAX;
 use crate::kafka::metadata::MetadataError;
 use crate::kafka::topic_error::TopicError;
+use crate::kafka::{READ_STALL_MS_MAX, WORDLESS_MS_MAX};
 use crate::ownership::acquired::Acquired;
 use crate::ownership::acquisition::{Acquisition, Brief, Candidate, Need, Remedy};
 use crate::ownership::action::{Note, Opening, OwnershipAction, Waiting};
@@ -16,7 +16,6 @@ use crate::ownership::shard_state::ShardState;
 use crate::ownership::shard_table::ShardTable;
 use crate::ownership::start_error::StartError;
 use crate::ownership::{GROUP_ANSWER_MS_MAX, OwnershipOptions, PANICS_MAX};
-use crate::telemetry::repeated::WORDLESS_MS_MAX;
 use std::time::{Duration, Instant};
 
 /// What all acquisitions of a daemon have in common.

@@ -6,10 +6,6 @@ use std::time::{Duration, Instant};
 /// Seconds between two log lines about the same repeated trouble.
 const REPEATED_NOTICE_S: u64 = 10;
 
-/// Milliseconds for which the daemon may wait for its environment without a word about it. A new
-/// group waits three seconds for further members.
-pub(crate) const WORDLESS_MS_MAX: u64 = 4_000;
-
 /// Lets one of many equal notices through in a while, and counts the others.
 #[derive(Debug, Default)]
 pub(crate) struct Repeated {

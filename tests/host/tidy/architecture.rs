@@ -40,6 +40,7 @@ const PURE: &[(&str, &[&str])] = &[
         "ownership",
         &[
             "kafka::READ_STALL_MS_MAX",
+            "kafka::WORDLESS_MS_MAX",
             "kafka::error_code",
             "kafka::membership",
             "kafka::metadata",
