@@ -236,6 +236,7 @@ fn server_properties(place: Place, places: &[Place], folder: &Path, options: &Op
         .map(|place| format!("{}@127.0.0.1:{}", place.id, place.controller_port))
         .collect();
     let replicas = places.len().min(3);
+    let in_sync = places.len().min(2);
     let Place { id, port, controller_port } = place;
     let [mut further, mut advertised, mut protocols] = [const { String::new() }; 3];
     for Listener { name, protocol, address, told } in &options.listeners {
@@ -258,7 +259,7 @@ default.replication.factor={replicas}
 # Kafka's own topics want three brokers, and many a cluster here has one.
 offsets.topic.replication.factor={replicas}
 transaction.state.log.replication.factor={replicas}
-transaction.state.log.min.isr=1
+transaction.state.log.min.isr={in_sync}
 # Fifty logs take seconds to create.
 offsets.topic.num.partitions=1
 transaction.state.log.num.partitions=1
