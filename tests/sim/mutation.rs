@@ -82,6 +82,7 @@ impl Mutation {
     /// many seeds until it does what it does wrong.
     pub(crate) fn faults(self) -> &'static [Fault] {
         match self {
+            Mutation::PanicsForgotten => &[Fault::Poison, Fault::Kill],
             Mutation::SpanCheckForgotten => &[Fault::AppendedLate, Fault::Revoked],
             Mutation::MovedSpanPassed => &[Fault::CloneGoesOn],
             Mutation::EpochOfNoOwnerTaken => &[Fault::FenceForged],
