@@ -95,7 +95,6 @@ pub(crate) enum CursorFault {
 /// A claim of one connection about a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Doubt {
-    claim: Claim,
     /// The claim with all that it says, such as the checksum that was found.
     sentence: String,
     position: i64,
@@ -230,17 +229,13 @@ impl Cursor {
     ) -> bool {
         let leader = claim.is_of_leader().then_some(node_id);
         let (sentence, position) = (sentence.to_owned(), self.position.get());
-        let doubt = Doubt { claim, sentence, position, connection, leader };
-        let before = match claim {
-            Claim::Gap => {
-                self.trust();
-                self.gap_doubt.replace(Some(doubt.clone()))
-            }
-            _ => self.doubt.replace(Some(doubt.clone())),
-        };
-        before.is_some_and(|before| {
-            before.connection != connection && Doubt { connection, ..before } == doubt
-        })
+        let doubt = Doubt { sentence, position, connection, leader };
+        if claim == Claim::Gap {
+            self.trust();
+        }
+        let doubts = if claim == Claim::Gap { &self.gap_doubt } else { &self.doubt };
+        let before = doubts.replace(Some(doubt.clone()));
+        before.is_some_and(|it| it.connection != connection && Doubt { connection, ..it } == doubt)
     }
 
     /// Whether a batch within which the position may lie begins there, where nothing was read
@@ -392,17 +387,23 @@ mod tests {
     fn what_would_stop_a_shard_counts_once_two_connections_have_said_it_of_one_position() {
         use Claim::{OutOfRange, Refused, Unreadable};
         let cursor = Cursor::new(0, 1, (100, None), Box::default());
-        assert!(!cursor.is_confirmed(OutOfRange, "", (1, 1)));
-        assert!(!cursor.is_confirmed(OutOfRange, "", (1, 1)), "the same connection proves nothing");
+        assert!(!cursor.is_confirmed(OutOfRange, "no offset", (1, 1)));
+        assert!(
+            !cursor.is_confirmed(OutOfRange, "no offset", (1, 1)),
+            "the same connection proves nothing"
+        );
         cursor.position.set(200);
-        assert!(!cursor.is_confirmed(OutOfRange, "", (1, 2)), "another position");
-        assert!(!cursor.is_confirmed(Unreadable, "", (1, 3)), "something else");
-        assert!(cursor.is_confirmed(Unreadable, "", (1, 4)));
+        assert!(!cursor.is_confirmed(OutOfRange, "no offset", (1, 2)), "another position");
+        assert!(!cursor.is_confirmed(Unreadable, "damage", (1, 3)), "something else");
+        assert!(cursor.is_confirmed(Unreadable, "damage", (1, 4)));
         cursor.trust();
-        assert!(!cursor.is_confirmed(Refused(ErrorCode(2)), "", (1, 5)));
-        assert!(!cursor.is_confirmed(Refused(ErrorCode(42)), "", (1, 6)), "another refusal");
-        assert!(!cursor.is_confirmed(Refused(ErrorCode(42)), "", (2, 7)), "another leader");
-        assert!(cursor.is_confirmed(Refused(ErrorCode(42)), "", (2, 8)));
+        assert!(!cursor.is_confirmed(Refused(ErrorCode(2)), "error 2", (1, 5)));
+        assert!(
+            !cursor.is_confirmed(Refused(ErrorCode(42)), "error 42", (1, 6)),
+            "another refusal"
+        );
+        assert!(!cursor.is_confirmed(Refused(ErrorCode(42)), "error 42", (2, 7)), "another leader");
+        assert!(cursor.is_confirmed(Refused(ErrorCode(42)), "error 42", (2, 8)));
         assert!(!cursor.is_confirmed(Unreadable, &damage(2), (1, 9)));
         assert!(cursor.is_confirmed(Unreadable, &damage(2), (2, 10)), "logs are alike");
     }
@@ -410,14 +411,14 @@ mod tests {
     #[test]
     fn a_broker_that_does_not_have_what_is_behind_a_gap_hides_it_no_longer_than_once() {
         let cursor = Cursor::new(0, 1, (100, None), Box::default());
-        assert!(!cursor.is_confirmed(Claim::OutOfRange, "", (1, 1)));
-        assert!(!cursor.is_confirmed(Claim::Gap, "", (1, 2)));
+        assert!(!cursor.is_confirmed(Claim::OutOfRange, "no offset", (1, 1)));
+        assert!(!cursor.is_confirmed(Claim::Gap, "a gap", (1, 2)));
         assert!(
-            !cursor.is_confirmed(Claim::OutOfRange, "", (1, 3)),
+            !cursor.is_confirmed(Claim::OutOfRange, "no offset", (1, 3)),
             "there is something behind it"
         );
         cursor.trust();
-        assert!(cursor.is_confirmed(Claim::Gap, "", (1, 4)));
+        assert!(cursor.is_confirmed(Claim::Gap, "a gap", (1, 4)));
     }
 
     #[test]
