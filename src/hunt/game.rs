@@ -203,7 +203,15 @@ impl Game for TreasureHunt {
             Action::HuntEnd { hunt } => {
                 zone.on_hunt_end(hunt, out).unwrap_or_else(Outcome::Refused)
             }
-            _ => unreachable!("no event of the world"),
+            Action::Tick
+            | Action::Join { .. }
+            | Action::Leave { .. }
+            | Action::Arrive { .. }
+            | Action::Move { .. }
+            | Action::Rotate { .. }
+            | Action::Shoot { .. }
+            | Action::Loot { .. }
+            | Action::Use { .. } => unreachable!("handled before"),
         }
     }
 
@@ -322,7 +330,15 @@ impl Shard {
             }
             Action::Use { item } => self.on_use(row, &mut body, item, out),
             Action::Loot { hunt } => self.on_loot(row, &body, hunt, out),
-            _ => unreachable!("no event of a player in the zone"),
+            Action::Move { .. }
+            | Action::Rotate { .. }
+            | Action::Join { .. }
+            | Action::Leave { .. }
+            | Action::Arrive { .. }
+            | Action::Tick
+            | Action::RulesChange { .. }
+            | Action::HuntStart { .. }
+            | Action::HuntEnd { .. } => unreachable!("handled before"),
         };
         (body, decided)
     }

@@ -187,6 +187,7 @@ const BESIDE_DECIDING: [&[&str]; 6] = [
         "SET_WORDS",
         "STORED_TOMBSTONE_WORDS",
         "STRIP_TILES",
+        "STORED_ROW_WORDS_MAX",
         "TOMBSTONE_WORDS",
         "TREASURE_WORDS",
         "UPDATE_BYTES",
