@@ -77,7 +77,7 @@ enum TryNews {
     /// It waits for this from now on.
     WaitsFor(&'static str),
     /// The try has ended.
-    Ended(Attempt),
+    Ended(Box<Attempt>),
 }
 
 /// How one try has ended.
@@ -101,7 +101,8 @@ fn attempt(
         // Perhaps nobody waits any more.
         let waits_for = |what| drop(sender.send(TryNews::WaitsFor(what)));
         let clients = try_once(&its_options, tried, &mut are_brokers_checked, waits_for);
-        drop(sender.send(TryNews::Ended(Attempt { clients, are_brokers_checked })));
+        let attempt = Attempt { clients, are_brokers_checked };
+        drop(sender.send(TryNews::Ended(Box::new(attempt))));
     };
     let thread = thread::Builder::new().name("connecting".to_owned()).spawn(trying);
     thread.map_err(DialError::Resources)?;
@@ -109,7 +110,7 @@ fn attempt(
     let mut waits = None;
     loop {
         match news.recv_timeout(Duration::from_millis(CONTROL_POLL_MS)) {
-            Ok(TryNews::Ended(attempt)) => return Ok(Some(attempt)),
+            Ok(TryNews::Ended(attempt)) => return Ok(Some(*attempt)),
             Ok(TryNews::WaitsFor(what)) => waits = Some((what, Instant::now())),
             Err(RecvTimeoutError::Disconnected) => unreachable!("a panic ends the process"),
             Err(RecvTimeoutError::Timeout) => {}

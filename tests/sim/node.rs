@@ -130,9 +130,8 @@ impl Node {
         let (to_publisher, inbox) = bounded(2048);
         let (free_frames, hot_free_frames) = recycled_frames(chance.between(2, 6) as usize);
         let (metrics, progress) = (Arc::new(metrics(chance)), Arc::new(Progress::new()));
-        let driver = common.turns(now);
+        let (driver, limits) = (common.turns(now), Limits::new(chance));
         let (to_hot, hot_messages) = bounded_with_bell(64, driver.bell());
-        let limits = Limits::new(chance);
         let seen = (common.bell.clone(), progress.clone());
         let (snapshots, checkpoints, to_writer) = SnapshotThread::new(disk, chance, seen, mutation);
         let shard_ends = ShardEnds {
@@ -155,9 +154,8 @@ impl Node {
             metrics: metrics.clone(),
         };
         let line = Rc::new(RefCell::new(Line::new(mutation)));
-        let to_publish = publisher_options(chance);
+        let (to_publish, others) = (publisher_options(chance), SimProducer::new(line.clone()));
         let is_native = mutation.is_of_native_producer() && !chance.one_in(3);
-        let others = SimProducer::new(line.clone());
         let (publishing, producer) =
             Publishing::new(common, now, &to_publish, &progress, is_native, others);
         let publisher = Publisher::new(to_publish, ends, producer);

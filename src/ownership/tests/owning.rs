@@ -245,7 +245,8 @@ fn a_group_that_does_not_answer_or_does_not_count_us_in_is_asked_again() {
 
 #[test]
 fn an_acquisition_that_does_not_move_says_what_it_waits_for_and_says_it_once() {
-    let silences: [(fn(&mut Daemon), &str); 2] = [
+    type Silence = fn(&mut Daemon);
+    let silences: [(Silence, &str); 2] = [
         (|daemon| daemon.output_answers = false, "no broker brings the output's records"),
         (|daemon| daemon.group_answers = false, "the group does not answer a commit"),
     ];

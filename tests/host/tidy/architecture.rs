@@ -48,7 +48,7 @@ const PURE: &[(&str, &[&str])] = &[
             "output",
         ],
     ),
-    ("view", &["engine"]),
+    ("view", &["hunt", "kit"]),
     ("http", &[]),
 ];
 

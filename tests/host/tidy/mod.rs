@@ -244,7 +244,7 @@ fn a_type_or_a_visible_constant_has_a_name_of_its_own() {
             &[event, ("src/tools/a.rs", "struct Event;")],
             &[event, ("src/tools/a.rs", "impl A { fn f() { enum Event {} } }")],
             &[event, ("src/tools/a.rs", "trait Event { fn f(); }")],
-            &[event, ("src/tools/a.rs", "names! { /// What.\nEvent { A = 0 \"a\", } }")],
+            &[event, ("src/tools/a.rs", "list! { /// What.\nEvent { A = 0 \"a\", } }")],
             &[("src/tools/a.rs", "mod b { struct Event; } mod c { type Event = u8; }")],
             &[bytes, ("src/kafka/a.rs", "pub(crate) const HEADER_BYTES: usize = 61;")],
             &[bytes, ("src/kafka/a.rs", "impl A {} pub(super) static HEADER_BYTES: u8 = 6;")],

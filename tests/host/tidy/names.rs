@@ -11,13 +11,16 @@ const SHARED_MODULES: &[(&str, &str)] = &[
     ("checkpoint", "the engine's state at one moment; its header and its gate"),
     ("event", "what players do; what ownership hears of, named by its function there"),
     ("fetch", "the layer; the broker's request that it sends"),
+    ("game", "what every game has to say; what the hunt says"),
     ("handoff", "what a player carries; its bytes"),
     ("hunts", "the hunts of a zone's state; those that a view shows"),
     ("json", "a decoder of records; an encoder of answers"),
     ("log_ends", "where input logs end; where output logs end"),
     ("reload", "what every process reads again; what `huntd serve` reads besides"),
+    ("rulebook", "the rules of any game; those of the hunt"),
     ("rules", "the game's; the file that has them"),
     ("security", "what a client of brokers needs; the part of the configuration that says it"),
+    ("zone", "the state of a zone; what a view shows of one"),
 ];
 
 /// Folders whose modules are named after what is elsewhere.
