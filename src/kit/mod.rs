@@ -44,6 +44,9 @@ pub(crate) mod words;
 
 pub(crate) mod mix;
 
+#[cfg(test)]
+mod tests;
+
 use chunks::CHUNK_ROWS;
 use index::ROWS_MAX;
 

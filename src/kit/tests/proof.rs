@@ -1,0 +1,48 @@
+//! What holds of every game: batches, and restarts from a stored state, change nothing.
+
+use crate::kit::game::{EventOf, Game};
+use crate::kit::rulebook::Rulebook;
+use crate::kit::update::{EVENT_UPDATES_MAX, Update, Updates};
+use crate::kit::zone::{NO_ROW, Zone};
+use crate::testing::random::Random;
+use crate::testing::whole_state::encode_state;
+
+/// Plays events one by one, and again in random batches with a restart from a stored state after
+/// each. Returns the updates, or how the two games differ.
+pub(super) fn prove<G: Game>(
+    rules: &G::Rules,
+    events: &[EventOf<G>],
+    random: &mut Random,
+) -> Result<Vec<Update>, String> {
+    let rulebook = Rulebook::of(rules.clone());
+    let (mut single, mut batched) = (Zone::<G>::new(3, &rulebook), Zone::<G>::new(3, &rulebook));
+    let (mut made, mut made_again) = (Vec::new(), Vec::new());
+    let mut updates = Updates::new();
+    for event in events {
+        updates.clear();
+        single.apply_at(NO_ROW, event, &[], &mut updates);
+        assert!(updates.len() <= EVENT_UPDATES_MAX, "an event makes too many updates");
+        made.extend_from_slice(updates.as_slice());
+    }
+    let mut left = events;
+    while !left.is_empty() {
+        updates.clear();
+        let batch = 1 + random.below(left.len().min(200) as u64) as usize;
+        let applied = batched.apply_each(&left[..batch], &[], &mut updates, |_, _, _| {});
+        made_again.extend_from_slice(updates.as_slice());
+        left = &left[applied..];
+        let mut bytes = Vec::new();
+        encode_state(&mut batched, &mut bytes);
+        batched = match Zone::decode_state(&bytes, &rulebook) {
+            Ok(zone) => zone,
+            Err(error) => return Err(format!("its own state is refused: {error}")),
+        };
+    }
+    if made != made_again {
+        return Err("the updates differ".to_owned());
+    }
+    if single.digest() != batched.digest() {
+        return Err("the digests differ".to_owned());
+    }
+    Ok(made)
+}

@@ -1,0 +1,553 @@
+//! Turf: two teams paint the fields of a square zone while a round runs.
+#![allow(unreachable_pub, reason = "the macros declare what other modules see")]
+
+use super::proof::prove;
+use crate::kit::checkpoint::{Checkpoint, StoredRow};
+use crate::kit::event::{Event, GameAction, Subject};
+use crate::kit::game::{EventOf, Game, KitRefusal, OutcomeOf};
+use crate::kit::index::Lookup;
+use crate::kit::kinds::Kinds;
+use crate::kit::mix;
+use crate::kit::players::{Player, Players};
+use crate::kit::rulebook::{GameRules, Rulebook, RulesError};
+use crate::kit::table::{Column, Identity, Row};
+use crate::kit::tombstones::Tombstone;
+use crate::kit::update::{Update, Updates};
+use crate::kit::words::Words;
+use crate::kit::zone::{EventOutput, NO_ROW, Outcome, Zone};
+use crate::testing::random::Random;
+
+list! {
+    /// Why an event was turned down.
+    TurfRefusal {
+        /// The player id is 0.
+        NoPlayer = 0 "no_player",
+        /// The player is not in the zone.
+        NotJoined = 1 "not_joined",
+        /// The player is in the zone already.
+        AlreadyJoined = 2 "already_joined",
+        /// The zone is full.
+        ZoneFull = 3 "zone_full",
+        /// There is no such field.
+        OffMap = 4 "off_map",
+        /// No round runs, or one runs already.
+        NotNow = 5 "not_now",
+        /// The field has the team's colour.
+        OwnField = 6 "own_field",
+    }
+}
+
+kinds! {
+    /// What is published.
+    pub enum TurfUpdate {
+        /// An event was turned down.
+        Refused = 1 "refused" untimed {
+            reason: TurfRefusal = Code Name "reason",
+            seq: u64 = Long Number "seq",
+        },
+        /// A player is on a field.
+        Placed = 2 "placed" untimed {
+            team: u8 = Code Number "team",
+            field: u32 = Word Number "field",
+        },
+        /// A field was painted.
+        Painted = 3 "painted" timed {
+            field: u32 = Word Number "field",
+            score: u64 = Long Number "score",
+        },
+        /// A player has left.
+        Left = 4 "left" untimed { seq: u64 = Long Number "seq", },
+        /// A round began.
+        Began = 5 "began" timed { seconds: u16 = Short Number "seconds", },
+        /// A round is over.
+        Ended = 6 "ended" untimed {
+            red: u32 = Low Number "red",
+            blue: u32 = High Number "blue",
+        },
+        /// The zone's clock.
+        Clock = 7 "clock" untimed { unix_ms: u64 = Long Number "unix_ms", },
+        /// The zone plays by other rules.
+        RulesChanged = 8 "rules_changed" untimed { ruleset: u32 = Word Number "ruleset", },
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TurfAction {
+    Join { field: u32 },
+    Step { east: bool },
+    Paint,
+    Leave,
+    Round { seconds: u16 },
+    Tick,
+}
+
+impl GameAction for TurfAction {
+    fn subject(&self) -> Subject {
+        match self {
+            TurfAction::Join { .. } => Subject::Enter,
+            TurfAction::Step { .. } | TurfAction::Paint => Subject::Player,
+            TurfAction::Leave => Subject::Leave,
+            TurfAction::Round { .. } => Subject::World,
+            TurfAction::Tick => Subject::Tick,
+        }
+    }
+}
+
+/// Faults that a game of its own could have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TurfFault {
+    /// What decides is in no table.
+    HiddenState,
+    /// What decides is in no digest and no stored state, and is read from where a row lies.
+    RowNumber,
+}
+
+#[derive(Clone, Debug)]
+struct TurfRules {
+    side: u32,
+    players_max: u32,
+    fault: Option<TurfFault>,
+}
+
+impl GameRules for TurfRules {
+    fn check(&self) -> Result<(), RulesError> {
+        match self.side {
+            1..=64 => Ok(()),
+            _ => Err(RulesError { key: "side", must_be: "1..=64" }),
+        }
+    }
+
+    fn check_beside(&self, other: &TurfRules) -> Result<(), RulesError> {
+        match self.side == other.side {
+            true => Ok(()),
+            false => Err(RulesError { key: "side", must_be: "as in the first rules" }),
+        }
+    }
+
+    fn hash(&self) -> u32 {
+        let TurfRules { side, players_max, fault: _ } = *self;
+        mix::hash(&[side.into(), players_max.into()], 1) as u32
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Runner {
+    player_id: u64,
+    seq: u64,
+    field: u32,
+    team: u8,
+    score: u64,
+}
+
+const RUNNER_WORDS: usize = 4;
+
+impl Player for Runner {
+    fn player_id(&self) -> u64 {
+        self.player_id
+    }
+
+    fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    fn set_seq(&mut self, seq: u64) {
+        self.seq = seq;
+    }
+}
+
+impl Row<RUNNER_WORDS> for Runner {
+    const IDENTITY: Identity = Identity::Own;
+
+    fn to_words(&self) -> [u64; RUNNER_WORDS] {
+        let Runner { player_id, seq, field, team, score } = *self;
+        [player_id, seq, u64::from(field) | u64::from(team) << 32, score]
+    }
+
+    fn from_words([player_id, seq, place, score]: [u64; RUNNER_WORDS]) -> Option<Runner> {
+        let runner =
+            Runner { player_id, seq, field: place as u32, team: (place >> 32) as u8, score };
+        (runner.to_words()[2] == place).then_some(runner)
+    }
+}
+
+/// The team that painted a field, from 1; 0 is none. And the round, as a row of its own.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cell(u64);
+
+impl Row<1> for Cell {
+    const IDENTITY: Identity = Identity::Number;
+
+    fn to_words(&self) -> [u64; 1] {
+        [self.0]
+    }
+
+    fn from_words([word]: [u64; 1]) -> Option<Cell> {
+        Some(Cell(word))
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Turf {
+    players: Players<Runner, RUNNER_WORDS>,
+    /// The fields; after them, when the round ends, and the fields of each team.
+    cells: Column<Cell>,
+    cell_count: u32,
+    hidden: u64,
+}
+
+const PLAYERS: u8 = 0;
+const CELLS: u8 = 1;
+
+impl From<KitRefusal> for TurfRefusal {
+    fn from(refusal: KitRefusal) -> TurfRefusal {
+        match refusal {
+            KitRefusal::NoPlayer => TurfRefusal::NoPlayer,
+            KitRefusal::NotJoined => TurfRefusal::NotJoined,
+            KitRefusal::AlreadyJoined => TurfRefusal::AlreadyJoined,
+        }
+    }
+}
+
+impl TurfRules {
+    fn fields(&self) -> u32 {
+        self.side * self.side
+    }
+
+    fn cells(&self) -> u32 {
+        self.fields() + 3
+    }
+}
+
+impl Turf {
+    fn cell(&self, number: u32) -> u64 {
+        self.cells.row(number).0
+    }
+
+    fn set_cell(&mut self, number: u32, word: u64) {
+        self.cells.write(number, Cell(word));
+    }
+}
+
+impl Game for Turf {
+    const FORMAT: u64 = u64::from_le_bytes(*b"TURFSTA\x01");
+    const NOTED_WORDS_MAX: usize = 1;
+
+    type Rules = TurfRules;
+    type Action = TurfAction;
+    type Carried = ();
+    type Update = TurfUpdate;
+    type Refusal = TurfRefusal;
+    type Player = Runner;
+
+    fn new(rules: &TurfRules) -> Turf {
+        let mut cells = Column::new(rules.cells() as usize, 2);
+        cells.reach(rules.cells() - 1);
+        let players = Players::new(rules.players_max as usize, 1);
+        Turf { players, cells, cell_count: rules.cells(), hidden: 0 }
+    }
+
+    fn play_by(&mut self, _: &TurfRules) {}
+
+    fn digests(&self) -> [u64; 2] {
+        [self.players.digest(), self.cells.digest()]
+    }
+
+    fn clock(unix_ms: u64) -> TurfUpdate {
+        TurfUpdate::Clock { unix_ms }
+    }
+
+    fn rules_changed(ruleset: u32) -> TurfUpdate {
+        TurfUpdate::RulesChanged { ruleset }
+    }
+
+    fn refused(reason: TurfRefusal, event: &EventOf<Turf>) -> TurfUpdate {
+        TurfUpdate::Refused { reason, seq: event.seq }
+    }
+
+    fn begin_lookup(&self, player_id: u64) -> Lookup {
+        self.players.begin_lookup(player_id)
+    }
+
+    fn likely_row(&self, lookup: Lookup) -> u32 {
+        self.players.likely_row(lookup)
+    }
+
+    fn find_from(&self, hint: u32, player_id: u64) -> Option<(u32, &Runner)> {
+        self.players.find_from(hint, player_id)
+    }
+
+    fn write_player(&mut self, row: u32, player: Runner) {
+        self.players.write(row, player);
+    }
+
+    fn on_time(zone: &mut Zone<Turf>, out: &mut EventOutput<Turf>) {
+        let fields = zone.rules.fields();
+        let ends_ms = zone.game.cell(fields);
+        if ends_ms > 0 && ends_ms <= zone.clock.now_ms() {
+            let [red, blue] = [1, 2].map(|team| zone.game.cell(fields + team) as u32);
+            zone.game.set_cell(fields, 0);
+            out.push(0, TurfUpdate::Ended { red, blue });
+        }
+    }
+
+    fn settle(_: &mut Zone<Turf>, _: u32, player: Runner, _: &mut EventOutput<Turf>) -> Runner {
+        player
+    }
+
+    fn on_player(
+        zone: &mut Zone<Turf>,
+        row: u32,
+        runner: &mut Runner,
+        event: &EventOf<Turf>,
+        out: &mut EventOutput<Turf>,
+    ) -> Result<(), TurfRefusal> {
+        let (fields, team) = (zone.rules.fields(), runner.team);
+        match event.action {
+            TurfAction::Step { east } => {
+                let to = if east { runner.field + 1 } else { runner.field + zone.rules.side };
+                if to >= fields {
+                    return Err(TurfRefusal::OffMap);
+                }
+                runner.field = to;
+                out.push(runner.player_id, TurfUpdate::Placed { team, field: to });
+                Ok(())
+            }
+            TurfAction::Paint => {
+                if zone.game.cell(fields) == 0 {
+                    return Err(TurfRefusal::NotNow);
+                }
+                let before = zone.game.cell(runner.field);
+                if before == u64::from(team) {
+                    return Err(TurfRefusal::OwnField);
+                }
+                zone.game.set_cell(runner.field, team.into());
+                let own = fields + u32::from(team);
+                zone.game.set_cell(own, zone.game.cell(own) + 1);
+                zone.game.hidden += 1;
+                runner.score += match zone.rules.fault {
+                    None => 1,
+                    Some(TurfFault::HiddenState) => zone.game.hidden,
+                    Some(TurfFault::RowNumber) => u64::from(row) + 1,
+                };
+                let (field, score) = (runner.field, runner.score);
+                out.push(runner.player_id, TurfUpdate::Painted { field, score });
+                Ok(())
+            }
+            _ => unreachable!("handled before"),
+        }
+    }
+
+    fn on_enter(
+        zone: &mut Zone<Turf>,
+        event: &EventOf<Turf>,
+        out: &mut EventOutput<Turf>,
+    ) -> Result<(), TurfRefusal> {
+        let TurfAction::Join { field } = event.action else { unreachable!("the only way in") };
+        if zone.game.players.count() == zone.rules.players_max {
+            return Err(TurfRefusal::ZoneFull);
+        }
+        if field >= zone.rules.fields() {
+            return Err(TurfRefusal::OffMap);
+        }
+        let Event { player_id, seq, .. } = *event;
+        zone.tombstones.take(player_id);
+        let team = 1 + (player_id % 2) as u8;
+        zone.game.players.add(Runner { player_id, seq, field, team, score: 0 });
+        out.push(player_id, TurfUpdate::Placed { team, field });
+        Ok(())
+    }
+
+    fn on_leave(
+        zone: &mut Zone<Turf>,
+        row: u32,
+        Runner { player_id, seq, .. }: Runner,
+        _: &EventOf<Turf>,
+        out: &mut EventOutput<Turf>,
+    ) -> Result<(), TurfRefusal> {
+        zone.game.players.remove(row);
+        zone.tombstones.put(Tombstone { player_id, seq, ..Tombstone::default() });
+        out.push(player_id, TurfUpdate::Left { seq });
+        Ok(())
+    }
+
+    fn on_arrive(
+        _: &mut Zone<Turf>,
+        _: &EventOf<Turf>,
+        _: &[()],
+        _: &mut EventOutput<Turf>,
+    ) -> OutcomeOf<Turf> {
+        unreachable!("nobody comes from another zone")
+    }
+
+    fn on_world(
+        zone: &mut Zone<Turf>,
+        event: &EventOf<Turf>,
+        out: &mut EventOutput<Turf>,
+    ) -> OutcomeOf<Turf> {
+        let TurfAction::Round { seconds } = event.action else { unreachable!("the only one") };
+        let fields = zone.rules.fields();
+        if zone.game.cell(fields) > 0 {
+            return Outcome::Refused(TurfRefusal::NotNow);
+        }
+        (0..zone.rules.cells()).for_each(|number| zone.game.set_cell(number, 0));
+        let ends_ms = zone.clock.now_ms() + 1 + u64::from(seconds) * 1000;
+        zone.game.set_cell(fields, ends_ms);
+        out.push(0, TurfUpdate::Began { seconds });
+        Outcome::Applied
+    }
+
+    fn on_end(_: &mut Zone<Turf>, _: bool, _: &mut EventOutput<Turf>) {}
+
+    fn begin_checkpoint(&mut self) {
+        self.players.rows.begin_checkpoint();
+        self.cells.begin_checkpoint();
+    }
+
+    fn end_checkpoint(&mut self) {
+        self.players.rows.end_checkpoint();
+        self.cells.end_checkpoint();
+    }
+
+    fn list_players(&self, checkpoint: &mut Checkpoint) {
+        let count = u64::from(self.players.count());
+        checkpoint.note([count]);
+        checkpoint.rows(PLAYERS, 0..self.players.used(), RUNNER_WORDS as u64 * count);
+    }
+
+    fn list_rest(&self, checkpoint: &mut Checkpoint) {
+        checkpoint.rows(CELLS, 0..self.cell_count, self.cell_count.into());
+    }
+
+    fn read_row(&self, part: u8, number: u32, row: &mut StoredRow) {
+        if part == CELLS {
+            row.push(&self.cells.checkpointed(number).to_words());
+            return;
+        }
+        let runner = self.players.rows.checkpointed(number);
+        if runner.player_id != 0 {
+            row.push(&runner.to_words());
+        }
+    }
+
+    fn pass(&mut self, part: u8, number: u32) {
+        match part {
+            CELLS => self.cells.pass_checkpointed(number),
+            _ => self.players.rows.pass_checkpointed(number),
+        }
+    }
+
+    fn load_players(zone: &mut Zone<Turf>, words: &mut Words) -> Option<()> {
+        for _ in 0..words.word()? {
+            let runner = Runner::from_words(words.take()?)?;
+            let players = &mut zone.game.players;
+            let is_new = runner.player_id != 0 && players.find(runner.player_id).is_none();
+            if !is_new || players.count() == zone.rules.players_max {
+                return None;
+            }
+            players.add(runner);
+        }
+        Some(())
+    }
+
+    fn load_rest(zone: &mut Zone<Turf>, words: &mut Words) -> Option<()> {
+        for number in 0..zone.rules.cells() {
+            zone.game.set_cell(number, words.word()?);
+        }
+        Some(())
+    }
+}
+
+const RULES: TurfRules = TurfRules { side: 8, players_max: 6, fault: None };
+
+/// Random events of every kind, most of them new and in range.
+fn random_events(random: &mut Random, count: i64) -> Vec<Event<TurfAction>> {
+    let (mut seqs, mut time_ms) = ([0; 10], 1_000_000);
+    let event = |offset| {
+        time_ms += random.below(40) as i64;
+        let action = match random.below(20) {
+            0..3 => TurfAction::Join { field: random.below(70) as u32 },
+            3..10 => TurfAction::Step { east: random.below(3) > 0 },
+            10..16 => TurfAction::Paint,
+            16 => TurfAction::Leave,
+            17 => TurfAction::Round { seconds: random.below(3) as u16 },
+            _ => TurfAction::Tick,
+        };
+        let player = if action.subject().is_world() { 0 } else { random.below(10) as usize };
+        seqs[player] += u64::from(random.below(30) > 0);
+        let (player_id, seq) = (player as u64, seqs[player]);
+        Event { offset, time_ms, player_id, seq, ts_us: 7, action }
+    };
+    (0..count).map(event).collect()
+}
+
+fn play(zone: &mut Zone<Turf>, events: &[(u64, u64, i64, TurfAction)]) -> Vec<TurfUpdate> {
+    let mut updates = Updates::new();
+    for (player_id, seq, time_ms, action) in events.iter().copied() {
+        let event = Event { offset: 0, time_ms, player_id, seq, ts_us: 1, action };
+        zone.apply_at(NO_ROW, &event, &[], &mut updates);
+    }
+    let made = updates.as_slice().iter().map(Update::change::<TurfUpdate>);
+    made.filter(|update| !matches!(update, TurfUpdate::Clock { .. })).collect()
+}
+
+#[test]
+fn another_game_is_played_by_the_kit_s_clock_counters_and_refusals() {
+    let mut zone = Zone::<Turf>::new(0, &Rulebook::of(RULES));
+    let ticks: Vec<_> = (1..=8).map(|id| (0, id, 1000, TurfAction::Tick)).collect();
+    assert_eq!(play(&mut zone, &ticks), []);
+    let (join, paint) = (TurfAction::Join { field: 5 }, TurfAction::Paint);
+    let began = [
+        (7, 1, 1000, paint),
+        (7, 2, 1000, join),
+        (7, 2, 1000, paint),
+        (7, 3, 1000, paint),
+        (0, 0, 1000, TurfAction::Round { seconds: 1 }),
+        (7, 4, 1000, paint),
+        (7, 5, 1000, join),
+        (7, 6, 1000, TurfAction::Leave),
+        (7, 6, 1000, join),
+    ];
+    let refused = |reason, seq| TurfUpdate::Refused { reason, seq };
+    let expected = [
+        refused(TurfRefusal::NotJoined, 1),
+        TurfUpdate::Placed { team: 2, field: 5 },
+        refused(TurfRefusal::NotNow, 3),
+        TurfUpdate::Began { seconds: 1 },
+        TurfUpdate::Painted { field: 5, score: 1 },
+        refused(TurfRefusal::AlreadyJoined, 5),
+        TurfUpdate::Left { seq: 6 },
+    ];
+    assert_eq!(play(&mut zone, &began), expected);
+    let late: Vec<_> = (9..=16).map(|id| (0, id, 9000, TurfAction::Tick)).collect();
+    assert_eq!(play(&mut zone, &late), [TurfUpdate::Ended { red: 0, blue: 1 }]);
+}
+
+#[test]
+fn a_game_on_the_kit_is_a_function_of_its_log() {
+    let mut made = std::collections::BTreeSet::new();
+    for seed in 0..100 {
+        let mut random = Random::new(seed);
+        let events = random_events(&mut random, 1000);
+        let updates = prove::<Turf>(&RULES, &events, &mut random);
+        let updates = updates.unwrap_or_else(|difference| panic!("seed {seed}: {difference}"));
+        made.extend(updates.iter().map(|update| update.payload().kind));
+    }
+    let never = (1..).zip(TurfUpdate::KINDS).filter(|(number, _)| !made.contains(number));
+    let never: Vec<_> = never.map(|(_, kind)| kind.name).collect();
+    assert_eq!(never, ["rules_changed"], "no random game makes these");
+    let names = TurfRefusal::ALL.iter().map(|refusal| refusal.name());
+    assert!(names.eq(TurfRefusal::NAMES.iter().copied()));
+}
+
+#[test]
+fn a_game_whose_state_is_in_no_table_or_whose_rows_decide_is_caught() {
+    for fault in [TurfFault::HiddenState, TurfFault::RowNumber] {
+        let rules = TurfRules { fault: Some(fault), ..RULES };
+        let is_caught = |seed| {
+            let mut random = Random::new(seed);
+            let events = random_events(&mut random, 1000);
+            prove::<Turf>(&rules, &events, &mut random).is_err()
+        };
+        assert!((0..100).any(is_caught), "{fault:?}");
+    }
+}
