@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use huntd::testing::hostile_zone::Zone;
+use huntd::testing::hostile_zone::HostileZone;
 use huntd::testing::random_game::RandomGame;
 use libfuzzer_sys::fuzz_target;
 
@@ -19,7 +19,7 @@ fuzz_target!(|input: &[u8]| {
     let rulebook = huntd::testing::hostile_zone::rulebook(input.len() % 2 == 1);
     let mut game = RandomGame::new(huntd::testing::hostile_zone::setting(&rulebook));
     let events: Vec<_> = (0..input.len() / EVENT_BYTES).map(|_| game.event(&mut below)).collect();
-    let (mut zone, mut again) = (Zone::new(1, &rulebook), Zone::new(1, &rulebook));
+    let (mut zone, mut again) = (HostileZone::new(1, &rulebook), HostileZone::new(1, &rulebook));
     for (count, event) in events.iter().enumerate() {
         zone.apply(event);
         if count % 64 == 63 {

@@ -92,7 +92,7 @@ pub struct Checkpoint {
     noted: Vec<u64>,
     /// Noted words that are in no step yet begin here.
     listed: u32,
-    steps: Vec<Step>,
+    steps: Vec<CheckpointStep>,
     step: usize,
     /// Words of all steps.
     words: u64,
@@ -101,7 +101,7 @@ pub struct Checkpoint {
 
 /// A run of noted words, or of rows of one part.
 #[derive(Clone, Copy, Debug)]
-struct Step {
+struct CheckpointStep {
     part: Part,
     next: u32,
     end: u32,
@@ -146,7 +146,7 @@ impl Checkpoint {
 
     fn push(&mut self, part: Part, Range { start: next, end }: Range<u32>, words: u64) {
         if next < end {
-            self.steps.push(Step { part, next, end });
+            self.steps.push(CheckpointStep { part, next, end });
             self.words += words;
         }
     }
@@ -171,7 +171,7 @@ impl Checkpoint {
         bytes_max: usize,
         rows: &mut u32,
     ) {
-        let Step { part, mut next, end } = self.steps[self.step];
+        let CheckpointStep { part, mut next, end } = self.steps[self.step];
         while next < end && self.row.count == 0 && *rows > 0 {
             match part {
                 Part::Noted => self.row.push(&[self.noted[next as usize]]),
@@ -214,7 +214,7 @@ impl<G: Game> Zone<G> {
         while checkpoint.row.count == 0 && rows > 0 && checkpoint.step < checkpoint.steps.len() {
             let step = checkpoint.step;
             checkpoint.write_step(self, out, bytes_max, &mut rows);
-            let Step { part, next, .. } = checkpoint.steps[step];
+            let CheckpointStep { part, next, .. } = checkpoint.steps[step];
             match part {
                 Part::Noted => {}
                 Part::Tombstones => self.tombstones.rows.pass_checkpointed(next),

@@ -43,7 +43,7 @@ pub fn setting(rulebook: &Rulebook) -> Setting {
 }
 
 /// A zone, and the chain over its updates.
-pub struct Zone {
+pub struct HostileZone {
     shard: Shard,
     rulebook: Rulebook,
     updates: Updates,
@@ -57,9 +57,9 @@ pub struct Zone {
 /// One event of so many has its updates written as a frame.
 const FRAMED_ONE_IN: i64 = 8;
 
-impl Zone {
-    pub fn new(partition: u16, rulebook: &Rulebook) -> Zone {
-        Zone {
+impl HostileZone {
+    pub fn new(partition: u16, rulebook: &Rulebook) -> HostileZone {
+        HostileZone {
             shard: Shard::new(partition, rulebook),
             rulebook: rulebook.clone(),
             updates: Updates::new(),
@@ -120,7 +120,7 @@ impl Zone {
         }
     }
 
-    /// The kinds of updates that [`Zone::apply`] made, a bit each, and how many events applied.
+    /// The kinds of updates that [`HostileZone::apply`] made, a bit each, and how many events applied.
     pub fn reached(&self) -> (u64, u64) {
         (self.kinds, self.applied)
     }

@@ -3,7 +3,7 @@
 
 use crate::hunt::change::KINDS;
 use crate::hunt::event::Event;
-use crate::testing::hostile_zone::{Zone, rulebook, setting};
+use crate::testing::hostile_zone::{HostileZone, rulebook, setting};
 use crate::testing::random::Random;
 use crate::testing::random_game::RandomGame;
 use std::panic::catch_unwind;
@@ -20,12 +20,12 @@ const CHECK_EVENTS: usize = 500;
 /// what was reached.
 fn play(seed: u64) -> (u64, u64) {
     let rulebooks = [rulebook(false), rulebook(true)];
-    let zone = |number: usize| Zone::new(number as u16, &rulebooks[number % 2]);
+    let zone = |number: usize| HostileZone::new(number as u16, &rulebooks[number % 2]);
     let seeds = (0..ZONES).map(|number| seed * ZONES as u64 + number as u64);
     let mut chances: Vec<Random> = seeds.map(Random::new).collect();
     let game = |number: usize| RandomGame::new(setting(&rulebooks[number % 2]));
     let mut makers: Vec<RandomGame> = (0..ZONES).map(game).collect();
-    let mut zones: Vec<Zone> = (0..ZONES).map(zone).collect();
+    let mut zones: Vec<HostileZone> = (0..ZONES).map(zone).collect();
     let mut games: Vec<Vec<Event>> = vec![Vec::new(); ZONES];
     for count in 1..=GAME_EVENTS {
         for number in 0..ZONES {
@@ -43,7 +43,10 @@ fn play(seed: u64) -> (u64, u64) {
         again.apply_ahead(&games[number]);
         assert_eq!(again.outcome(), zones[number].outcome(), "zone {number} differs");
     }
-    zones.iter().map(Zone::reached).fold((0, 0), |all, zone| (all.0 | zone.0, all.1 + zone.1))
+    zones
+        .iter()
+        .map(HostileZone::reached)
+        .fold((0, 0), |all, zone| (all.0 | zone.0, all.1 + zone.1))
 }
 
 #[test]
