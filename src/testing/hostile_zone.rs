@@ -120,7 +120,8 @@ impl HostileZone {
         }
     }
 
-    /// The kinds of updates that [`HostileZone::apply`] made, a bit each, and how many events applied.
+    /// Returns the kinds of updates that [`HostileZone::apply`] made, a bit each, and the number of
+    /// events that it applied.
     pub fn reached(&self) -> (u64, u64) {
         (self.kinds, self.applied)
     }
