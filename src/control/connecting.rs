@@ -72,7 +72,7 @@ pub(super) fn connect(
     }
 }
 
-/// What the thread of a try says.
+/// News from the thread of a try.
 enum TryNews {
     /// It waits for this from now on.
     WaitsFor(&'static str),

@@ -43,7 +43,7 @@ fn watch(dial: DialOptions, input: &str, output: &str, watcher: &Watcher) {
     }
 }
 
-/// What a poll says that was begun at this time. `None`: the output is in doubt, or is not there.
+/// The report of a poll that began at this time. `None`: the output is in doubt, or is missing.
 fn report(
     sightings: &Sightings,
     found: &PolledTopics<'_>,

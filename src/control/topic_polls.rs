@@ -16,7 +16,7 @@ const CONNECTION_AGE_MAX: Duration = Duration::from_secs(10);
 /// missing: a broker that has only just started does not know all topics yet.
 const MISSING_MS_MIN: u64 = 2_000;
 
-/// What one poll has found of each topic that this user may ask for.
+/// The findings of one poll: each topic that this user may ask for, and its identity if it exists.
 pub(super) type PolledTopics<'a> = Vec<(&'a str, Option<TopicIdentity>)>;
 
 /// Asks the brokers about topics, poll by poll.
@@ -76,7 +76,7 @@ pub(super) struct Sightings {
     topics: BTreeMap<String, Sighting>,
 }
 
-/// What the polls have found of one topic.
+/// The findings of all polls about one topic.
 #[derive(Default)]
 struct Sighting {
     /// Since when no poll has found it.

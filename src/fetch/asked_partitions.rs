@@ -15,7 +15,7 @@ impl FetchTask {
         self.leads(cursor) && cursor.owner_task.get().is_none_or(|owner_task| owner_task == self.id)
     }
 
-    /// Whether this is the connection to the leader that has to do with a partition.
+    /// Returns whether this connection leads to the leader and is the one for this partition.
     pub(super) fn leads(&self, cursor: &Cursor) -> bool {
         let leader = self.shared.table.borrow().leader(cursor.partition);
         leader.is_some_and(|leader| leader.node_id == self.node_id)

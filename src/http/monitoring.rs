@@ -8,9 +8,9 @@ pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 pub(crate) enum Page {
     /// Everything that is measured, for Prometheus.
     Metrics,
-    /// Whether the process lives: if not, restart it.
+    /// Liveness: a process that is not live has to be restarted.
     Live,
-    /// Whether it should get work.
+    /// Readiness: a process that is not ready should get no work.
     Ready,
 }
 

@@ -2,7 +2,6 @@
 
 use crate::hunt::actor::{BODY_WORDS, Body, PACK_WORDS, Pack};
 use crate::kit::chunks::CacheLine;
-use crate::kit::index::Lookup;
 use crate::kit::players::Players;
 use crate::kit::rank_tree::{Key, RankTree};
 use crate::kit::table::Table;
@@ -40,30 +39,10 @@ impl Actors {
         self.bodies.find(player_id)
     }
 
-    /// The first step of a look-up ahead of time: prefetches the place that names a player's row.
-    #[inline]
-    pub(crate) fn begin_lookup(&self, player_id: u64) -> Lookup {
-        self.bodies.begin_lookup(player_id)
-    }
-
-    /// The second step: prefetches the row that a player's actor most likely has, and returns its
-    /// number, or the number of no row.
-    #[inline]
-    pub(crate) fn likely_row(&self, lookup: Lookup) -> u32 {
-        self.bodies.likely_row(lookup)
-    }
-
     /// Prefetches the moving part of an actor.
     #[inline]
     pub(crate) fn prefetch(&self, row: u32) {
         self.bodies.prefetch(row);
-    }
-
-    /// The row and the moving part of a player's actor, which may be in this row. The player is not
-    /// 0, as free rows have it.
-    #[inline]
-    pub(crate) fn find_from(&self, hint: u32, player_id: u64) -> Option<(u32, &Body)> {
-        self.bodies.find_from(hint, player_id)
     }
 
     /// Makes an actor of a player that has none.

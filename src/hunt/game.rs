@@ -97,17 +97,17 @@ impl Game for TreasureHunt {
 
     #[inline(always)]
     fn begin_lookup(&self, player_id: u64) -> Lookup {
-        self.actors.begin_lookup(player_id)
+        self.actors.bodies.begin_lookup(player_id)
     }
 
     #[inline(always)]
     fn likely_row(&self, lookup: Lookup) -> u32 {
-        self.actors.likely_row(lookup)
+        self.actors.bodies.likely_row(lookup)
     }
 
     #[inline(always)]
     fn find_from(&self, hint: u32, player_id: u64) -> Option<(u32, &Body)> {
-        self.actors.find_from(hint, player_id)
+        self.actors.bodies.find_from(hint, player_id)
     }
 
     #[inline(always)]
@@ -292,7 +292,7 @@ impl Game for TreasureHunt {
             // Later actors are prefetched, because each is noted in places far apart.
             if let Some(ahead) = words.ahead(ACTORS_AHEAD * ACTOR_WORDS).and_then(Body::from_words)
             {
-                zone.game.actors.begin_lookup(ahead.player_id);
+                zone.game.actors.bodies.begin_lookup(ahead.player_id);
                 zone.game.tiles.prefetch(ahead.x(), ahead.y());
             }
             let body = Body::from_words(words.take()?)?;

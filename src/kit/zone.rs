@@ -295,7 +295,7 @@ impl<G: Game> Zone<G> {
         out: &mut EventOutput<G>,
     ) -> OutcomeOf<G> {
         match subject {
-            Subject::Player => self.on_player(NO_ROW, event, out),
+            Subject::Player => unreachable!("handled before"),
             Subject::Enter | Subject::Leave => self.on_border(subject, event, out),
             Subject::Arrival => G::on_arrive(self, event, carried, out),
             Subject::World => G::on_world(self, event, out),

@@ -170,7 +170,7 @@ impl Row<RUNNER_WORDS> for Runner {
     }
 }
 
-/// The team that painted a field, from 1; 0 is none. And the round, as a row of its own.
+/// One word: the team that painted a field, from 1, or 0; or a number of the round.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cell(u64);
 
