@@ -6,10 +6,11 @@ use crate::control::{COMMIT_MS_MAX, LEAVE_MS_MAX};
 use crate::fetch::block::BLOCK_REJECTS_MAX;
 use crate::fetch::cursor::{ALL_BLOCKS_MAX, SHARD_BLOCKS_MIN};
 use crate::fetch::{RECEIVE_BUFFER_BYTES_MIN, RECEIVE_BUFFER_STEP_BYTES};
-use crate::hunt::game::ACTOR_WORDS;
-use crate::hunt::hunts::{FINISHER_WORDS, HUNTS_MAX, TREASURE_WORDS, TREASURES_MAX};
+use crate::hunt::actors::ACTOR_WORDS;
+use crate::hunt::hunts::{Finisher, HUNTS_MAX, TREASURES_MAX, Treasure};
 use crate::kafka::record_batch::BROKER_BATCH_BYTES;
 use crate::kit::PLAYERS_MAX;
+use crate::kit::row::Row;
 use crate::kit::rulebook::RULES_FILES_MAX;
 use crate::kit::tombstones::{STORED_TOMBSTONE_WORDS, TOMBSTONES_MAX};
 use crate::output::frame::FRAME_BYTES_MAX;
@@ -34,7 +35,7 @@ const _: () = assert!(STUCK_MS > 10 * PARK_MS_MAX);
 const _: () = assert!(
     PLAYERS_MAX * ACTOR_WORDS * 8
         + TOMBSTONES_MAX * STORED_TOMBSTONE_WORDS * 8
-        + HUNTS_MAX * TREASURES_MAX * (TREASURE_WORDS + FINISHER_WORDS) * 8
+        + HUNTS_MAX * TREASURES_MAX * (Treasure::WORDS + Finisher::WORDS) * 8
         + HUNTS_MAX * 2 * TREASURES_MAX / 8
         + 64 * 1024
         <= SNAPSHOT_STATE_BYTES_MAX

@@ -4,15 +4,12 @@
 use crate::hunt::event::{EFFECT_SLOTS, INVENTORY_SLOTS, ItemStack};
 use crate::hunt::hunts::HUNTS_MAX;
 use crate::hunt::refusal::{Effect, Hint};
+use crate::kit::chunks::CacheLine;
 use crate::kit::players::Player;
-use crate::kit::table::{Identity, Row};
+use crate::kit::row::{Identity, Row};
 use crate::kit::tombstones::HandoffId;
 
 const _: () = assert!(Effect::ALL.len() == EFFECT_SLOTS);
-
-/// Words of the two rows.
-pub(crate) const BODY_WORDS: usize = 7;
-pub(crate) const PACK_WORDS: usize = 17;
 
 /// The part that moves.
 ///
@@ -166,16 +163,19 @@ impl Player for Body {
     }
 }
 
-impl Row<BODY_WORDS> for Body {
+impl Row for Body {
+    type Words = [u64; 7];
+    /// A body and its hash fill a cache line.
+    type Alignment = CacheLine;
     const IDENTITY: Identity = Identity::Own;
 
     #[inline]
-    fn to_words(&self) -> [u64; BODY_WORDS] {
+    fn to_words(&self) -> [u64; 7] {
         let Body { player_id, seq, place, vigour, allowance_at_ms, ready_at_ms, marks } = *self;
         [player_id, seq, place, vigour, allowance_at_ms, ready_at_ms, marks]
     }
 
-    fn from_words(words: [u64; BODY_WORDS]) -> Option<Body> {
+    fn from_words(words: [u64; 7]) -> Option<Body> {
         let [player_id, seq, place, vigour, allowance_at_ms, ready_at_ms, marks] = words;
         let body = Body { player_id, seq, place, vigour, allowance_at_ms, ready_at_ms, marks };
         let valid = body.heading() < 36_000
@@ -237,10 +237,12 @@ fn item_words(items: &[ItemStack; INVENTORY_SLOTS]) -> [u64; 2] {
     [word(&items[..4]), word(&items[4..])]
 }
 
-impl Row<PACK_WORDS> for Pack {
+impl Row for Pack {
+    type Words = [u64; 17];
+    type Alignment = u64;
     const IDENTITY: Identity = Identity::Own;
 
-    fn to_words(&self) -> [u64; PACK_WORDS] {
+    fn to_words(&self) -> [u64; 17] {
         let Pack {
             player_id,
             items,
@@ -277,7 +279,7 @@ impl Row<PACK_WORDS> for Pack {
         ]
     }
 
-    fn from_words(words: [u64; PACK_WORDS]) -> Option<Pack> {
+    fn from_words(words: [u64; 17]) -> Option<Pack> {
         let items = std::array::from_fn(|slot| {
             let bits = words[1 + slot / 4] >> (slot % 4 * 16);
             ItemStack { item: bits as u8, count: (bits >> 8) as u8 }

@@ -1,17 +1,21 @@
 //! The actors of a shard, and what follows from them: the index, and what is due.
 
-use crate::hunt::actor::{BODY_WORDS, Body, PACK_WORDS, Pack};
-use crate::kit::chunks::CacheLine;
+use crate::hunt::actor::{Body, Pack};
+use crate::kit::checkpoint::{Checkpoint, Part, STORED_ROW_WORDS_MAX, StoredRow};
 use crate::kit::players::Players;
 use crate::kit::rank_tree::{Key, RankTree};
+use crate::kit::row::Row;
 use crate::kit::table::Table;
+
+/// Words of an actor in a stored state: those of its two rows.
+pub(crate) const ACTOR_WORDS: usize = Body::WORDS + Pack::WORDS;
+const _: () = assert!(ACTOR_WORDS <= STORED_ROW_WORDS_MAX);
 
 /// All actors, by row.
 #[derive(Clone, Debug)]
 pub(crate) struct Actors {
-    /// A body and its hash fill a cache line.
-    pub(crate) bodies: Players<Body, BODY_WORDS, CacheLine>,
-    pub(crate) packs: Table<Pack, PACK_WORDS>,
+    pub(crate) bodies: Players<Body>,
+    packs: Table<Pack>,
     /// When something next ends for the actor.
     due: RankTree,
     /// When that is for the first one; the largest number if there is none.
@@ -137,9 +141,9 @@ impl Actors {
         self.due.first().map_or(u64::MAX, |(_, [at_ms, ..])| at_ms)
     }
 
-    /// Rows that may hold an actor.
-    pub(crate) fn rows(&self) -> u32 {
-        self.bodies.used()
+    /// Lists all actors of an encoded state.
+    pub(crate) fn list(&self, part: u8, checkpoint: &mut Checkpoint) {
+        self.bodies.list(part, ACTOR_WORDS, checkpoint);
     }
 
     /// Hash of all actors.
@@ -152,6 +156,31 @@ impl Actors {
             due_ms: _,
         } = self;
         bodies.digest().wrapping_add(packs.digest().rotate_left(32))
+    }
+}
+
+impl Part for Actors {
+    fn begin_checkpoint(&mut self) {
+        self.bodies.begin_checkpoint();
+        self.packs.begin_checkpoint();
+    }
+
+    fn read_row(&self, number: u32, row: &mut StoredRow) {
+        let body = self.bodies.checkpointed(number);
+        if body.player_id != 0 {
+            row.push(&body.to_words());
+            row.push(&self.packs.checkpointed(number).to_words());
+        }
+    }
+
+    fn pass(&mut self, number: u32) {
+        self.bodies.pass(number);
+        self.packs.pass(number);
+    }
+
+    fn end_checkpoint(&mut self) {
+        self.bodies.end_checkpoint();
+        self.packs.end_checkpoint();
     }
 }
 

@@ -2,9 +2,11 @@
 
 use crate::hunt::path::{Path, TreasureSet};
 use crate::hunt::tiles::{Tiles, TreasureKey};
+use crate::kit::checkpoint::{Checkpoint, Part};
 use crate::kit::index::Index;
 use crate::kit::mix;
-use crate::kit::table::{Column, Identity, Row, Table};
+use crate::kit::row::{Identity, Row};
+use crate::kit::table::{Column, Table};
 use crate::kit::words::Words;
 
 /// Hunts of one zone that run, or are being closed, at once.
@@ -12,12 +14,6 @@ pub(crate) const HUNTS_MAX: usize = 4;
 
 /// Treasures of one hunt.
 pub(crate) const TREASURES_MAX: usize = 4096;
-
-/// Words of a treasure.
-pub(crate) const TREASURE_WORDS: usize = 1;
-
-/// Words of a finisher.
-pub(crate) const FINISHER_WORDS: usize = 2;
 
 /// Where a hunt is in its life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,7 +71,9 @@ impl Hunt {
     }
 }
 
-impl Row<6> for Hunt {
+impl Row for Hunt {
+    type Words = [u64; 6];
+    type Alignment = u64;
     const IDENTITY: Identity = Identity::Number;
 
     fn to_words(&self) -> [u64; 6] {
@@ -162,10 +160,12 @@ impl Treasure {
     }
 }
 
-impl Row<TREASURE_WORDS> for Treasure {
+impl Row for Treasure {
+    type Words = [u64; 1];
+    type Alignment = u64;
     const IDENTITY: Identity = Identity::Number;
 
-    fn to_words(&self) -> [u64; TREASURE_WORDS] {
+    fn to_words(&self) -> [u64; 1] {
         match self {
             Treasure::Nowhere => [0],
             Treasure::Lies(tile) => [u64::from(*tile) + 1],
@@ -173,7 +173,7 @@ impl Row<TREASURE_WORDS> for Treasure {
         }
     }
 
-    fn from_words([word]: [u64; TREASURE_WORDS]) -> Option<Treasure> {
+    fn from_words([word]: [u64; 1]) -> Option<Treasure> {
         let tile = ((word & !OPENED) as u32).wrapping_sub(1);
         let treasure = match word {
             0 => Treasure::Nowhere,
@@ -195,15 +195,17 @@ pub(crate) struct Finisher {
     pub found: u16,
 }
 
-impl Row<FINISHER_WORDS> for Finisher {
+impl Row for Finisher {
+    type Words = [u64; 2];
+    type Alignment = u64;
     const IDENTITY: Identity = Identity::Number;
 
-    fn to_words(&self) -> [u64; FINISHER_WORDS] {
+    fn to_words(&self) -> [u64; 2] {
         let Finisher { player_id, elapsed_ms, found } = *self;
         [player_id, u64::from(elapsed_ms) | u64::from(found) << 32]
     }
 
-    fn from_words([player_id, word]: [u64; FINISHER_WORDS]) -> Option<Finisher> {
+    fn from_words([player_id, word]: [u64; 2]) -> Option<Finisher> {
         let found = u16::try_from(word >> 32).ok()?;
         Some(Finisher { player_id, elapsed_ms: word as u32, found })
     }
@@ -212,11 +214,11 @@ impl Row<FINISHER_WORDS> for Finisher {
 /// All hunts of a zone, by slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Hunts {
-    hunts: Table<Hunt, 6>,
+    hunts: Table<Hunt>,
     /// By slot, then by number.
-    pub(crate) treasures: [Column<Treasure>; HUNTS_MAX],
+    treasures: [Column<Treasure>; HUNTS_MAX],
     /// By slot, then by rank.
-    pub(crate) finishers: [Table<Finisher, 2>; HUNTS_MAX],
+    finishers: [Table<Finisher>; HUNTS_MAX],
     finisher_index: [Index; HUNTS_MAX],
     /// By slot, a bit for each treasure that lies: what follows from the treasures.
     lying: [TreasureSet; HUNTS_MAX],
@@ -413,8 +415,41 @@ impl Hunts {
         Some(hunts)
     }
 
-    /// What stands in no table: what a checkpoint notes at once, beside the hunts and the paths.
-    pub(crate) fn noted(&self) -> [u64; 2] {
+    /// Lists all hunts of an encoded state; the treasures of a slot are the part `first` and its
+    /// number, the finishers the part that many slots later.
+    pub(crate) fn list(&self, first: u8, checkpoint: &mut Checkpoint) {
+        checkpoint.note(self.noted());
+        for slot in 0..HUNTS_MAX {
+            let hunt = *self.hunt(slot);
+            checkpoint.note(hunt.to_words());
+            let part = first + slot as u8;
+            let words = Treasure::WORDS as u64 * u64::from(hunt.tried);
+            checkpoint.rows(part, 0..hunt.tried.into(), words);
+            let part = part + HUNTS_MAX as u8;
+            let words = Finisher::WORDS as u64 * u64::from(hunt.finishers - hunt.announced);
+            checkpoint.rows(part, hunt.announced.into()..hunt.finishers.into(), words);
+            self.paths[slot].note(checkpoint.notes());
+        }
+    }
+
+    /// Returns the part with this number after the first.
+    pub(crate) fn part(&self, number: usize) -> &dyn Part {
+        match number.checked_sub(HUNTS_MAX) {
+            None => &self.treasures[number],
+            Some(slot) => &self.finishers[slot],
+        }
+    }
+
+    /// Returns the part with this number after the first.
+    pub(crate) fn part_mut(&mut self, number: usize) -> &mut dyn Part {
+        match number.checked_sub(HUNTS_MAX) {
+            None => &mut self.treasures[number],
+            Some(slot) => &mut self.finishers[slot],
+        }
+    }
+
+    /// What is in no table: what a checkpoint notes at once, beside the hunts and the paths.
+    fn noted(&self) -> [u64; 2] {
         let Hunts {
             searched_ms,
             last_hunt,

@@ -36,6 +36,8 @@ pub(crate) mod walk;
 
 pub(crate) mod game;
 
+pub(crate) mod state;
+
 #[cfg(test)]
 mod tests;
 
@@ -44,11 +46,11 @@ use crate::kit::update::{Update, Updates};
 use crate::kit::zone::{NO_ROW, Zone};
 use event::Event;
 use events::{Events, ListedEvent};
-use game::TreasureHunt;
 use handoff::HandoffOut;
 use hunts::HUNTS_MAX;
 use refusal::Refusal;
 use rules::inventory::Inventory;
+use state::TreasureHunt;
 
 /// The state of one zone of the hunt.
 pub type Shard = Zone<TreasureHunt>;

@@ -57,7 +57,7 @@ pub(crate) struct HuntOutline {
 impl Shard {
     /// All players, the highest score first; of equal ones the one that was reached first.
     pub(crate) fn outline(&self) -> Vec<PlayerOutline> {
-        let rows = (0..self.game.actors.rows()).map(|row| (self.game.actors.pack(row), row));
+        let rows = (0..self.game.actors.bodies.used()).map(|row| (self.game.actors.pack(row), row));
         let mut rows: Vec<_> = rows.filter(|(pack, _)| pack.player_id != 0).collect();
         rows.sort_unstable_by_key(|(pack, _)| {
             (u64::MAX - pack.score, pack.scored_ordinal, pack.player_id)

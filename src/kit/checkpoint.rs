@@ -11,8 +11,7 @@
 use crate::kit::clock::Clock;
 use crate::kit::game::Game;
 use crate::kit::rulebook::Rulebook;
-use crate::kit::table::Row;
-use crate::kit::tombstones::{STORED_TOMBSTONE_WORDS, Tombstones};
+use crate::kit::tombstones::Tombstones;
 use crate::kit::words::Words;
 use crate::kit::zone::Zone;
 use std::ops::Range;
@@ -102,17 +101,28 @@ pub struct Checkpoint {
 /// A run of noted words, or of rows of one part.
 #[derive(Clone, Copy, Debug)]
 struct CheckpointStep {
-    part: Part,
+    part: u8,
     next: u32,
     end: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Part {
-    Noted,
-    Tombstones,
-    /// A part of the game, by its own number.
-    Game(u8),
+/// Parts of a zone's state that are no part of its game: the noted words, and the tombstones.
+const NOTED: u8 = u8::MAX;
+const TOMBSTONES: u8 = NOTED - 1;
+
+/// A part of a state, as a checkpoint reads it row by row.
+pub trait Part {
+    /// Begins a checkpoint: from now on rows are read as they are now.
+    fn begin_checkpoint(&mut self);
+
+    /// Reads a row as it was when the checkpoint began. Empty rows may be left out.
+    fn read_row(&self, number: u32, row: &mut StoredRow);
+
+    /// Rows below this one were read.
+    fn pass(&mut self, number: u32);
+
+    /// Ends the checkpoint.
+    fn end_checkpoint(&mut self);
 }
 
 impl Checkpoint {
@@ -128,10 +138,6 @@ impl Checkpoint {
 
     /// Lists rows of a part of the game, which take this many words together.
     pub(crate) fn rows(&mut self, part: u8, rows: Range<u32>, words: u64) {
-        self.list(Part::Game(part), rows, words);
-    }
-
-    fn list(&mut self, part: Part, rows: Range<u32>, words: u64) {
         self.list_noted();
         self.push(part, rows, words);
     }
@@ -141,10 +147,10 @@ impl Checkpoint {
         let noted = self.listed..end;
         self.listed = end;
         let words = noted.len() as u64;
-        self.push(Part::Noted, noted, words);
+        self.push(NOTED, noted, words);
     }
 
-    fn push(&mut self, part: Part, Range { start: next, end }: Range<u32>, words: u64) {
+    fn push(&mut self, part: u8, Range { start: next, end }: Range<u32>, words: u64) {
         if next < end {
             self.steps.push(CheckpointStep { part, next, end });
             self.words += words;
@@ -172,17 +178,11 @@ impl Checkpoint {
         rows: &mut u32,
     ) {
         let CheckpointStep { part, mut next, end } = self.steps[self.step];
+        let table = (part != NOTED).then(|| zone.part(part));
         while next < end && self.row.count == 0 && *rows > 0 {
-            match part {
-                Part::Noted => self.row.push(&[self.noted[next as usize]]),
-                Part::Tombstones => {
-                    let tombstone = zone.tombstones.rows.checkpointed(next);
-                    if tombstone.player_id != 0 {
-                        self.row.push(&[next.into()]);
-                        self.row.push(&tombstone.to_words());
-                    }
-                }
-                Part::Game(part) => zone.game.read_row(part, next, &mut self.row),
+            match table {
+                None => self.row.push(&[self.noted[next as usize]]),
+                Some(table) => table.read_row(next, &mut self.row),
             }
             self.row.write(out, bytes_max);
             next += 1;
@@ -199,8 +199,7 @@ impl<G: Game> Zone<G> {
     pub fn begin_checkpoint(&mut self) -> u64 {
         self.end_checkpoint();
         self.checkpoint = self.list();
-        self.tombstones.rows.begin_checkpoint();
-        self.game.begin_checkpoint();
+        self.parts().for_each(|part| self.part_mut(part).begin_checkpoint());
         8 * self.checkpoint.words
     }
 
@@ -215,10 +214,8 @@ impl<G: Game> Zone<G> {
             let step = checkpoint.step;
             checkpoint.write_step(self, out, bytes_max, &mut rows);
             let CheckpointStep { part, next, .. } = checkpoint.steps[step];
-            match part {
-                Part::Noted => {}
-                Part::Tombstones => self.tombstones.rows.pass_checkpointed(next),
-                Part::Game(part) => self.game.pass(part, next),
+            if part != NOTED {
+                self.part_mut(part).pass(next);
             }
         }
         let is_whole = checkpoint.is_whole();
@@ -233,8 +230,25 @@ impl<G: Game> Zone<G> {
     /// Gives up the checkpoint, if there is one.
     pub(crate) fn end_checkpoint(&mut self) {
         self.checkpoint.forget();
-        self.tombstones.rows.end_checkpoint();
-        self.game.end_checkpoint();
+        self.parts().for_each(|part| self.part_mut(part).end_checkpoint());
+    }
+
+    fn parts(&self) -> impl Iterator<Item = u8> + use<G> {
+        (0..G::PARTS).chain([TOMBSTONES])
+    }
+
+    fn part(&self, number: u8) -> &dyn Part {
+        match number {
+            TOMBSTONES => &self.tombstones,
+            _ => self.game.part(number),
+        }
+    }
+
+    fn part_mut(&mut self, number: u8) -> &mut dyn Part {
+        match number {
+            TOMBSTONES => &mut self.tombstones,
+            _ => self.game.part_mut(number),
+        }
     }
 
     /// Notes what is in no table, and lists the rows to be written.
@@ -258,11 +272,7 @@ impl<G: Game> Zone<G> {
         checkpoint.note(clock.to_words());
         checkpoint.note([*last_tick]);
         game.list_players(&mut checkpoint);
-        let [next, count] = tombstones.noted().map(u64::from);
-        checkpoint.note([next, count]);
-        // Empty rows are left out.
-        let words = STORED_TOMBSTONE_WORDS as u64 * count;
-        checkpoint.list(Part::Tombstones, 0..tombstones.rows.count(), words);
+        tombstones.list(TOMBSTONES, &mut checkpoint);
         game.list_rest(&mut checkpoint);
         checkpoint.note([digest]);
         checkpoint.list_noted();
@@ -292,13 +302,14 @@ impl<G: Game> Zone<G> {
         rulebook: &Rulebook<G::Rules>,
     ) -> Option<Zone<G>> {
         let partition = u16::try_from(words.word()?).ok()?;
-        let mut zone = Zone::new(partition, rulebook);
+        let mut zone = Zone::<G>::new(partition, rulebook);
         zone.play_by(rulebook.find(ruleset)?.clone());
         zone.clock = Clock::from_words(&words.take()?);
         zone.last_tick = words.word()?;
-        G::load_players(&mut zone, words)?;
+        let now_ms = zone.clock.now_ms();
+        zone.game.load_players(&zone.rules, now_ms, words)?;
         zone.tombstones = Tombstones::decode(words)?;
-        G::load_rest(&mut zone, words)?;
+        zone.game.load_rest(now_ms, words)?;
         let digest = words.word()?;
         (digest == zone.digest() && words.word().is_none()).then_some(zone)
     }

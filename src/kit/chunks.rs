@@ -31,7 +31,7 @@ impl<T: Clone, const ROWS: usize> Clone for Chunks<T, ROWS> {
 /// What begins at a cache line.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
-pub(crate) struct CacheLine;
+pub struct CacheLine;
 
 impl<T: Copy + Default, const ROWS: usize> Chunks<T, ROWS> {
     /// Nothing yet, and at most `count_max` values later.

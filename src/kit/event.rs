@@ -19,22 +19,23 @@ pub struct Event<A> {
     pub action: A,
 }
 
-/// Who acts. It decides which of `player_id` and `seq` an event has, and what the kit does before
-/// it asks the game.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject {
-    /// A player in the zone. `seq` counts the player's events.
-    Player,
-    /// A player that enters the zone with nothing.
-    Enter,
-    /// A player that leaves the zone.
-    Leave,
-    /// A player that comes from another zone: its handoffs have an order of their own.
-    Arrival,
-    /// The world: the event has neither player nor `seq`.
-    World,
-    /// Time passes: `seq` counts such events.
-    Tick,
+list! {
+    /// Who acts. It decides which of `player_id` and `seq` an event has, and what the kit does
+    /// before it asks the game.
+    Subject {
+        /// A player in the zone. `seq` counts the player's events.
+        Player = 0 "player",
+        /// A player that enters the zone with nothing.
+        Enter = 1 "enter",
+        /// A player that leaves the zone.
+        Leave = 2 "leave",
+        /// A player that comes from another zone: its handoffs have an order of their own.
+        Arrival = 3 "arrival",
+        /// The world: the event has neither player nor `seq`.
+        World = 4 "world",
+        /// Time passes: `seq` counts such events.
+        Tick = 5 "tick",
+    }
 }
 
 impl Subject {

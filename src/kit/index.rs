@@ -55,7 +55,7 @@ struct Bucket([IndexEntry; BUCKET_PLACES]);
 
 /// What the first step of a prefetch hands to the second one.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Lookup {
+pub(crate) struct Lookup {
     bucket: u32,
     tag: u32,
 }

@@ -45,40 +45,42 @@ pub struct UpdateField {
     pub names: &'static [&'static str],
 }
 
-/// Parts of a payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PayloadPart {
-    /// `code`.
-    Code,
-    /// `short`.
-    Short,
-    /// `word`.
-    Word,
-    /// The first half of `long`.
-    Low,
-    /// The second half of `long`.
-    High,
-    /// `long`.
-    Long,
+list! {
+    /// Parts of a payload.
+    PayloadPart {
+        /// `code`.
+        Code = 0 "code",
+        /// `short`.
+        Short = 1 "short",
+        /// `word`.
+        Word = 2 "word",
+        /// The first half of `long`.
+        Low = 3 "low",
+        /// The second half of `long`.
+        High = 4 "high",
+        /// `long`.
+        Long = 5 "long",
+    }
 }
 
-/// Ways to write a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// An unsigned number.
-    Number,
-    /// A signed 32-bit number.
-    Signed,
-    /// One of the field's names.
-    Name,
-    /// `true` or `false`.
-    Flag,
-    /// A zone, stored as one more; left out where there is none.
-    Zone,
-    /// A player; left out where there is none.
-    Player,
-    /// Four pairs of item and count.
-    Items,
+list! {
+    /// Ways to write a field.
+    Form {
+        /// An unsigned number.
+        Number = 0 "number",
+        /// A signed 32-bit number.
+        Signed = 1 "signed",
+        /// One of the field's names.
+        Name = 2 "name",
+        /// `true` or `false`.
+        Flag = 3 "flag",
+        /// A zone, stored as one more; left out where there is none.
+        Zone = 4 "zone",
+        /// A player; left out where there is none.
+        Player = 5 "player",
+        /// Four pairs of item and count.
+        Items = 6 "items",
+    }
 }
 
 /// Whether a row of [`kinds!`] is timed.

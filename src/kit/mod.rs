@@ -14,6 +14,15 @@ pub mod kinds;
 
 pub(crate) mod packed;
 
+#[macro_use]
+pub mod row;
+
+#[macro_use]
+pub mod state;
+
+#[cfg(test)]
+pub(crate) mod numbered;
+
 pub mod update;
 
 pub mod event;

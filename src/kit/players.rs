@@ -1,10 +1,14 @@
 //! The players of a zone: their rows, and the index by which a player's row is found.
 
+use crate::kit::checkpoint::{Checkpoint, Part, StoredRow};
 use crate::kit::index::{Index, Lookup};
-use crate::kit::table::{Row, Table};
+use crate::kit::row::{Row, RowWords};
+use crate::kit::table::Table;
+#[cfg(test)]
+use crate::kit::words::Words;
 
 /// A player's row, which names its player.
-pub trait Player: Copy {
+pub trait Player: Row {
     /// Returns the player; 0 in a row that is free.
     fn player_id(&self) -> u64;
 
@@ -15,19 +19,19 @@ pub trait Player: Copy {
     fn set_seq(&mut self, seq: u64);
 }
 
-/// Players by row. Rows lie in memory as values of the type `A` do.
+/// Players by row.
 #[derive(Clone, Debug)]
-pub(crate) struct Players<P, const WORDS: usize, A = u64> {
-    pub(crate) rows: Table<P, WORDS, A>,
+pub struct Players<P: Player> {
+    rows: Table<P>,
     index: Index,
     /// Rows below `used` that are free again.
     free: Vec<u32>,
     used: u32,
 }
 
-impl<P: Player + Row<WORDS>, const WORDS: usize, A: Copy + Default> Players<P, WORDS, A> {
+impl<P: Player> Players<P> {
     /// Nobody, with room for this many.
-    pub(crate) fn new(players_max: usize, salt: u64) -> Players<P, WORDS, A> {
+    pub(crate) fn new(players_max: usize, salt: u64) -> Players<P> {
         Players {
             rows: Table::new(players_max, salt),
             index: Index::new(players_max),
@@ -39,6 +43,33 @@ impl<P: Player + Row<WORDS>, const WORDS: usize, A: Copy + Default> Players<P, W
     /// Returns how many there are.
     pub(crate) fn count(&self) -> u32 {
         self.index.count()
+    }
+
+    /// Returns the row of a player as it was when the checkpoint began.
+    pub(crate) fn checkpointed(&self, row: u32) -> &P {
+        self.rows.checkpointed(row)
+    }
+
+    /// Lists all players of an encoded state: their number, and the rows that are not empty.
+    pub(crate) fn list(&self, part: u8, row_words: usize, checkpoint: &mut Checkpoint) {
+        let count = u64::from(self.count());
+        checkpoint.note([count]);
+        checkpoint.rows(part, 0..self.used, row_words as u64 * count);
+    }
+
+    /// Reads players that [`Players::list`] has listed. `None`: they are not such players, or more
+    /// than there may be.
+    #[cfg(test)]
+    pub(crate) fn load(&mut self, players_max: u32, words: &mut Words) -> Option<()> {
+        for _ in 0..words.word()? {
+            let player = P::from_words(P::Words::read(words)?)?;
+            let is_new = player.player_id() != 0 && self.find(player.player_id()).is_none();
+            if !is_new || self.count() == players_max {
+                return None;
+            }
+            self.add(player);
+        }
+        Some(())
     }
 
     /// Returns how many rows may hold a player.
@@ -122,5 +153,26 @@ impl<P: Player + Row<WORDS>, const WORDS: usize, A: Copy + Default> Players<P, W
         // The index follows from the rows; `free` and `used` say where a row lies.
         let Players { rows, index: _, free: _, used: _ } = self;
         rows.digest()
+    }
+}
+
+impl<P: Player> Part for Players<P> {
+    fn begin_checkpoint(&mut self) {
+        self.rows.begin_checkpoint();
+    }
+
+    fn read_row(&self, number: u32, row: &mut StoredRow) {
+        let player = self.checkpointed(number);
+        if player.player_id() != 0 {
+            row.push(player.to_words().as_slice());
+        }
+    }
+
+    fn pass(&mut self, number: u32) {
+        self.rows.pass(number);
+    }
+
+    fn end_checkpoint(&mut self) {
+        self.rows.end_checkpoint();
     }
 }

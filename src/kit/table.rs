@@ -4,50 +4,30 @@
 //! checkpoint copies. All else (indexes, lists, trees, maps) is computed from these, and built
 //! again after a restart.
 
+use crate::kit::checkpoint::{Part, StoredRow};
 use crate::kit::chunks::{CHUNK_ROWS, CHUNK_WORDS, Chunks, Shadow};
 use crate::kit::mix;
-
-/// A row: a fixed number of words, of which all zero is the empty row.
-pub(crate) trait Row<const WORDS: usize>: Copy + Default {
-    /// What the row's hash is bound to beside its words.
-    const IDENTITY: Identity;
-
-    /// Every field, packed.
-    fn to_words(&self) -> [u64; WORDS];
-
-    /// The row that these words are; `None` if there is no such row.
-    fn from_words(words: [u64; WORDS]) -> Option<Self>;
-}
-
-/// What a row's hash is bound to beside its words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Identity {
-    /// Nothing: the row names itself, and where it lies in the table is layout.
-    Own,
-    /// The row's number, which has a meaning.
-    Number,
-}
+use crate::kit::row::{Identity, Row, RowWords};
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Kept<R, A> {
+struct Kept<R: Row> {
     row: R,
     hash: u64,
-    _alignment: [A; 0],
+    _alignment: [R::Alignment; 0],
 }
 
 /// Rows of several words, by number. Each keeps its hash, and the digest is the sum of the hashes.
-/// Rows lie in memory as values of the type `A` do.
 #[derive(Clone, Debug)]
-pub(crate) struct Table<R, const WORDS: usize, A = u64> {
-    rows: Chunks<Kept<R, A>, CHUNK_ROWS>,
-    shadow: Shadow<Kept<R, A>, CHUNK_ROWS>,
+pub(crate) struct Table<R: Row> {
+    rows: Chunks<Kept<R>, CHUNK_ROWS>,
+    shadow: Shadow<Kept<R>, CHUNK_ROWS>,
     salt: u64,
     digest: u64,
 }
 
-impl<R: Row<WORDS>, const WORDS: usize, A: Copy + Default> Table<R, WORDS, A> {
+impl<R: Row> Table<R> {
     /// No rows yet. Equal rows of tables with different salts have different hashes.
-    pub(crate) fn new(rows_max: usize, salt: u64) -> Table<R, WORDS, A> {
+    pub(crate) fn new(rows_max: usize, salt: u64) -> Table<R> {
         let salt = mix::salt(salt);
         Table { rows: Chunks::new(rows_max), shadow: Shadow::none(), salt, digest: 0 }
     }
@@ -90,34 +70,19 @@ impl<R: Row<WORDS>, const WORDS: usize, A: Copy + Default> Table<R, WORDS, A> {
         };
         // A row that names itself has a name in its first word, unless it is empty.
         let empty = match R::IDENTITY {
-            Identity::Own => words[0] == 0,
-            Identity::Number => words.iter().all(|word| *word == 0),
+            Identity::Own => words.as_slice()[0] == 0,
+            Identity::Number => words.as_slice().iter().all(|word| *word == 0),
         };
-        let hash = if empty { 0 } else { mix::hash(&words, salt) };
+        let hash = if empty { 0 } else { words.hash(salt) };
         self.shadow.before_write(&self.rows, number);
         let kept = &mut self.rows[number];
         self.digest = self.digest.wrapping_sub(kept.hash).wrapping_add(hash);
         *kept = Kept { row, hash, _alignment: [] };
     }
 
-    /// Begins a checkpoint: from now on [`Table::checkpointed`] gives rows as they are now.
-    pub(crate) fn begin_checkpoint(&mut self) {
-        self.shadow.begin(&self.rows);
-    }
-
-    /// A row as it was when the checkpoint began, or as it is if there is no checkpoint.
+    /// Returns a row as it was when the checkpoint began, or as it is if there is no checkpoint.
     pub(crate) fn checkpointed(&self, number: u32) -> &R {
         &self.shadow.read(&self.rows, number).row
-    }
-
-    /// Rows below this one will not be read any more for the checkpoint.
-    pub(crate) fn pass_checkpointed(&mut self, number: u32) {
-        self.shadow.pass(number);
-    }
-
-    /// Ends the checkpoint.
-    pub(crate) fn end_checkpoint(&mut self) {
-        self.shadow.end();
     }
 
     /// Hash of all rows that are not empty.
@@ -139,7 +104,7 @@ pub(crate) struct Column<R> {
     sum: u128,
 }
 
-impl<R: Row<1>> Column<R> {
+impl<R: Row<Words = [u64; 1]>> Column<R> {
     /// No rows yet. Equal rows of columns with different salts have different keys.
     pub(crate) fn new(rows_max: usize, salt: u64) -> Column<R> {
         let salt = mix::salt(salt);
@@ -174,28 +139,44 @@ impl<R: Row<1>> Column<R> {
         self.sum = self.sum.wrapping_add(mix::difference(before, after, key));
     }
 
-    /// Begins a checkpoint: from now on [`Column::checkpointed`] gives rows as they are now.
-    pub(crate) fn begin_checkpoint(&mut self) {
-        self.shadow.begin(&self.rows);
-    }
-
-    /// A row as it was when the checkpoint began, or as it is if there is no checkpoint.
-    pub(crate) fn checkpointed(&self, number: u32) -> R {
-        *self.shadow.read(&self.rows, number)
-    }
-
-    /// Rows below this one will not be read any more for the checkpoint.
-    pub(crate) fn pass_checkpointed(&mut self, number: u32) {
-        self.shadow.pass(number);
-    }
-
-    /// Ends the checkpoint.
-    pub(crate) fn end_checkpoint(&mut self) {
-        self.shadow.end();
-    }
-
     /// Hash of all rows that are not empty.
     pub(crate) fn digest(&self) -> u64 {
         mix::hash(&[self.sum as u64, (self.sum >> 64) as u64], self.salt)
+    }
+}
+
+impl<R: Row> Part for Table<R> {
+    fn begin_checkpoint(&mut self) {
+        self.shadow.begin(&self.rows);
+    }
+
+    fn read_row(&self, number: u32, row: &mut StoredRow) {
+        row.push(self.checkpointed(number).to_words().as_slice());
+    }
+
+    fn pass(&mut self, number: u32) {
+        self.shadow.pass(number);
+    }
+
+    fn end_checkpoint(&mut self) {
+        self.shadow.end();
+    }
+}
+
+impl<R: Row<Words = [u64; 1]>> Part for Column<R> {
+    fn begin_checkpoint(&mut self) {
+        self.shadow.begin(&self.rows);
+    }
+
+    fn read_row(&self, number: u32, row: &mut StoredRow) {
+        row.push(&self.shadow.read(&self.rows, number).to_words());
+    }
+
+    fn pass(&mut self, number: u32) {
+        self.shadow.pass(number);
+    }
+
+    fn end_checkpoint(&mut self) {
+        self.shadow.end();
     }
 }

@@ -1,18 +1,17 @@
 //! What a zone remembers of players that left it.
 
 use crate::kit::PLAYERS_MAX;
+use crate::kit::checkpoint::{Checkpoint, Part, StoredRow};
 use crate::kit::index::Index;
-use crate::kit::table::{Identity, Row, Table};
+use crate::kit::row::{Identity, Row};
+use crate::kit::table::Table;
 use crate::kit::words::Words;
 
 /// Players that left a zone and are still known there: as many as it holds, because all may leave.
 pub(crate) const TOMBSTONES_MAX: usize = PLAYERS_MAX;
 
-/// Words of a player that left.
-const TOMBSTONE_WORDS: usize = 4;
-
-/// The same in a stored state, behind its row's number.
-pub(crate) const STORED_TOMBSTONE_WORDS: usize = 1 + TOMBSTONE_WORDS;
+/// Words of a player that left in a stored state: its row's number, then the row.
+pub(crate) const STORED_TOMBSTONE_WORDS: usize = 1 + Tombstone::WORDS;
 
 /// Identifies one of a player's handoffs, and orders them. A later handoff has a higher `seq`; one
 /// that was sent back, or on, has the same `seq` and a higher number.
@@ -38,19 +37,19 @@ pub(crate) struct Tombstone {
     pub accepted: HandoffId,
 }
 
-impl Row<TOMBSTONE_WORDS> for Tombstone {
+impl Row for Tombstone {
+    type Words = [u64; 4];
+    type Alignment = u64;
     const IDENTITY: Identity = Identity::Number;
 
-    fn to_words(&self) -> [u64; TOMBSTONE_WORDS] {
+    fn to_words(&self) -> [u64; 4] {
         let Tombstone { player_id, seq, crossing_sent, accepted } = *self;
         let HandoffId { seq: accepted_seq, crossing: accepted_crossing } = accepted;
         let crossings = u64::from(crossing_sent) | u64::from(accepted_crossing) << 32;
         [player_id, seq, crossings, accepted_seq]
     }
 
-    fn from_words(
-        [player_id, seq, crossings, accepted_seq]: [u64; TOMBSTONE_WORDS],
-    ) -> Option<Tombstone> {
+    fn from_words([player_id, seq, crossings, accepted_seq]: [u64; 4]) -> Option<Tombstone> {
         let accepted = HandoffId { seq: accepted_seq, crossing: (crossings >> 32) as u32 };
         Some(Tombstone { player_id, seq, crossing_sent: crossings as u32, accepted })
     }
@@ -61,7 +60,7 @@ const ROWS_MAX: u32 = TOMBSTONES_MAX as u32;
 /// The players that left last, in a ring: a new one takes the oldest one's place.
 #[derive(Clone, Debug)]
 pub(crate) struct Tombstones {
-    pub(crate) rows: Table<Tombstone, TOMBSTONE_WORDS>,
+    rows: Table<Tombstone>,
     index: Index,
     next: u32,
 }
@@ -108,10 +107,13 @@ impl Tombstones {
         Some(tombstone)
     }
 
-    /// The row that is written next, and how many are not empty: what a checkpoint notes at once.
-    pub(crate) fn noted(&self) -> [u32; 2] {
-        let Tombstones { rows: _, index, next } = self;
-        [*next, index.count()]
+    /// Lists all tombstones of an encoded state: the row that is written next, the number of rows
+    /// that are not empty, and these.
+    pub(crate) fn list(&self, part: u8, checkpoint: &mut Checkpoint) {
+        let Tombstones { rows, index, next } = self;
+        let count = u64::from(index.count());
+        checkpoint.note([(*next).into(), count]);
+        checkpoint.rows(part, 0..rows.count(), STORED_TOMBSTONE_WORDS as u64 * count);
     }
 
     /// The tombstones of a checkpoint.
@@ -139,5 +141,27 @@ impl Tombstones {
     pub(crate) fn digest(&self) -> u64 {
         let Tombstones { rows, index: _, next } = self;
         rows.digest().wrapping_add(u64::from(*next))
+    }
+}
+
+impl Part for Tombstones {
+    fn begin_checkpoint(&mut self) {
+        self.rows.begin_checkpoint();
+    }
+
+    fn read_row(&self, number: u32, row: &mut StoredRow) {
+        let tombstone = self.rows.checkpointed(number);
+        if tombstone.player_id != 0 {
+            row.push(&[number.into()]);
+            row.push(&tombstone.to_words());
+        }
+    }
+
+    fn pass(&mut self, number: u32) {
+        self.rows.pass(number);
+    }
+
+    fn end_checkpoint(&mut self) {
+        self.rows.end_checkpoint();
     }
 }

@@ -142,7 +142,7 @@ impl<G: Game> Zone<G> {
 
     /// Returns the last `seq` of a player that counted; 0: none is remembered.
     pub(crate) fn last_seq(&self, player_id: u64) -> u64 {
-        let here = self.game.find_from(NO_ROW, player_id).map(|(_, player)| player.seq());
+        let here = self.game.players().find_from(NO_ROW, player_id).map(|(_, player)| player.seq());
         let left = || self.tombstones.find(player_id).map(|tombstone| tombstone.seq);
         here.or_else(left).unwrap_or(0)
     }
@@ -256,7 +256,7 @@ impl<G: Game> Zone<G> {
         if event.player_id == 0 {
             return Outcome::Refused(KitRefusal::NoPlayer.into());
         }
-        let Some((row, player)) = self.game.find_from(hint, event.player_id) else {
+        let Some((row, player)) = self.game.players().find_from(hint, event.player_id) else {
             return self.on_absent_player(event);
         };
         if event.seq <= player.seq() {
@@ -266,7 +266,7 @@ impl<G: Game> Zone<G> {
         player.set_seq(event.seq);
         let decided = G::on_player(self, row, &mut player, event, out);
         // A refused event has used up its `seq` too: sent again, it must not be decided again.
-        self.game.write_player(row, player);
+        self.game.players_mut().write(row, player);
         decided.into()
     }
 
@@ -318,7 +318,7 @@ impl<G: Game> Zone<G> {
         if event.player_id == 0 {
             return Outcome::Refused(KitRefusal::NoPlayer.into());
         }
-        let Some((row, player)) = self.game.find_from(NO_ROW, event.player_id) else {
+        let Some((row, player)) = self.game.players().find_from(NO_ROW, event.player_id) else {
             return match subject {
                 Subject::Enter if !self.has_seen(event) => G::on_enter(self, event, out).into(),
                 _ => self.on_absent_player(event),
@@ -334,7 +334,7 @@ impl<G: Game> Zone<G> {
             _ => Err(KitRefusal::AlreadyJoined.into()),
         };
         if decided.is_err() {
-            self.game.write_player(row, player);
+            self.game.players_mut().write(row, player);
         }
         decided.into()
     }
@@ -375,14 +375,14 @@ impl Ahead {
     #[inline(always)]
     fn begin_lookup<G: Game>(&mut self, game: &G, events: &[EventOf<G>], at: usize) {
         if let Some(event) = events.get(at) {
-            self.lookups[at % EVENTS_AHEAD] = game.begin_lookup(event.player_id);
+            self.lookups[at % EVENTS_AHEAD] = game.players().begin_lookup(event.player_id);
         }
     }
 
     /// Finds the row that this player most likely has.
     #[inline(always)]
     fn find<G: Game>(&mut self, game: &G, at: usize) {
-        self.rows[at % EVENTS_AHEAD] = game.likely_row(self.lookups[at % EVENTS_AHEAD]);
+        self.rows[at % EVENTS_AHEAD] = game.players().likely_row(self.lookups[at % EVENTS_AHEAD]);
     }
 
     /// Returns the row that the player of an event most likely has.

@@ -6,7 +6,6 @@ use crate::hunt::event::{ActionKind, EventField};
 use crate::hunt::field::{FieldForm, FieldSpec};
 use crate::hunt::refusal::Refusal;
 use crate::kit::event::Subject;
-use crate::kit::kinds::PayloadPart;
 use std::collections::{BTreeMap, BTreeSet};
 
 const RULES: &str = include_str!("../../../docs/RULES.md");
@@ -20,17 +19,8 @@ fn every_kind_of_update_is_documented_with_its_fields_and_their_places() {
         let row = RULES.lines().find(|line| line.starts_with(&head));
         let row = row.unwrap_or_else(|| panic!("docs/RULES.md has no row that begins with {head}"));
         let fields = row.rsplit(" | ").next().unwrap();
-        let wanted = kind.fields.iter().map(|field| {
-            let place = match field.place {
-                PayloadPart::Code => "code",
-                PayloadPart::Short => "short",
-                PayloadPart::Word => "word",
-                PayloadPart::Low => "low",
-                PayloadPart::High => "high",
-                PayloadPart::Long => "long",
-            };
-            format!("`{}` {place}: ", field.name)
-        });
+        let wanted =
+            kind.fields.iter().map(|field| format!("`{}` {}: ", field.name, field.place.name()));
         let mut from = 0;
         for field in wanted {
             let at = fields[from..].find(&field);

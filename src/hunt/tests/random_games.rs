@@ -68,8 +68,8 @@ fn check(shard: &Shard) {
 
 fn check_tiles(shard: &Shard) {
     let mut standing = BTreeMap::<u32, Vec<u32>>::new();
-    for row in
-        (0..shard.game.actors.rows()).filter(|row| shard.game.actors.body(*row).player_id != 0)
+    for row in (0..shard.game.actors.bodies.used())
+        .filter(|row| shard.game.actors.body(*row).player_id != 0)
     {
         let body = shard.game.actors.body(row);
         let tile = shard.game.tiles.at(body.x(), body.y()).expect("an actor stands on the map");

@@ -7,9 +7,9 @@ use crate::decoder::{Decoder, RecordPosition};
 use crate::hunt::Shard;
 use crate::hunt::change::KINDS;
 use crate::hunt::event::{DECODER_VERSION, Event};
-use crate::hunt::game::FORMAT;
 use crate::hunt::rules::rulebook::Rulebook;
 use crate::hunt::rules::{self, ENGINE_VERSION};
+use crate::hunt::state::FORMAT;
 use crate::kit::update::Updates;
 use crate::output::event_json::write_event;
 use crate::output::frame::Chain;
@@ -125,7 +125,7 @@ fn how_a_state_is_stored_has_a_version() {
     assert_eq!(
         (FORMAT.to_le_bytes()[7], ENGINE_VERSION, bytes.len(), crc32c_append(0, &bytes)),
         STORED,
-        "a state is stored in another way: raise the version in FORMAT (engine/state.rs), unless \
+        "a state is stored in another way: raise the version in FORMAT (hunt/state.rs), unless \
          only ENGINE_VERSION or the game has changed, then put the left side here"
     );
 }
@@ -172,28 +172,27 @@ const BESIDE_DECIDING: [&[&str]; 6] = [
     &[
         "ACTORS",
         "ACTOR_WORDS",
-        "BODY_WORDS",
         "CLOCK_WORDS",
+        "COUNT",
         "EFFECT_SLOTS",
         "EVENT_UPDATES_MAX",
         "FIELDS",
-        "FINISHERS",
-        "FINISHER_WORDS",
+        "HUNTS",
         "FORMAT",
         "HANDOFF_PARTS",
         "INVENTORY_SLOTS",
         "LEAST",
         "MOST",
+        "NOTED",
         "OPENED",
-        "PACK_WORDS",
+        "PARTS",
         "SET_WORDS",
         "STORED_ROW_WORDS_MAX",
         "STORED_TOMBSTONE_WORDS",
         "STRIP_TILES",
-        "TOMBSTONE_WORDS",
-        "TREASURES",
-        "TREASURE_WORDS",
+        "TOMBSTONES",
         "UPDATE_BYTES",
+        "WORDS",
     ],
     // Of tests beside the code.
     &["ROWS", "YEAR_MS"],

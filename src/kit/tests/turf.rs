@@ -2,20 +2,16 @@
 #![allow(unreachable_pub, reason = "the macros declare what other modules see")]
 
 use super::proof::prove;
-use crate::kit::checkpoint::{Checkpoint, StoredRow};
 use crate::kit::event::{Event, GameAction, Subject};
 use crate::kit::game::{EventOf, Game, KitRefusal, OutcomeOf};
-use crate::kit::index::Lookup;
 use crate::kit::kinds::Kinds;
 use crate::kit::mix;
-use crate::kit::players::{Player, Players};
 use crate::kit::rulebook::{GameRules, Rulebook, RulesError};
-use crate::kit::table::{Column, Identity, Row};
 use crate::kit::tombstones::Tombstone;
 use crate::kit::update::{Update, Updates};
-use crate::kit::words::Words;
 use crate::kit::zone::{EventOutput, NO_ROW, Outcome, Zone};
 use crate::testing::random::Random;
+use std::cell::Cell;
 
 list! {
     /// Why an event was turned down.
@@ -72,7 +68,7 @@ kinds! {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TurfAction {
+pub(crate) enum TurfAction {
     Join { field: u32 },
     Step { east: bool },
     Paint,
@@ -95,7 +91,7 @@ impl GameAction for TurfAction {
 
 /// Faults that a game of its own could have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TurfFault {
+pub(crate) enum TurfFault {
     /// What decides is in no table.
     HiddenState,
     /// What decides is in no digest and no stored state, and is read from where a row lies.
@@ -103,7 +99,7 @@ enum TurfFault {
 }
 
 #[derive(Clone, Debug)]
-struct TurfRules {
+pub(crate) struct TurfRules {
     side: u32,
     players_max: u32,
     fault: Option<TurfFault>,
@@ -130,73 +126,29 @@ impl GameRules for TurfRules {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Runner {
-    player_id: u64,
-    seq: u64,
-    field: u32,
-    team: u8,
-    score: u64,
+row! {
+    /// A player.
+    player Runner { field: u32, team: u8, score: u64, }
 }
 
-const RUNNER_WORDS: usize = 4;
-
-impl Player for Runner {
-    fn player_id(&self) -> u64 {
-        self.player_id
-    }
-
-    fn seq(&self) -> u64 {
-        self.seq
-    }
-
-    fn set_seq(&mut self, seq: u64) {
-        self.seq = seq;
-    }
+row! {
+    /// A field: the team that painted it, from 1; 0 before that.
+    numbered Field { team: u8, }
 }
 
-impl Row<RUNNER_WORDS> for Runner {
-    const IDENTITY: Identity = Identity::Own;
-
-    fn to_words(&self) -> [u64; RUNNER_WORDS] {
-        let Runner { player_id, seq, field, team, score } = *self;
-        [player_id, seq, u64::from(field) | u64::from(team) << 32, score]
-    }
-
-    fn from_words([player_id, seq, place, score]: [u64; RUNNER_WORDS]) -> Option<Runner> {
-        let runner =
-            Runner { player_id, seq, field: place as u32, team: (place >> 32) as u8, score };
-        (runner.to_words()[2] == place).then_some(runner)
-    }
+row! {
+    /// The round: when it ends, 0 while none runs, and the fields of each team.
+    numbered Round { ends_ms: u64, red: u32, blue: u32, }
 }
 
-/// One word: the team that painted a field, from 1, or 0; or a number of the round.
-#[derive(Clone, Copy, Debug, Default)]
-struct Cell(u64);
-
-impl Row<1> for Cell {
-    const IDENTITY: Identity = Identity::Number;
-
-    fn to_words(&self) -> [u64; 1] {
-        [self.0]
-    }
-
-    fn from_words([word]: [u64; 1]) -> Option<Cell> {
-        Some(Cell(word))
+state! {
+    /// The state of turf in one zone.
+    Turf of b"TURFSTA\x01" by rules: TurfRules {
+        players: Players<Runner> = rules.players_max,
+        fields: Numbered<Field> = rules.fields(),
+        round: Numbered<Round> = 1,
     }
 }
-
-#[derive(Clone, Debug)]
-struct Turf {
-    players: Players<Runner, RUNNER_WORDS>,
-    /// The fields; after them, when the round ends, and the fields of each team.
-    cells: Column<Cell>,
-    cell_count: u32,
-    hidden: u64,
-}
-
-const PLAYERS: u8 = 0;
-const CELLS: u8 = 1;
 
 impl From<KitRefusal> for TurfRefusal {
     fn from(refusal: KitRefusal) -> TurfRefusal {
@@ -212,45 +164,20 @@ impl TurfRules {
     fn fields(&self) -> u32 {
         self.side * self.side
     }
-
-    fn cells(&self) -> u32 {
-        self.fields() + 3
-    }
 }
 
-impl Turf {
-    fn cell(&self, number: u32) -> u64 {
-        self.cells.row(number).0
-    }
-
-    fn set_cell(&mut self, number: u32, word: u64) {
-        self.cells.write(number, Cell(word));
-    }
+thread_local! {
+    /// State that is in no table.
+    static HIDDEN: Cell<u64> = const { Cell::new(0) };
 }
 
 impl Game for Turf {
-    const FORMAT: u64 = u64::from_le_bytes(*b"TURFSTA\x01");
-    const NOTED_WORDS_MAX: usize = 1;
-
-    type Rules = TurfRules;
     type Action = TurfAction;
     type Carried = ();
     type Update = TurfUpdate;
     type Refusal = TurfRefusal;
-    type Player = Runner;
-
-    fn new(rules: &TurfRules) -> Turf {
-        let mut cells = Column::new(rules.cells() as usize, 2);
-        cells.reach(rules.cells() - 1);
-        let players = Players::new(rules.players_max as usize, 1);
-        Turf { players, cells, cell_count: rules.cells(), hidden: 0 }
-    }
 
     fn play_by(&mut self, _: &TurfRules) {}
-
-    fn digests(&self) -> [u64; 2] {
-        [self.players.digest(), self.cells.digest()]
-    }
 
     fn clock(unix_ms: u64) -> TurfUpdate {
         TurfUpdate::Clock { unix_ms }
@@ -264,28 +191,10 @@ impl Game for Turf {
         TurfUpdate::Refused { reason, seq: event.seq }
     }
 
-    fn begin_lookup(&self, player_id: u64) -> Lookup {
-        self.players.begin_lookup(player_id)
-    }
-
-    fn likely_row(&self, lookup: Lookup) -> u32 {
-        self.players.likely_row(lookup)
-    }
-
-    fn find_from(&self, hint: u32, player_id: u64) -> Option<(u32, &Runner)> {
-        self.players.find_from(hint, player_id)
-    }
-
-    fn write_player(&mut self, row: u32, player: Runner) {
-        self.players.write(row, player);
-    }
-
     fn on_time(zone: &mut Zone<Turf>, out: &mut EventOutput<Turf>) {
-        let fields = zone.rules.fields();
-        let ends_ms = zone.game.cell(fields);
+        let Round { ends_ms, red, blue } = *zone.game.round.row(0);
         if ends_ms > 0 && ends_ms <= zone.clock.now_ms() {
-            let [red, blue] = [1, 2].map(|team| zone.game.cell(fields + team) as u32);
-            zone.game.set_cell(fields, 0);
+            zone.game.round.write(0, Round { ends_ms: 0, red, blue });
             out.push(0, TurfUpdate::Ended { red, blue });
         }
     }
@@ -313,20 +222,19 @@ impl Game for Turf {
                 Ok(())
             }
             TurfAction::Paint => {
-                if zone.game.cell(fields) == 0 {
+                let mut round = *zone.game.round.row(0);
+                if round.ends_ms == 0 {
                     return Err(TurfRefusal::NotNow);
                 }
-                let before = zone.game.cell(runner.field);
-                if before == u64::from(team) {
+                if zone.game.fields.row(runner.field).team == team {
                     return Err(TurfRefusal::OwnField);
                 }
-                zone.game.set_cell(runner.field, team.into());
-                let own = fields + u32::from(team);
-                zone.game.set_cell(own, zone.game.cell(own) + 1);
-                zone.game.hidden += 1;
+                zone.game.fields.write(runner.field, Field { team });
+                *if team == 1 { &mut round.red } else { &mut round.blue } += 1;
+                zone.game.round.write(0, round);
                 runner.score += match zone.rules.fault {
                     None => 1,
-                    Some(TurfFault::HiddenState) => zone.game.hidden,
+                    Some(TurfFault::HiddenState) => HIDDEN.replace(HIDDEN.get() + 1),
                     Some(TurfFault::RowNumber) => u64::from(row) + 1,
                 };
                 let (field, score) = (runner.field, runner.score);
@@ -385,76 +293,17 @@ impl Game for Turf {
         out: &mut EventOutput<Turf>,
     ) -> OutcomeOf<Turf> {
         let TurfAction::Round { seconds } = event.action else { unreachable!("the only one") };
-        let fields = zone.rules.fields();
-        if zone.game.cell(fields) > 0 {
+        if zone.game.round.row(0).ends_ms > 0 {
             return Outcome::Refused(TurfRefusal::NotNow);
         }
-        (0..zone.rules.cells()).for_each(|number| zone.game.set_cell(number, 0));
+        (0..zone.rules.fields()).for_each(|field| zone.game.fields.write(field, Field { team: 0 }));
         let ends_ms = zone.clock.now_ms() + 1 + u64::from(seconds) * 1000;
-        zone.game.set_cell(fields, ends_ms);
+        zone.game.round.write(0, Round { ends_ms, red: 0, blue: 0 });
         out.push(0, TurfUpdate::Began { seconds });
         Outcome::Applied
     }
 
     fn on_end(_: &mut Zone<Turf>, _: bool, _: &mut EventOutput<Turf>) {}
-
-    fn begin_checkpoint(&mut self) {
-        self.players.rows.begin_checkpoint();
-        self.cells.begin_checkpoint();
-    }
-
-    fn end_checkpoint(&mut self) {
-        self.players.rows.end_checkpoint();
-        self.cells.end_checkpoint();
-    }
-
-    fn list_players(&self, checkpoint: &mut Checkpoint) {
-        let count = u64::from(self.players.count());
-        checkpoint.note([count]);
-        checkpoint.rows(PLAYERS, 0..self.players.used(), RUNNER_WORDS as u64 * count);
-    }
-
-    fn list_rest(&self, checkpoint: &mut Checkpoint) {
-        checkpoint.rows(CELLS, 0..self.cell_count, self.cell_count.into());
-    }
-
-    fn read_row(&self, part: u8, number: u32, row: &mut StoredRow) {
-        if part == CELLS {
-            row.push(&self.cells.checkpointed(number).to_words());
-            return;
-        }
-        let runner = self.players.rows.checkpointed(number);
-        if runner.player_id != 0 {
-            row.push(&runner.to_words());
-        }
-    }
-
-    fn pass(&mut self, part: u8, number: u32) {
-        match part {
-            CELLS => self.cells.pass_checkpointed(number),
-            _ => self.players.rows.pass_checkpointed(number),
-        }
-    }
-
-    fn load_players(zone: &mut Zone<Turf>, words: &mut Words) -> Option<()> {
-        for _ in 0..words.word()? {
-            let runner = Runner::from_words(words.take()?)?;
-            let players = &mut zone.game.players;
-            let is_new = runner.player_id != 0 && players.find(runner.player_id).is_none();
-            if !is_new || players.count() == zone.rules.players_max {
-                return None;
-            }
-            players.add(runner);
-        }
-        Some(())
-    }
-
-    fn load_rest(zone: &mut Zone<Turf>, words: &mut Words) -> Option<()> {
-        for number in 0..zone.rules.cells() {
-            zone.game.set_cell(number, words.word()?);
-        }
-        Some(())
-    }
 }
 
 const RULES: TurfRules = TurfRules { side: 8, players_max: 6, fault: None };

@@ -20,6 +20,7 @@ const SHARED_MODULES: &[(&str, &str)] = &[
     ("rulebook", "the rules of any game; those of the hunt"),
     ("rules", "the game's; the file that has them"),
     ("security", "what a client of brokers needs; the part of the configuration that says it"),
+    ("state", "what the state of every game has; that of the hunt"),
     ("zone", "the state of a zone; what a view shows of one"),
 ];
 

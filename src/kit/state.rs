@@ -1,0 +1,159 @@
+//! The state of a game in one zone: the tables, and how a checkpoint stores and reads them.
+
+use crate::kit::checkpoint::{Checkpoint, Part};
+use crate::kit::players::{Player, Players};
+use crate::kit::words::Words;
+use std::fmt::Debug;
+
+/// The state of a game in one zone, as [`state!`] declares it.
+///
+/// It is in tables and columns, whose hashes are the digest and which a checkpoint reads. What
+/// follows from them (indexes, trees, lists) is computed again after a restart.
+pub trait GameState: Clone + Debug {
+    /// First word of an encoded state: its name and the format's version.
+    const FORMAT: u64;
+
+    /// Words that a checkpoint notes at once, at most: everything that is in no table.
+    const NOTED_WORDS_MAX: usize;
+
+    /// How many parts a checkpoint reads.
+    const PARTS: u8;
+
+    /// The numbers that a designer may change.
+    type Rules;
+
+    /// The part of a player that almost every event needs.
+    type Player: Player;
+
+    /// Returns the state before the first event.
+    fn new(rules: &Self::Rules) -> Self;
+
+    /// Returns the hash of the players, and that of everything else.
+    fn digests(&self) -> [u64; 2];
+
+    /// Returns the players.
+    fn players(&self) -> &Players<Self::Player>;
+
+    /// Returns the players.
+    fn players_mut(&mut self) -> &mut Players<Self::Player>;
+
+    /// Returns a part.
+    fn part(&self, number: u8) -> &dyn Part;
+
+    /// Returns a part.
+    fn part_mut(&mut self, number: u8) -> &mut dyn Part;
+
+    /// Lists the players' part of an encoded state: noted words and rows, in their order.
+    fn list_players(&self, checkpoint: &mut Checkpoint);
+
+    /// Lists the rest of an encoded state.
+    fn list_rest(&self, checkpoint: &mut Checkpoint);
+
+    /// Reads the players of a state that was encoded at this time of the zone's clock. `None`:
+    /// they are not players that these rules allow.
+    fn load_players(&mut self, rules: &Self::Rules, now_ms: u64, words: &mut Words) -> Option<()>;
+
+    /// Reads the rest of an encoded state. `None`: it is not one.
+    fn load_rest(&mut self, now_ms: u64, words: &mut Words) -> Option<()>;
+}
+
+/// Declares the state of a game: its players, and tables whose row numbers have a meaning.
+///
+/// Both have a bound that may depend on the rules. All rows of a numbered table exist from the
+/// start.
+#[cfg(test)]
+macro_rules! state {
+    (
+        $(#[$doc:meta])*
+        $state:ident of $format:literal by $rules:ident: $rules_type:ty {
+            $players:ident: Players<$player:ty> = $players_max:expr,
+            $($table:ident: Numbered<$row:ty> = $rows:expr,)*
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug)]
+        pub(crate) struct $state {
+            pub $players: $crate::kit::players::Players<$player>,
+            $(pub $table: $crate::kit::numbered::Numbered<$row>,)*
+        }
+
+        const _: () = {
+            use $crate::kit::checkpoint::{Checkpoint, Part};
+            use $crate::kit::numbered::Numbered;
+            use $crate::kit::players::Players;
+            use $crate::kit::row::Row;
+            use $crate::kit::state::GameState;
+            use $crate::kit::words::Words;
+
+            #[repr(u8)]
+            #[allow(non_camel_case_types, reason = "parts have the names of their fields")]
+            enum PartNumber { $players, $($table,)* }
+
+            impl GameState for $state {
+                const FORMAT: u64 = u64::from_le_bytes(*$format);
+                const NOTED_WORDS_MAX: usize = 1;
+                const PARTS: u8 = [stringify!($players), $(stringify!($table)),*].len() as u8;
+
+                type Rules = $rules_type;
+                type Player = $player;
+
+                fn new($rules: &$rules_type) -> $state {
+                    $state {
+                        $players: Players::new($players_max as usize, PartNumber::$players as u64),
+                        $($table: Numbered::new($rows, PartNumber::$table as u64),)*
+                    }
+                }
+
+                fn digests(&self) -> [u64; 2] {
+                    let rest = [$(self.$table.digest()),*];
+                    [self.$players.digest(), rest.into_iter().fold(0, u64::wrapping_add)]
+                }
+
+                #[inline(always)]
+                fn players(&self) -> &Players<$player> {
+                    &self.$players
+                }
+
+                #[inline(always)]
+                fn players_mut(&mut self) -> &mut Players<$player> {
+                    &mut self.$players
+                }
+
+                fn part(&self, number: u8) -> &dyn Part {
+                    let parts: [&dyn Part; Self::PARTS as usize] =
+                        [&self.$players, $(&self.$table),*];
+                    parts[usize::from(number)]
+                }
+
+                fn part_mut(&mut self, number: u8) -> &mut dyn Part {
+                    let parts: [&mut dyn Part; Self::PARTS as usize] =
+                        [&mut self.$players, $(&mut self.$table),*];
+                    parts.into_iter().nth(number.into()).expect("there is a part of this number")
+                }
+
+                fn list_players(&self, checkpoint: &mut Checkpoint) {
+                    let words = <$player as Row>::WORDS;
+                    self.$players.list(PartNumber::$players as u8, words, checkpoint);
+                }
+
+                fn list_rest(&self, checkpoint: &mut Checkpoint) {
+                    $(self.$table.list(PartNumber::$table as u8, checkpoint);)*
+                }
+
+                fn load_players(
+                    &mut self,
+                    $rules: &$rules_type,
+                    _: u64,
+                    words: &mut Words,
+                ) -> Option<()> {
+                    self.$players.load($players_max, words)
+                }
+
+                fn load_rest(&mut self, _: u64, words: &mut Words) -> Option<()> {
+                    $(self.$table.load(words)?;)*
+                    Some(())
+                }
+            }
+        };
+    };
+}
