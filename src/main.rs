@@ -6,7 +6,7 @@ use huntd::service::exit::{self, ExitCode};
 use huntd::service::log;
 use huntd::shards;
 use huntd::tools::{
-    check, demo, load, reference, replay, room, rules, run, serve, snapshot, tap, topics,
+    check, demo, load, reference, replay, room, rules, run, schema, serve, snapshot, tap, topics,
 };
 
 fn main() -> std::process::ExitCode {
@@ -25,6 +25,7 @@ fn main() -> std::process::ExitCode {
         Verb::Tap(args) => tap::run(&args),
         Verb::Topics(args) => topics::run(&args),
         Verb::Config(args) => reference::config(&args),
+        Verb::Schema => schema::run(),
         Verb::Completions(args) => reference::completions(&args),
         Verb::Man(args) => reference::man(&args),
     });

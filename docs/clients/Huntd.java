@@ -43,14 +43,18 @@ public final class Huntd {
 
     static final int UPDATES = 1, FENCE = 2, SKIP = 3, GENESIS = 4;
 
-    /** The highest number of an update's kind. */
-    static final int UPDATE_KIND_MAX = 30;
-
     /** Owners raise the epoch by 1 each: if two epochs are further apart, one is no owner's. */
     static final long EPOCH_STEP_MAX = 1L << 32;
 
-    /** How many names the action of a refusal stands for. */
-    static final int ACTIONS = 12;
+    /** For each kind from 1, how many names its code and its short stand for: 0 if for none. */
+    // schema: begin, written by `HUNTD_REGENERATE=true cargo test --test host schema`
+    static final int[][] NAME_COUNTS = {
+        {21, 12}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0},
+        {0, 0}, {0, 0}, {0, 0}, {4, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0},
+        {3, 0}, {0, 0}, {0, 0}, {0, 0}, {4, 0}, {4, 0}, {6, 0}, {0, 0},
+        {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0},
+    };
+    // schema: end
 
     static final int FRAME_BYTES_MAX = 921_600, FRAME_UPDATES_MAX = 4096;
 
@@ -72,16 +76,10 @@ public final class Huntd {
 
         /** Whether the kind, and each number that stands for a name, has one. */
         boolean isKnown() {
-            int names = switch (kind()) {
-                case 1 -> 21;
-                case 12, 21, 22 -> 4;
-                case 15 -> 2;
-                case 17 -> 3;
-                case 23 -> 6;
-                default -> 256; // Its code stands for no names.
-            };
-            return kind() >= 1 && kind() <= UPDATE_KIND_MAX && code() < names
-                    && (kind() != 1 || shortField() < ACTIONS);
+            if (kind() < 1 || kind() > NAME_COUNTS.length) return false;
+            int[] names = NAME_COUNTS[kind() - 1];
+            return (names[0] == 0 || code() < names[0])
+                    && (names[1] == 0 || shortField() < names[1]);
         }
     }
 

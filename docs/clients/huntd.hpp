@@ -29,14 +29,18 @@ enum class FrameKind : std::uint8_t { updates = 1, fence, skip, genesis };
 
 inline constexpr std::uint8_t frame_version = 2;
 
-// The highest number of an update's kind.
-inline constexpr std::uint8_t update_kind_max = 30;
-
 // Owners raise the epoch by 1 each: if two epochs are further apart, one is no owner's.
 inline constexpr std::uint64_t epoch_step_max = std::uint64_t{1} << 32;
 
-// How many names the action of a refusal stands for.
-inline constexpr std::uint16_t actions = 12;
+// For each kind from 1, how many names its code and its short stand for: 0 if for none.
+// schema: begin, written by `HUNTD_REGENERATE=true cargo test --test host schema`
+inline constexpr std::uint16_t name_counts[][2] = {
+    {21, 12}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0},
+    {0, 0}, {0, 0}, {0, 0}, {4, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0},
+    {3, 0}, {0, 0}, {0, 0}, {0, 0}, {4, 0}, {4, 0}, {6, 0}, {0, 0},
+    {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0},
+};
+// schema: end
 
 inline constexpr std::size_t frame_bytes_max = 921'600, frame_updates_max = 4096;
 
@@ -62,18 +66,9 @@ struct Update {
 
     // Whether the kind, and each number that stands for a name, has one.
     bool is_known() const {
-        const auto names = [](std::uint8_t kind) {
-            switch (kind) {
-                case 1: return 21;
-                case 12: case 21: case 22: return 4;
-                case 15: return 2;
-                case 17: return 3;
-                case 23: return 6;
-                default: return 256; // Its code stands for no names.
-            }
-        };
-        return kind() >= 1 && kind() <= update_kind_max && code() < names(kind()) &&
-               (kind() != 1 || short_field() < actions);
+        if (kind() < 1 || kind() > std::size(name_counts)) return false;
+        const auto [codes, shorts] = name_counts[kind() - 1];
+        return (codes == 0 || code() < codes) && (shorts == 0 || short_field() < shorts);
     }
 };
 

@@ -21,25 +21,24 @@ import { pathToFileURL } from "node:url";
 
 // ---- updates -----------------------------------------------------------------------------------
 
-const list = (/** @type {string} */ text) => text.trim().split(/\s+/);
-const EFFECTS = list("haste shield compass double_loot");
-/** @type {Record<string, string[]>} */
-const NAMES = {
-  "refused.reason": list(`not_joined already_joined zone_full tile_full off_map wall too_fast
-    downed heading_out_of_range unknown_weapon reloading nothing_in_reach unknown_hunt hunts_full
-    treasures_out_of_range duration_out_of_range unknown_item item_not_held item_useless same_zone
-    no_player`),
-  "refused.action": list(`join arrive leave move rotate shoot loot use tick hunt_start hunt_end
-    rules_change`),
-  "scored.cause": list("loot downed prize arrival"),
-  "hunt_ended.cause": list("all_found time_up called_off"),
-  "effect_started.effect": EFFECTS,
-  "effect_ended.effect": EFFECTS,
-  "path_hint.hint": list("stale here east north west south"),
+// Names by their numbers, and kinds in the order of their numbers, from 1. A field is
+// name:place[:form], as docs/RULES.md has it.
+// schema: begin, written by `HUNTD_REGENERATE=true cargo test --test host schema`
+/** @type {Record<string, string>} */
+const NAME_LISTS = {
+  "refused.reason": `not_joined already_joined zone_full tile_full
+    off_map wall too_fast downed heading_out_of_range unknown_weapon reloading nothing_in_reach
+    unknown_hunt hunts_full treasures_out_of_range duration_out_of_range unknown_item
+    item_not_held item_useless same_zone no_player`,
+  "refused.action": `join arrive leave move rotate shoot loot use
+    tick hunt_start hunt_end rules_change`,
+  "scored.cause": `loot downed prize arrival`,
+  "hunt_ended.cause": `all_found time_up called_off`,
+  "effect_started.effect": `haste shield compass double_loot`,
+  "effect_ended.effect": `haste shield compass double_loot`,
+  "path_hint.hint": `stale here east north west south`,
 };
-
-// Kinds in the order of their numbers, from 1. A field is name:place[:form], as docs/RULES.md has it.
-const KINDS = `
+const KIND_LINES = `
 refused reason:code:name action:short:name seq:long
 joined health:short x:low:signed y:high:signed
 arrived from_zone:short crossing:word x:low:signed y:high:signed
@@ -70,7 +69,11 @@ handoff_items first_slot:code items:long:items
 handoff_effect slot:code effect:short left_ms:word
 rules_changed ruleset:word
 clock unix_ms:long
-`.trim().split("\n").map((line) => {
+`;
+// schema: end
+const NAMES = Object.fromEntries(
+  Object.entries(NAME_LISTS).map(([field, names]) => [field, names.split(/\s+/)]));
+const KINDS = KIND_LINES.trim().split("\n").map((line) => {
   const [kind, ...fields] = line.split(" ");
   return { kind, fields: fields.map((field) => field.split(":")) };
 });

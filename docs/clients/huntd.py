@@ -20,27 +20,23 @@ import time
 
 # ---- updates ------------------------------------------------------------------------------------
 
-REASONS = """not_joined already_joined zone_full tile_full off_map wall too_fast downed
-heading_out_of_range unknown_weapon reloading nothing_in_reach unknown_hunt hunts_full
-treasures_out_of_range duration_out_of_range unknown_item item_not_held item_useless same_zone
-no_player""".split()
-ACTIONS = """join arrive leave move rotate shoot loot use tick hunt_start hunt_end
-rules_change""".split()
-EFFECTS = "haste shield compass double_loot".split()
+# Names by their numbers, and kinds in the order of their numbers, from 1. A field is
+# name:place[:form], as docs/RULES.md has it.
+# schema: begin, written by `HUNTD_REGENERATE=true cargo test --test host schema`
 NAMES = {
-    ("refused", "reason"): REASONS,
-    ("refused", "action"): ACTIONS,
-    ("scored", "cause"): "loot downed prize arrival".split(),
-    ("hunt_ended", "cause"): "all_found time_up called_off".split(),
-    ("effect_started", "effect"): EFFECTS,
-    ("effect_ended", "effect"): EFFECTS,
-    ("path_hint", "hint"): "stale here east north west south".split(),
+    ("refused", "reason"): """not_joined already_joined zone_full tile_full
+    off_map wall too_fast downed heading_out_of_range unknown_weapon reloading nothing_in_reach
+    unknown_hunt hunts_full treasures_out_of_range duration_out_of_range unknown_item
+    item_not_held item_useless same_zone no_player""".split(),
+    ("refused", "action"): """join arrive leave move rotate shoot loot use
+    tick hunt_start hunt_end rules_change""".split(),
+    ("scored", "cause"): """loot downed prize arrival""".split(),
+    ("hunt_ended", "cause"): """all_found time_up called_off""".split(),
+    ("effect_started", "effect"): """haste shield compass double_loot""".split(),
+    ("effect_ended", "effect"): """haste shield compass double_loot""".split(),
+    ("path_hint", "hint"): """stale here east north west south""".split(),
 }
-
-# Kinds in the order of their numbers, from 1. A field is name:place[:form], as docs/RULES.md has it.
-KINDS = [
-    line.split()
-    for line in """
+KINDS = """
 refused reason:code:name action:short:name seq:long
 joined health:short x:low:signed y:high:signed
 arrived from_zone:short crossing:word x:low:signed y:high:signed
@@ -71,8 +67,9 @@ handoff_items first_slot:code items:long:items
 handoff_effect slot:code effect:short left_ms:word
 rules_changed ruleset:word
 clock unix_ms:long
-""".strip().splitlines()
-]
+"""
+# schema: end
+KINDS = [line.split() for line in KINDS.strip().splitlines()]
 NUMBERS = {kind[0]: number for number, kind in enumerate(KINDS, 1)}
 # Where a field stands in the third and fourth word: word, shift, bits.
 PLACES = {

@@ -7,6 +7,7 @@ use crate::serve::counts::ServeCounts;
 use crate::serve::feed_messages::FeedWatch;
 use crate::serve::json::Json;
 use crate::serve::lag::Lag;
+use crate::serve::openapi::OPENAPI;
 use crate::serve::problem::Problem;
 use crate::serve::routes::{At, BoardPlaces, BoardQuery, PlayerQuery, Route};
 use crate::view::board::Place;
@@ -14,9 +15,6 @@ use crate::view::hunts::{PastHunt, RunningHunt};
 use crate::view::world::View;
 use crate::view::zone::{ZonePosition, ZoneView};
 use std::time::{Duration, Instant};
-
-/// The document of all routes.
-pub(crate) const OPENAPI: &str = include_str!("openapi.json");
 
 /// Bytes of a poll at least. Most have no more, so the next one is as long as the last.
 pub(super) const POLL_BYTES_MIN: usize = 50;

@@ -17,6 +17,8 @@ pub(crate) mod json;
 
 pub mod answers;
 
+mod openapi;
+
 pub mod lag;
 
 mod log_ends;

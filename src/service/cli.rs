@@ -79,6 +79,9 @@ pub enum Verb {
     /// Print a configuration with every key and its default, or its JSON Schema.
     #[command(long_about = help::CONFIG)]
     Config(DefaultsArgs),
+    /// Print the tables of events and updates as JSON.
+    #[command(long_about = help::SCHEMA)]
+    Schema,
     /// Print a script with which a shell completes huntd's command line.
     #[command(long_about = help::COMPLETIONS)]
     Completions(CompletionsArgs),

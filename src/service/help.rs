@@ -128,6 +128,14 @@ Examples:
   huntd config > huntd.toml
   huntd config --schema > huntd.schema.json";
 
+/// `huntd schema --help`.
+pub(crate) const SCHEMA: &str = "\
+Print the tables of events and updates as JSON: the type, fields and ranges of each event, and the \
+number, fields and names of each update. Clients in other languages read frames by them.
+
+Example:
+  huntd schema | jq '.updates[] | select(.kind == \"moved\")'";
+
 /// `huntd completions --help`.
 pub(crate) const COMPLETIONS: &str = "\
 Print a script with which a shell completes huntd's verbs, options and their values.

@@ -6,6 +6,8 @@ pub mod check;
 
 pub mod reference;
 
+pub mod schema;
+
 mod brokers;
 
 mod letters;

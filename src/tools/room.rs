@@ -29,7 +29,7 @@ pub fn check(verb: &Verb) -> Result<(), ToolError> {
         | Verb::Snapshot(_)
         | Verb::Tap(_)
         | Verb::Topics(_) => room::check(TOOL_DESCRIPTORS, THREADS_MIN)?,
-        Verb::Config(_) | Verb::Completions(_) | Verb::Man(_) => {}
+        Verb::Config(_) | Verb::Schema | Verb::Completions(_) | Verb::Man(_) => {}
     }
     Ok(())
 }

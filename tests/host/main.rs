@@ -10,6 +10,7 @@ mod monitoring;
 mod package;
 mod readme;
 mod replay;
+mod schema;
 mod serve;
 mod service;
 mod systemd;

@@ -42,17 +42,18 @@ const (
 	Genesis
 )
 
-// UpdateKindMax is the highest number of an update's kind.
-const UpdateKindMax = 30
-
 // Owners raise the epoch by 1 each: if two epochs are further apart, one is no owner's.
 const epochStepMax = 1 << 32
 
-// codeNames has how many names the code of a kind stands for, where it stands for names.
-var codeNames = map[uint8]uint8{1: 21, 12: 4, 15: 2, 17: 3, 21: 4, 22: 4, 23: 6}
-
-// Actions is how many names the action of a refusal stands for.
-const Actions = 12
+// nameCounts has, for each kind from 1, how many names its code and its short stand for: 0 if for none.
+// schema: begin, written by `HUNTD_REGENERATE=true cargo test --test host schema`
+var nameCounts = [][2]uint16{
+	{21, 12}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0},
+	{0, 0}, {0, 0}, {0, 0}, {4, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0},
+	{3, 0}, {0, 0}, {0, 0}, {0, 0}, {4, 0}, {4, 0}, {6, 0}, {0, 0},
+	{0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0},
+}
+// schema: end
 
 // Update is four words, laid out as docs/RULES.md has it. They are what the chain is made of.
 type Update [4]uint64
@@ -69,9 +70,11 @@ func (u Update) Long() uint64     { return u[3] }
 
 // isKnown is whether the kind, and each number that stands for a name, has one.
 func (u Update) isKnown() bool {
-	names, hasNames := codeNames[u.Kind()]
-	return u.Kind() >= 1 && u.Kind() <= UpdateKindMax && (!hasNames || u.Code() < names) &&
-		(u.Kind() != 1 || u.Short() < Actions)
+	if u.Kind() < 1 || int(u.Kind()) > len(nameCounts) {
+		return false
+	}
+	names := nameCounts[u.Kind()-1]
+	return (names[0] == 0 || uint16(u.Code()) < names[0]) && (names[1] == 0 || u.Short() < names[1])
 }
 
 // FrameID is a fence's random id.

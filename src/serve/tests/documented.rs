@@ -6,23 +6,20 @@ use super::schema::Schemas;
 use super::text_of;
 use crate::decoder::tests::corpus::{ACCEPTED, REFUSED, cases};
 use crate::decoder::{Decoder, reject::Reject};
-use crate::hunt::change::KINDS;
-use crate::hunt::event::{ActionKind, EventField};
-use crate::hunt::field::{FieldForm, FieldSpec};
 use crate::hunt::refusal::{Effect, Hint, HuntEndCause};
-use crate::kit::kinds::{Form, PayloadPart, UpdateField, UpdateKind};
 use crate::kit::update::Update;
-use crate::serve::answers::{OPENAPI, Served, ZoneState};
+use crate::serve::answers::{Served, ZoneState};
 use crate::serve::command::{Appended, Stamps, commands};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::gate::Gate;
+use crate::serve::openapi::OPENAPI;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 static DOCUMENT: LazyLock<Value> =
-    LazyLock::new(|| serde_json::from_str(OPENAPI).expect("the document is JSON"));
+    LazyLock::new(|| serde_json::from_str(&OPENAPI).expect("the document is JSON"));
 
 /// Parts of the document that answers do not show: what is posted.
 const POSTED: [&str; 3] = ["Event", "Events", "Handoff"];
@@ -278,104 +275,6 @@ fn the_document_has_the_engine_s_names() {
     statuses.sort_unstable();
     let status = DOCUMENT.pointer("/components/schemas/Problem/properties/status/enum");
     assert_eq!(status, Some(&json!(statuses)));
-}
-
-fn part(name: &str) -> Value {
-    json!({"$ref": format!("#/components/schemas/{name}")})
-}
-
-fn integer(minimum: impl Into<i128>, maximum: impl Into<i128>) -> Value {
-    let number = |number: i128| match u64::try_from(number) {
-        Ok(number) => json!(number),
-        Err(_) => json!(number as i64),
-    };
-    let (minimum, maximum) = (number(minimum.into()), number(maximum.into()));
-    json!({"type": "integer", "minimum": minimum, "maximum": maximum})
-}
-
-fn field_schema(field: &UpdateField) -> Value {
-    match (field.form, field.place) {
-        (Form::Number, PayloadPart::Long) => part("UInt64"),
-        (Form::Number, PayloadPart::Code) => integer(0, u8::MAX),
-        (Form::Number, PayloadPart::Short) | (Form::Zone, _) => integer(0, u16::MAX),
-        (Form::Number, PayloadPart::Word | PayloadPart::Low | PayloadPart::High) => {
-            integer(0, u32::MAX)
-        }
-        (Form::Signed, _) => integer(i32::MIN, i32::MAX),
-        (Form::Name, _) => json!({"enum": field.names}),
-        (Form::Flag, _) => json!({"type": "boolean"}),
-        (Form::Player, _) => part("PlayerId"),
-        (Form::Items, _) => part("ItemSlots"),
-    }
-}
-
-fn kind_schema(kind: &UpdateKind) -> Value {
-    let mut required = vec!["kind", "player_id", "ts_us"];
-    let mut properties = json!({
-        "kind": {"const": kind.name}, "player_id": part("PlayerId"), "ts_us": part("Int64"),
-    });
-    for field in kind.fields {
-        properties[field.name] = field_schema(field);
-        if !matches!(field.form, Form::Zone | Form::Player) {
-            required.push(field.name);
-        }
-    }
-    json!({
-        "type": "object", "additionalProperties": false, "required": required,
-        "properties": properties,
-    })
-}
-
-#[test]
-fn the_document_s_updates_are_those_of_the_table() {
-    let documented = &DOCUMENT["components"]["schemas"]["Update"]["oneOf"];
-    for (number, kind) in KINDS.iter().enumerate() {
-        assert_eq!(documented[number], kind_schema(kind), "src/serve/openapi.json: {}", kind.name);
-    }
-    assert_eq!(documented.as_array().expect("a list").len(), KINDS.len());
-}
-
-/// A field of an event; `None`: its type, which each has in its own way.
-fn event_field_schema(FieldSpec { form, least, most, .. }: &FieldSpec) -> Option<Value> {
-    Some(match form {
-        FieldForm::TypeName => return None,
-        FieldForm::Integer => integer(*least, *most),
-        FieldForm::Id => {
-            let text = json!({"type": "string", "format": "uint64", "not": {"const": "0"}});
-            json!({"oneOf": [integer(*least, *most), text]})
-        }
-        // What rounds to a number of the range.
-        FieldForm::Position => {
-            let (least, most) = (*least as f64 - 0.5, *most as f64 + 0.5);
-            json!({"type": "number", "exclusiveMinimum": least, "exclusiveMaximum": most})
-        }
-        FieldForm::Handoff => part("Handoff"),
-    })
-}
-
-#[test]
-fn the_document_s_events_are_those_of_the_table() {
-    let documented = &DOCUMENT["components"]["schemas"]["Event"];
-    let mut fields = json!({});
-    for spec in EventField::ALL.iter().map(|field| field.spec()) {
-        if let Some(schema) = event_field_schema(spec) {
-            fields[spec.key] = schema;
-        }
-    }
-    assert_eq!(documented["properties"], fields, "src/serve/openapi.json, Event");
-    let mut types = Vec::new();
-    // An arrival is a join with a handoff.
-    for kind in ActionKind::ALL.iter().filter(|kind| **kind != ActionKind::Arrive) {
-        let spec = kind.spec();
-        // These two need not be posted.
-        let is_posted = |field: &&EventField| !matches!(field, EventField::Seq | EventField::TsUs);
-        let required = EventField::ALL.iter().filter(|field| spec.required.contains(**field));
-        let required: Vec<&str> =
-            required.filter(is_posted).map(|field| field.spec().key).collect();
-        let properties = json!({"type": {"const": spec.type_name}});
-        types.push(json!({"required": required, "properties": properties}));
-    }
-    assert_eq!(documented["oneOf"], json!(types), "src/serve/openapi.json, Event");
 }
 
 #[test]

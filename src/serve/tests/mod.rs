@@ -20,10 +20,11 @@ use crate::hunt::event::{Action, Event};
 use crate::hunt::rules::rulebook::Rulebook;
 use crate::kit::update::Updates;
 use crate::runtime::allocator;
-use crate::serve::answers::{OPENAPI, Served, ZoneState};
+use crate::serve::answers::{Served, ZoneState};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::gate::Gate;
 use crate::serve::lag::Lag;
+use crate::serve::openapi::OPENAPI;
 use crate::serve::routes::{EVENTS, STREAM};
 use crate::serve::waiting::AwaitedOffset;
 use crate::testing::hostile_zone::rulebook;
@@ -147,7 +148,7 @@ fn every_route_answers_with_what_the_view_knows() {
 #[test]
 fn the_openapi_document_has_exactly_the_routes() {
     let document = json(&World::new().body("/v1/openapi.json"));
-    assert_eq!(document, json(OPENAPI));
+    assert_eq!(document, json(&OPENAPI));
     let mut documented = Vec::new();
     for (path, methods) in document["paths"].as_object().unwrap().iter() {
         for method in methods.as_object().unwrap().keys() {

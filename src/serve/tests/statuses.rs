@@ -2,10 +2,10 @@
 
 use super::access::{ask, world_at_rate};
 use super::{ROUTES, World, documented, json, text_of};
-use crate::serve::answers::OPENAPI;
 use crate::serve::command::{Appended, Stamps, commands};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::gate::Pass;
+use crate::serve::openapi::OPENAPI;
 use crate::serve::routes::{EVENTS, STREAM};
 use simd_json::prelude::*;
 use std::collections::BTreeSet;
@@ -102,7 +102,7 @@ fn of_post() -> BTreeSet<String> {
 
 #[test]
 fn every_route_answers_with_the_statuses_that_the_document_has() {
-    let document = json(OPENAPI);
+    let document = json(&OPENAPI);
     for (method, path) in ROUTES {
         let responses = document["paths"][*path][*method]["responses"].as_object().unwrap();
         let documented: BTreeSet<String> = responses.keys().cloned().collect();

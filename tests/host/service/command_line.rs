@@ -31,7 +31,7 @@ fn every_verb_has_a_help_with_an_example() {
     let verbs: Vec<_> = cli.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
     let all =
         ["run", "check", "demo", "load", "replay", "rules", "serve", "snapshot", "tap", "topics"];
-    assert_eq!(verbs, [&all[..], &["config", "completions", "man"]].concat());
+    assert_eq!(verbs, [&all[..], &["config", "schema", "completions", "man"]].concat());
     cli.debug_assert();
     for verb in verbs {
         let (code, help, _) = huntd(&[&verb, "--help"], &[]);
@@ -119,7 +119,7 @@ fn a_file_of_kafka_tls_that_is_missing_is_named_once_although_a_broker_listens()
 
 #[test]
 fn a_mistyped_verb_is_answered_with_the_one_that_was_meant() {
-    for (wrong, meant) in [("chekc", "check"), ("topcis", "topics"), ("repaly", "replay")] {
+    for (wrong, meant) in [("checkk", "check"), ("topcis", "topics"), ("repaly", "replay")] {
         let (code, _, error) = huntd(&[wrong], &[]);
         assert_eq!(code, Some(2));
         assert!(error.contains(&format!("a similar subcommand exists: '{meant}'")), "{error}");

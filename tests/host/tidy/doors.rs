@@ -94,7 +94,10 @@ const DOORS: &[(&str, &[&str])] = &[
     ("sd_notify", &["src/service/notify.rs", "src/service/systemd.rs"]),
     ("seccompiler", &["src/runtime/confinement.rs"]),
     ("serde", &["src/serve/access.rs", "src/service/", "src/tools/"]),
-    ("serde_json", &["src/service/schema.rs", "src/testing/vectors.rs", "src/tools/"]),
+    (
+        "serde_json",
+        &["src/serve/openapi.rs", "src/service/schema.rs", "src/testing/vectors.rs", "src/tools/"],
+    ),
     ("sha2", &["src/serve/access.rs"]),
     ("simd_json", &["src/decoder/json.rs"]),
     ("smol", &["src/runtime/ring_loop.rs", "src/serve/", "src/service/", "src/tools/demo/page.rs"]),

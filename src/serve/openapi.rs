@@ -1,0 +1,113 @@
+//! The OpenAPI document: `openapi.json`, and the schemas that follow from the tables of events and
+//! updates.
+
+use crate::hunt::change::KINDS;
+use crate::hunt::event::{ActionKind, EventField};
+use crate::hunt::field::{FieldForm, FieldSpec};
+use crate::kit::kinds::{Form, PayloadPart, UpdateField, UpdateKind};
+use serde_json::{Value, json};
+use std::sync::LazyLock;
+
+/// The whole document.
+pub(crate) static OPENAPI: LazyLock<String> = LazyLock::new(|| {
+    const HAND_WRITTEN: &str = include_str!("openapi.json");
+    let schemas = [("\"Update\": {}", update()), ("\"Event\": {}", event())];
+    schemas.into_iter().fold(HAND_WRITTEN.to_owned(), |document, (place, schema)| {
+        let filled = format!("{}{schema}", place.trim_end_matches("{}"));
+        document.replacen(place, &filled, 1)
+    })
+});
+
+fn part(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+fn range(least: impl Into<i128>, most: impl Into<i128>) -> Value {
+    let integer = |number: i128| match u64::try_from(number) {
+        Ok(number) => json!(number),
+        Err(_) => json!(number as i64),
+    };
+    let (least, most) = (integer(least.into()), integer(most.into()));
+    json!({"type": "integer", "minimum": least, "maximum": most})
+}
+
+fn update() -> Value {
+    let kinds: Value = KINDS.iter().map(update_kind).collect();
+    json!({"description": "One change, as in the frames of the output topic", "oneOf": kinds})
+}
+
+fn update_kind(kind: &UpdateKind) -> Value {
+    let mut required = vec!["kind", "player_id", "ts_us"];
+    let mut properties = json!({
+        "kind": {"const": kind.name}, "player_id": part("PlayerId"), "ts_us": part("Int64"),
+    });
+    for field in kind.fields {
+        properties[field.name] = update_field(field);
+        if !matches!(field.form, Form::Zone | Form::Player) {
+            required.push(field.name);
+        }
+    }
+    json!({
+        "type": "object", "additionalProperties": false, "required": required,
+        "properties": properties,
+    })
+}
+
+fn update_field(field: &UpdateField) -> Value {
+    match (field.form, field.place) {
+        (Form::Number, PayloadPart::Long) => part("UInt64"),
+        (Form::Number, PayloadPart::Code) => range(0, u8::MAX),
+        (Form::Number, PayloadPart::Short) | (Form::Zone, _) => range(0, u16::MAX),
+        (Form::Number, PayloadPart::Word | PayloadPart::Low | PayloadPart::High) => {
+            range(0, u32::MAX)
+        }
+        (Form::Signed, _) => range(i32::MIN, i32::MAX),
+        (Form::Name, _) => json!({"enum": field.names}),
+        (Form::Flag, _) => json!({"type": "boolean"}),
+        (Form::Player, _) => part("PlayerId"),
+        (Form::Items, _) => part("ItemSlots"),
+    }
+}
+
+fn event() -> Value {
+    let mut properties = json!({});
+    for spec in EventField::ALL.iter().map(|field| field.spec()) {
+        if let Some(schema) = event_field(spec) {
+            properties[spec.key] = schema;
+        }
+    }
+    // An arrival is a join with a handoff.
+    let kinds = ActionKind::ALL.iter().filter(|kind| **kind != ActionKind::Arrive);
+    let kinds: Value = kinds.map(|kind| event_type(*kind)).collect();
+    json!({
+        "type": "object", "description": "An event of docs/EVENTS.md. Other fields are ignored",
+        "properties": properties, "oneOf": kinds,
+    })
+}
+
+fn event_type(kind: ActionKind) -> Value {
+    let spec = kind.spec();
+    // A client may leave these two out.
+    let is_posted = |field: &&EventField| !matches!(field, EventField::Seq | EventField::TsUs);
+    let required = EventField::ALL.iter().filter(|field| spec.required.contains(**field));
+    let required: Vec<&str> = required.filter(is_posted).map(|field| field.spec().key).collect();
+    json!({"required": required, "properties": {"type": {"const": spec.type_name}}})
+}
+
+/// Returns the schema of a field; `None`: it is the type, which is a constant of each event.
+fn event_field(FieldSpec { form, least, most, .. }: &FieldSpec) -> Option<Value> {
+    Some(match form {
+        FieldForm::TypeName => return None,
+        FieldForm::Integer => range(*least, *most),
+        FieldForm::Id => {
+            let text = json!({"type": "string", "format": "uint64", "not": {"const": "0"}});
+            json!({"oneOf": [range(*least, *most), text]})
+        }
+        // Numbers that round to one of the range.
+        FieldForm::Position => {
+            let (least, most) = (*least as f64 - 0.5, *most as f64 + 0.5);
+            json!({"type": "number", "exclusiveMinimum": least, "exclusiveMaximum": most})
+        }
+        FieldForm::Handoff => part("Handoff"),
+    })
+}

@@ -1,0 +1,65 @@
+//! `huntd schema`: the tables of events and updates as JSON, for programs in other languages.
+
+use super::failure::ToolError;
+use crate::hunt::change::KINDS;
+use crate::hunt::event::{ActionField, ActionKind, ActionSpec, Presence};
+use crate::hunt::field::{FieldForm, FieldSpec};
+use crate::kit::kinds::{UpdateField, UpdateKind};
+use serde_json::{Value, json};
+use std::io::Write;
+
+/// Prints the tables.
+pub fn run() -> Result<(), ToolError> {
+    let events = ActionKind::ALL.iter().map(|kind| event(*kind));
+    let updates = (1..).zip(KINDS).map(|(number, kind)| update(number, kind));
+    let tables =
+        json!({"events": events.collect::<Value>(), "updates": updates.collect::<Value>()});
+    Ok(writeln!(std::io::stdout(), "{tables:#}")?)
+}
+
+fn event(kind: ActionKind) -> Value {
+    let ActionSpec { type_name, fields, .. } = kind.spec();
+    let fields: Value = fields.iter().map(event_field).collect();
+    let subject = kind.subject().name();
+    json!({"action": kind.name(), "type": type_name, "subject": subject, "fields": fields})
+}
+
+fn event_field(ActionField { field, presence }: &ActionField) -> Value {
+    let FieldSpec { key, form, least, most } = field.spec();
+    let form = match form {
+        FieldForm::TypeName => "type",
+        FieldForm::Integer => "integer",
+        FieldForm::Id => "id",
+        FieldForm::Position => "position",
+        FieldForm::Handoff => "handoff",
+    };
+    let mut shown = json!({
+        "name": key, "form": form, "required": *presence == Presence::Required,
+    });
+    if least != most {
+        shown["least"] = integer(*least);
+        shown["most"] = integer(*most);
+    }
+    shown
+}
+
+fn update(number: u8, kind: &UpdateKind) -> Value {
+    let fields: Value = kind.fields.iter().map(update_field).collect();
+    json!({"number": number, "kind": kind.name, "fields": fields})
+}
+
+fn update_field(UpdateField { name, place, form, names }: &UpdateField) -> Value {
+    let mut shown = json!({"name": name, "place": place.name(), "form": form.name()});
+    if !names.is_empty() {
+        shown["names"] = json!(names);
+    }
+    shown
+}
+
+/// Returns a bound of a field, which fits 64 bits with or without a sign.
+fn integer(number: i128) -> Value {
+    match u64::try_from(number) {
+        Ok(number) => json!(number),
+        Err(_) => json!(number as i64),
+    }
+}
