@@ -1,4 +1,4 @@
-//! Which partitions a connection asks for: no two of them fetch a partition at the same time.
+//! Chooses the partitions that a connection fetches, so that no two connections fetch the same one.
 
 use crate::fetch::cursor::{Cursor, UNKNOWN_EPOCH};
 use crate::fetch::task::{AskedPartition, FetchTask};
@@ -10,19 +10,20 @@ use std::rc::Rc;
 const LEFT_OUT_WAIT_MS: u32 = 10;
 
 impl FetchTask {
-    /// Whether this connection is the one to fetch a partition.
+    /// Whether this connection fetches the partition.
     pub(super) fn serves(&self, cursor: &Cursor) -> bool {
         self.leads(cursor) && cursor.owner_task.get().is_none_or(|owner_task| owner_task == self.id)
     }
 
-    /// Returns whether this connection leads to the leader and is the one for this partition.
+    /// Returns whether this connection leads to the partition's leader and is the one, of the
+    /// connections to that broker, that fetches the partition.
     pub(super) fn leads(&self, cursor: &Cursor) -> bool {
         let leader = self.shared.table.borrow().leader(cursor.partition);
         leader.is_some_and(|leader| leader.node_id == self.node_id)
             && cursor.partition as usize % self.shared.options.connections_per_broker == self.index
     }
 
-    /// Whether there is something to ask the broker for.
+    /// Whether there is anything to ask the broker for.
     pub(super) fn is_needed(&self) -> bool {
         self.has_partitions() || self.has_old_ends()
     }
@@ -39,9 +40,9 @@ impl FetchTask {
         found
     }
 
-    /// Chooses the partitions to ask for. Gives the milliseconds for which the broker may wait for
-    /// records: if a partition of this task cannot be fetched now, not longer than that may last,
-    /// because only the next Fetch can ask for it.
+    /// Chooses the partitions to ask for. Returns how many milliseconds the broker may wait for
+    /// records: if a partition of this task cannot be fetched now, no longer than that state may
+    /// last, because only the next Fetch can ask for it.
     pub(super) fn choose_partitions(&mut self) -> u32 {
         let now = self.shared.context.turns.now();
         let mut asked = std::mem::take(&mut self.asked);
@@ -90,16 +91,16 @@ impl FetchTask {
         wait_ms_max
     }
 
-    /// Whether the response under way is worth its time: none of its partitions is to be fetched
-    /// from another broker now.
+    /// Whether the outstanding response is worth waiting for: every partition in it still has this
+    /// broker as its leader, or no known leader.
     pub(super) fn is_wanted(&self) -> bool {
         let table = self.shared.table.borrow();
         let mut leaders = self.asked.iter().map(|asked| table.leader(asked.cursor.partition));
         leaders.all(|leader| leader.is_none_or(|leader| leader.node_id == self.node_id))
     }
 
-    /// Lets go of the partitions that this connection no longer asks for: another broker may lead
-    /// them now, and its task must not begin while this one still decodes.
+    /// Releases the partitions that this connection no longer asks for. Another broker may lead
+    /// them now, and its task must not start while this one still decodes.
     pub(super) fn release_partitions(&self) {
         self.shared.cursors.each(|cursor| {
             let is_asked = || self.asked.iter().any(|asked| Rc::ptr_eq(&asked.cursor, cursor));

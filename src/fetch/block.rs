@@ -16,29 +16,28 @@ pub const BLOCK_EVENTS_MAX: usize =
     (BLOCK_BYTES_MAX - BLOCK_HEADER_BYTES_MAX - BLOCK_ARRIVALS_MAX * size_of::<Handoff>())
         / size_of::<ListedEvent>();
 
-/// Arrivals in one block: players seldom cross from zone to zone.
+/// Handoffs in one block. Players seldom cross between zones.
 const BLOCK_ARRIVALS_MAX: usize = 8;
 
-/// Bytes that a block's own fields may take beside its events and what they carry.
+/// Size of a block's own fields, without its events and their handoffs.
 const BLOCK_HEADER_BYTES_MAX: usize = 112;
 
-/// Rejects in one block: they hold copies of their records, so a block of them is short.
+/// Rejects in one block. Each holds a copy of its record, so a block of rejects is short.
 pub(crate) const BLOCK_REJECTS_MAX: usize = 32;
 
-/// Blocks that one shard may have between the decoder and the end of the engine: 1 MiB of events,
-/// which is some Fetch responses. A shard with more is left out of the next Fetch.
+/// Blocks of one shard that may be between the decoder and the end of the engine: 1 MiB of events,
+/// a few Fetch responses. A shard at the limit is left out of the next Fetch.
 pub(crate) const SHARD_BLOCKS_MAX: usize = 128;
 
-/// Blocks that are made before they are needed: 8 MiB, enough for eight shards that have fallen
-/// behind.
+/// Blocks allocated at start-up: 8 MiB, enough for eight shards that have fallen behind.
 const POOL_BLOCKS_MIN: usize = 8 * SHARD_BLOCKS_MAX;
 
-/// Bytes of rejects at which a block is full: junk compresses well, and its copies are not
+/// Bytes of rejects at which a block is full. Junk compresses well, and its copies are not
 /// compressed.
 const BLOCK_REJECT_BYTES_MAX: usize = 256 * 1024;
 
-/// Records at which a block of letters that each stand for a run is full: to decode it takes no
-/// longer than to decode a block of events.
+/// Records at which a block of dead letters for runs is full, so that decoding it takes no longer
+/// than decoding a block of events.
 const BLOCK_RUN_RECORDS_MAX: u64 = 1024;
 
 /// Events of a contiguous run of one shard's input.
@@ -46,45 +45,45 @@ const BLOCK_RUN_RECORDS_MAX: u64 = 1024;
 pub struct Block {
     /// The shard's input partition.
     pub partition: i32,
-    /// Which ownership of the partition the events were decoded for.
+    /// The ownership for which the events were decoded.
     pub ownership_id: u32,
     /// The input offset up to which (exclusive) this block and those before it account for the
     /// input, whether as events, rejects or other records.
     pub next_offset: i64,
-    /// When the response that the events came in began to arrive.
+    /// When the response that contained the events began to arrive.
     pub received_at: Option<Instant>,
     /// The events, at most [`BLOCK_EVENTS_MAX`].
     pub events: Events,
-    /// Records that are no events, at most [`BLOCK_REJECTS_MAX`].
+    /// Records that are not events, at most [`BLOCK_REJECTS_MAX`].
     pub rejects: Vec<Rejected>,
-    /// How many of the events were read without parsing.
+    /// Events that were decoded on the fast path, without parsing.
     pub of_known_layout: u64,
 }
 
 const _: () = assert!(size_of::<Block>() <= BLOCK_HEADER_BYTES_MAX);
 
 impl Block {
-    /// Whether one more record fits, be it an event or a reject.
+    /// Whether one more record fits, event or reject.
     pub fn has_room(&self) -> bool {
         self.events.len() < BLOCK_EVENTS_MAX
             && self.events.arrivals() < BLOCK_ARRIVALS_MAX
             && self.rejects.len() < BLOCK_REJECTS_MAX
     }
 
-    /// Whether its rejects alone take as much memory as a block may, or stand for as many records:
-    /// then it is full, too. To be asked after each added reject.
+    /// Whether the rejects alone fill the block, by their bytes or by the number of records that
+    /// they represent. Callers check this after each reject that they add.
     pub(crate) fn is_heavy(&self) -> bool {
         self.rejects.iter().map(Rejected::record_bytes).sum::<usize>() >= BLOCK_REJECT_BYTES_MAX
             || self.rejected_records() >= BLOCK_RUN_RECORDS_MAX
     }
 
-    /// Records that are no events.
+    /// Number of records that are not events.
     pub(crate) fn rejected_records(&self) -> u64 {
         self.rejects.iter().map(Rejected::records).sum()
     }
 }
 
-/// Empty blocks, the last used first: it is the one that is still in the cache.
+/// A pool of empty blocks. It hands out the most recently used one, which is still in the cache.
 #[derive(Default)]
 pub struct BlockPool {
     #[expect(clippy::vec_box, reason = "blocks go round as boxes and are never moved")]
@@ -93,8 +92,8 @@ pub struct BlockPool {
 }
 
 impl BlockPool {
-    /// Makes the blocks that this many shards need if the publisher falls behind, so that none has
-    /// to be made then; of many shards, only some fall behind.
+    /// Allocates the blocks that this many shards need if the publisher falls behind, so that none
+    /// has to be allocated then. Of many shards, only some fall behind.
     pub(crate) fn reserve(&self, shards: usize) {
         let blocks = (shards * SHARD_BLOCKS_MAX).min(POOL_BLOCKS_MIN);
         let mut free = self.free.borrow_mut();
@@ -118,7 +117,8 @@ impl BlockPool {
         })
     }
 
-    /// An empty block for one shard, new only if none is free. Cursors bound how many are out.
+    /// Returns an empty block for one shard, newly allocated only if the pool is empty. Cursors
+    /// bound how many are in use.
     pub fn take(&self, partition: i32, ownership_id: u32, next_offset: i64) -> Box<Block> {
         let block = self.free.borrow_mut().pop();
         let mut block = block.unwrap_or_else(|| self.make());
@@ -131,7 +131,7 @@ impl BlockPool {
         block
     }
 
-    /// Takes a block back.
+    /// Returns a block to the pool.
     pub fn give(&self, mut block: Box<Block>) {
         block.events.clear();
         block.rejects.clear();

@@ -1,21 +1,21 @@
-//! Which broker is asked about the cluster.
+//! The rotation over the brokers that are asked about the cluster.
 
 use crate::fetch::dialling::{Endpoint, MetadataLink};
 use crate::kafka::message::Broker;
 
-/// Which broker is asked about the cluster: the known ones, in turn with those of the
-/// configuration, whose names may have other addresses now (KIP-899).
+/// A rotation over the brokers to ask about the cluster: the known brokers, alternating with those
+/// in the configuration, whose names may resolve to other addresses by now (KIP-899).
 pub struct Candidates {
     bootstrap: InTurn,
     known: InTurn,
     questions: usize,
-    /// The one that was asked last.
+    /// The broker that was asked last.
     last: Option<Endpoint>,
-    /// Whether it has answered.
+    /// Whether any broker has answered.
     has_answered: bool,
 }
 
-/// Brokers of which each has its turn.
+/// A round robin over brokers.
 struct InTurn {
     brokers: Vec<Endpoint>,
     turn: usize,
@@ -26,8 +26,8 @@ impl InTurn {
         InTurn { brokers, turn: 0 }
     }
 
-    /// The next one that is not the last one asked. Only that one is passed over: another could be
-    /// passed over each time.
+    /// The next broker that differs from the one asked last. Skipping more than one could skip the
+    /// same broker every time.
     fn next_but(&mut self, last: Option<&Endpoint>) -> Option<Endpoint> {
         (0..self.brokers.len()).find_map(|_| {
             let next = &self.brokers[self.turn % self.brokers.len()];
@@ -38,14 +38,14 @@ impl InTurn {
 }
 
 impl Candidates {
-    /// At first only the brokers from the configuration, at least one.
+    /// Starts with the brokers from the configuration. There must be at least one.
     pub fn new(bootstrap: Vec<Endpoint>) -> Candidates {
         assert!(!bootstrap.is_empty(), "the configuration names a broker");
         let (bootstrap, known) = (InTurn::new(bootstrap), InTurn::new(Vec::new()));
         Candidates { bootstrap, known, questions: 0, last: None, has_answered: false }
     }
 
-    /// The broker to ask over another connection.
+    /// Returns the broker to ask over another connection.
     pub fn next(&mut self, link: &MetadataLink) -> Endpoint {
         let last = self.last.take();
         let endpoint = match link {
@@ -57,9 +57,9 @@ impl Candidates {
         endpoint
     }
 
-    /// Another one than the last, which has failed or is doubted, if there is one. A name in the
-    /// configuration may lead to a broker that has answered, so a known one follows mostly; but
-    /// all that are known may be behind.
+    /// Returns another broker than the last one, which has failed or is in doubt, if there is one.
+    /// A configured name may resolve to a broker that has already answered, so most turns go to a
+    /// known broker; but all known brokers may have stale metadata.
     fn find_other(&mut self, last: Option<&Endpoint>) -> Endpoint {
         let question = self.questions;
         self.questions = question.wrapping_add(1);
@@ -73,8 +73,8 @@ impl Candidates {
         other.unwrap_or_else(|| self.bootstrap.brokers[0].clone())
     }
 
-    /// Learns the brokers that a Metadata answer names, in the order of their numbers, as each
-    /// broker has an order of its own. An answer without brokers changes nothing.
+    /// Learns the brokers named in a Metadata answer, sorted by id because each broker lists them
+    /// in its own order. An answer without brokers changes nothing.
     pub fn learn(&mut self, brokers: &[Broker]) {
         if !brokers.is_empty() {
             self.has_answered = true;
@@ -111,7 +111,7 @@ mod tests {
         assert!(asked.chunks(2).all(|pair| is_configured(&pair[0]) != is_configured(&pair[1])));
     }
 
-    /// Known brokers, the first of number 1.
+    /// Known brokers, numbered from 1.
     fn brokers(hosts: &[&str]) -> Vec<Broker> {
         let broker = |(node_id, host): (i32, &&str)| Broker {
             node_id,
@@ -121,7 +121,7 @@ mod tests {
         (1..).zip(hosts).map(broker).collect()
     }
 
-    /// A name of the configuration may lead to the broker that was asked last.
+    /// A configured name may resolve to the broker that was asked last.
     #[test]
     fn after_an_answer_another_known_broker_is_asked_mostly() {
         let mut candidates = Candidates::new(vec![endpoint("one")]);
@@ -135,7 +135,8 @@ mod tests {
         assert_eq!(asked.iter().filter(|host| *host == "one").count(), 25);
     }
 
-    /// The one that is right is asked soon, whichever of the others answer and are behind.
+    /// The broker with the right answer is asked soon, whichever of the others answer with stale
+    /// metadata.
     #[test]
     fn each_broker_is_asked_whichever_others_answer() {
         let known = ["k1", "k2", "k3"];

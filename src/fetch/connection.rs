@@ -1,10 +1,9 @@
 //! One connection to a broker: requests out, responses in, as operations of its thread.
 //!
-//! The dialler has opened it. Nothing is received behind a response before the next one is asked
-//! for. So a response is contiguous from the buffer's start, and every response uses the same
-//! memory, which stays in the cache. One task may send while another receives. On an encrypted
-//! connection, each record is opened where it has arrived, and moved down behind what was opened
-//! before it.
+//! The dialler has opened it. Bytes after a response are not received before the next response is
+//! asked for. So a response is contiguous from the start of the buffer, and every response uses the
+//! same memory, which stays in the cache. One task may send while another receives. On an encrypted
+//! connection, each record is decrypted in place and moved up to the plaintext before it.
 
 use crate::fetch::dialling::{Dialled, TlsChannel};
 use crate::kafka::message::{self, MessageError};
@@ -23,53 +22,57 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// Milliseconds within which [`ARRIVING_BYTES_MIN`] of a response have to arrive once it has begun
-/// to arrive. A slow link may take longer for all of it than a silent broker is waited for.
+/// Milliseconds within which [`ARRIVING_BYTES_MIN`] of a response must arrive once it has begun to
+/// arrive. On a slow link a whole response may take longer than the wait for a silent broker.
 const ARRIVING_MS_MAX: u64 = 10_000;
 
-/// Bytes of a response within [`ARRIVING_MS_MAX`], if it is not whole by then. With fewer the
-/// broker counts as silent: no link is that slow, so this bounds what a byte now and then can do.
+/// Bytes of an incomplete response that must arrive per [`ARRIVING_MS_MAX`]. With fewer, the broker
+/// counts as silent. No usable link is that slow, so this bounds a response that trickles in.
 const ARRIVING_BYTES_MIN: usize = 16 * 1024;
 
-/// Bytes of a connection's buffer before a response needs more.
+/// Initial size of a connection's buffer.
 const BUFFER_BYTES_MIN: usize = 64 * 1024;
 
-/// The error of a connection that has ended. A broker does not say that a request is too large.
+/// The error of a connection that the broker has closed. A broker does not report that a request is
+/// too large.
 const CLOSED: &str = "it has closed the connection; if it goes on doing so, look at its log: a \
      request may be larger than its socket.request.max.bytes, 104857600 by default";
 
-/// Why a connection is of no more use. The next one may do better.
+/// Why a connection can no longer be used. The next one may work.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectionError {
-    /// The broker is not there, or went away.
+    /// The broker is unreachable or the connection broke.
     #[error("broker {address}: {error}")]
     Io {
-        /// Where the broker was thought to be.
+        /// The address of the broker.
         address: SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// The encryption.
+    /// A TLS error.
     #[error("broker {address}: {error}")]
     Tls {
         /// The broker.
         address: SocketAddr,
-        /// What is wrong.
+        /// The cause.
         error: TlsError,
     },
-    /// The broker's answer would stop a shard, so another connection is asked.
-    #[error("what the broker says is doubted")]
+    /// The broker's answer would stop a shard, so another connection must confirm it.
+    #[error("the answer needs confirmation from a second connection")]
     Doubted,
     /// No partition needs the broker any more.
-    #[error("the broker is not needed any more")]
+    #[error("the broker is no longer needed")]
     Unneeded,
-    /// It does not answer, and another broker leads what it was asked about.
-    #[error("broker {address} does not answer, and another one leads what was sent to it")]
+    /// The broker does not answer, and another broker now leads the partitions that it was asked
+    /// for.
+    #[error(
+        "broker {address} does not answer, and another broker now leads the partitions of the request"
+    )]
     Superseded {
         /// The broker.
         address: SocketAddr,
     },
-    /// The response states a length that cannot be.
+    /// The response has an invalid or excessive length.
     #[error(
         "broker {address} announces a response of {bytes} bytes, fetch.receive_buffer_bytes holds \
          {bytes_max}: raise it above the topic's max.message.bytes"
@@ -77,17 +80,17 @@ pub(crate) enum ConnectionError {
     TooLarge {
         /// The broker.
         address: SocketAddr,
-        /// What it announced.
+        /// The announced length.
         bytes: i64,
-        /// What there is room for.
+        /// The largest length that fits the buffer.
         bytes_max: usize,
     },
-    /// The broker answered what was not asked, or cannot be understood.
-    #[error("broker {address} sent what is no answer to the request: {detail}")]
+    /// The answer does not match the request or cannot be parsed.
+    #[error("broker {address} sent an invalid response: {detail}")]
     Protocol {
         /// The broker.
         address: SocketAddr,
-        /// What does not fit.
+        /// The part that does not fit.
         detail: String,
     },
 }
@@ -101,30 +104,30 @@ pub(crate) struct Connection {
     tls: Option<Box<RefCell<TlsStream>>>,
     /// Empty while a response is received or used. It grows with the first long response.
     buffer: Cell<Vec<u8>>,
-    /// What it may grow to.
+    /// Size limit of the buffer.
     bytes_max: usize,
-    /// What has come behind the last response.
+    /// Bytes that arrived after the end of the last response.
     early: Cell<Vec<u8>>,
 }
 
-/// A response that has arrived in part.
+/// A response that has partly arrived.
 struct Incoming {
-    /// Lent to the kernel while an operation is under way.
+    /// The buffer; owned by the kernel while an operation is in flight.
     buffer: Vec<u8>,
     /// Bytes of the response that have arrived, length included.
     filled: usize,
-    /// Where behind them ciphertext stands that is not opened yet.
+    /// The range of ciphertext after the filled part that is not decrypted yet.
     sealed: Range<usize>,
 }
 
 impl Incoming {
-    /// Bytes that have arrived, opened or not.
+    /// Bytes that have arrived, decrypted or not.
     fn arrived(&self) -> usize {
         self.filled + self.sealed.len()
     }
 
-    /// Opens the next record and moves what it holds behind what was opened before. Whether it has
-    /// arrived.
+    /// Decrypts the next record and appends its plaintext to the filled part. Returns whether the
+    /// whole record had arrived.
     fn open_record(&mut self, session: &mut TlsSession) -> Result<bool, TlsError> {
         match session.open(&mut self.buffer[self.sealed.clone()])? {
             Opened::Incomplete => Ok(false),
@@ -138,7 +141,7 @@ impl Incoming {
         }
     }
 
-    /// Moves what is not opened yet behind what is, so that there is room for a whole record.
+    /// Moves the ciphertext up to the end of the plaintext, to make room for a whole record.
     fn make_room(&mut self) {
         self.buffer.copy_within(self.sealed.clone(), self.filled);
         self.sealed = self.filled..self.filled + self.sealed.len();
@@ -148,9 +151,9 @@ impl Incoming {
 /// The encryption of a connection.
 struct TlsStream {
     session: TlsSession,
-    /// Ciphertext that has come behind the last response.
+    /// Ciphertext that arrived after the end of the last response.
     early: Vec<u8>,
-    /// Reused for every request.
+    /// A buffer that is reused for every request.
     sealed: Vec<u8>,
 }
 
@@ -160,7 +163,7 @@ impl TlsStream {
         TlsStream { session, early: received, sealed: Vec::new() }
     }
 
-    /// Seals a request. The memory comes back after it was sent.
+    /// Encrypts a request. The caller returns the buffer after sending.
     fn seal(&mut self, request: &[u8]) -> Result<Vec<u8>, TlsError> {
         let mut sealed = std::mem::take(&mut self.sealed);
         sealed.clear();
@@ -169,7 +172,7 @@ impl TlsStream {
     }
 }
 
-/// One response of a broker.
+/// A broker's response.
 pub(crate) struct Response {
     buffer: Vec<u8>,
     end: usize,
@@ -177,20 +180,20 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// The response without its length.
+    /// The response without its length prefix.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         &mut self.buffer[FRAME_PREFIX_BYTES..self.end]
     }
 
-    /// When its first bytes were there.
+    /// When the first bytes arrived.
     pub(crate) fn received_at(&self) -> Instant {
         self.received_at
     }
 }
 
 impl Connection {
-    /// Takes over what the dialler has opened, for responses of up to `response_bytes_max`, their
-    /// length included.
+    /// Takes over a connection that the dialler has opened, for responses of up to
+    /// `response_bytes_max` bytes, length prefix included.
     pub(crate) fn new(
         turns: &Rc<Turns>,
         dialled: Dialled,
@@ -213,12 +216,12 @@ impl Connection {
         self.address
     }
 
-    /// Whether its keys have nearly reached their limit of use.
+    /// Whether the TLS keys have nearly reached their usage limit.
     pub(crate) fn is_worn(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.borrow().session.is_worn())
     }
 
-    /// Sends a request; its buffer comes back. One at a time.
+    /// Sends a request and returns its buffer. Only one send may be in flight.
     pub(crate) async fn send(
         &self,
         request: Vec<u8>,
@@ -249,15 +252,15 @@ impl Connection {
         Ok(bytes)
     }
 
-    /// Receives the whole response to the one request that is under way. It takes the buffer along,
-    /// so that the next request can be sent while it is read; [`Connection::give_back`] returns it
-    /// for the next response.
+    /// Receives the whole response to the single outstanding request. The response owns the buffer,
+    /// so the next request can be sent while the response is read; [`Connection::give_back`]
+    /// returns the buffer for the next response.
     pub(crate) async fn receive(&self, deadline: Instant) -> Result<Response, ConnectionError> {
         self.receive_if_wanted(|| true, deadline).await
     }
 
-    /// The same. A response that is still arriving at its deadline is overdue if nobody wants it
-    /// any more.
+    /// Like [`Connection::receive`], but a response that is still arriving at its deadline times
+    /// out if `is_wanted` is false by then.
     pub(crate) async fn receive_if_wanted(
         &self,
         is_wanted: impl Fn() -> bool,
@@ -270,9 +273,10 @@ impl Connection {
         }
     }
 
-    /// Receives the next whole response, of several requests that may be under way. One at a time.
-    /// At the deadline it has to be there, or to be arriving. There is none while nothing is asked:
-    /// then it waits for the next request, or for the end of the connection.
+    /// Receives the next whole response; several requests may be outstanding. Only one receive may
+    /// be in flight. At the deadline the response must be complete or arriving. Without an
+    /// outstanding request there is no deadline: the call waits for the next request, or for the
+    /// end of the connection.
     pub(crate) async fn receive_next(
         &self,
         deadline: impl Fn() -> Option<Instant>,
@@ -327,13 +331,13 @@ impl Connection {
         Ok(Response { buffer, end: needed, received_at })
     }
 
-    /// The bytes that came early, and room behind them.
+    /// Starts a response with the bytes that arrived early, in a buffer with room for more.
     fn begin_response(&self) -> Incoming {
         let (mut buffer, early) = (self.buffer.take(), self.early.take());
         let tls = self.tls.as_ref().map(|tls| tls.borrow());
         let sealed = tls.as_ref().map_or(&[][..], |tls| &tls.early);
         let (filled, end) = (early.len(), early.len() + sealed.len());
-        // Empty: the last response is still being used.
+        // The buffer is empty while the last response is still in use.
         let bytes_min = self.buffer_bytes(self.bytes_max.min(BUFFER_BYTES_MIN).max(end));
         if buffer.len() < bytes_min {
             buffer.resize(bytes_min, 0);
@@ -343,32 +347,33 @@ impl Connection {
         Incoming { buffer, filled, sealed: filled..end }
     }
 
-    /// Bytes of a buffer in which a response of this many can arrive: of an encrypted one all
-    /// records, if they are full, and in any case one more.
+    /// Returns the size of a buffer for a response of this many bytes. An encrypted response needs
+    /// room for all its records, if they are full, and for one more.
     fn buffer_bytes(&self, response_bytes: usize) -> usize {
         self.tls.as_ref().map_or(response_bytes, |tls| {
             tls.borrow().session.record_bytes_min(response_bytes) + TLS_RECORD_BYTES_MAX
         })
     }
 
-    /// Takes a response's buffer for the next one.
+    /// Returns a response's buffer for the next response.
     pub(crate) fn give_back(&self, response: Response) {
         self.buffer.set(response.buffer);
     }
 
-    /// The broker's answer makes no sense.
+    /// Returns the error for an invalid answer.
     pub(crate) fn protocol(&self, detail: impl ToString) -> ConnectionError {
         ConnectionError::Protocol { address: self.address, detail: detail.to_string() }
     }
 
-    /// Opens the next record of an encrypted connection. Whether it has arrived.
+    /// Decrypts the next record of an encrypted connection. Returns whether the whole record had
+    /// arrived.
     fn open_record(&self, incoming: &mut Incoming) -> Result<bool, ConnectionError> {
         let Some(tls) = &self.tls else { return Ok(false) };
         let opened = incoming.open_record(&mut tls.borrow_mut().session);
         opened.map_err(|error| self.tls_error(error))
     }
 
-    /// Receives what is there; once the length is known, all that is surely missing in one
+    /// Receives what is available. Once the length is known, receives all missing bytes in one
     /// operation.
     async fn receive_more(
         &self,
@@ -390,8 +395,9 @@ impl Connection {
         Ok(Incoming { buffer, filled, sealed: filled..end })
     }
 
-    /// Receives from `start` on: all up to `all_end` if that lies behind, else what is there. At
-    /// the deadline it ends with what has arrived, even if that is nothing.
+    /// Receives into the buffer from `start`: everything up to `all_end` if that is after `start`,
+    /// otherwise what is available. At the deadline it returns what has arrived, even if that is
+    /// nothing.
     async fn receive_into(
         &self,
         buffer: Vec<u8>,
@@ -414,7 +420,8 @@ impl Connection {
         }
     }
 
-    /// Bytes of the whole response, its length included; of that alone while it is not known.
+    /// Returns the size of the whole response, length prefix included; only the prefix while the
+    /// length is unknown.
     fn bytes_needed(&self, incoming: &Incoming) -> Result<usize, ConnectionError> {
         let Incoming { buffer, filled, .. } = incoming;
         let length_max = self.bytes_max - FRAME_PREFIX_BYTES;
@@ -438,8 +445,8 @@ impl Connection {
     }
 }
 
-/// Waits for an operation, but not beyond the deadline of the present turn: then it is cancelled.
-/// Gives its buffer, and what it has done until then; `None`: nothing.
+/// Waits for an operation, at most until the deadline of the current turn, and then cancels it.
+/// Returns the buffer and how many bytes were transferred; `None` if none were.
 async fn finish(
     turns: &Turns,
     mut operation: Operation,

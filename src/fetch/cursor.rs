@@ -1,6 +1,7 @@
-//! The cursor: where the fetch path stands in one input partition, and how much it may still bring.
+//! The cursor: the fetch path's position in one input partition, and how many blocks it may still
+//! bring.
 //!
-//! Cursors are shared by the stages of the hot thread: connections advance them, the shards stage
+//! The stages of the hot thread share the cursors: connections advance them; the shards stage
 //! opens, stalls and closes them.
 
 use crate::fetch::block::{Block, BlockPool, SHARD_BLOCKS_MAX};
@@ -14,92 +15,94 @@ use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// Blocks of all shards together: 32 MiB of events, shared out evenly.
+/// Blocks of all shards together: 32 MiB of events, divided evenly.
 pub(crate) const ALL_BLOCKS_MAX: usize = 4096;
 
-/// Blocks that a shard may have in any case: one that is filled, one that is applied.
+/// Blocks that every shard may have: one being filled, one being applied.
 pub(crate) const SHARD_BLOCKS_MIN: usize = 2;
 
-/// A leader epoch that is not known.
+/// An unknown leader epoch.
 pub(crate) const UNKNOWN_EPOCH: i32 = -1;
 
-/// Where the fetch path stands in one input partition.
+/// The fetch path's place in one input partition.
 pub(crate) struct Cursor {
     /// The input partition.
     pub partition: i32,
-    /// Which ownership of the partition this is.
+    /// The ownership of the partition that this cursor belongs to.
     pub ownership_id: u32,
     /// The next offset to decode.
     pub position: Cell<i64>,
-    /// Where the batch begins that has `position`.
+    /// Where the batch that contains `position` begins.
     pub batch_start: Cell<BatchStart>,
-    /// Where the last answer let that batch begin, while nothing else tells it.
-    batch_start_told: Cell<Option<i64>>,
+    /// The start of that batch as the last answer claimed it, until something else confirms it.
+    claimed_batch_start: Cell<Option<i64>>,
     /// The offset that the next Fetch asks for: `position`, or beyond it while records wait to be
     /// decoded.
     pub fetch_offset: Cell<i64>,
-    /// Leader epoch of the batch before `fetch_offset`, -1 while unknown: from it a broker can tell
-    /// whether its log is still the one that was read (KIP-320). It must belong to that offset, or
-    /// a change of leaders looks like a truncated log.
+    /// Leader epoch of the batch before `fetch_offset`, -1 while unknown. From it a broker can tell
+    /// whether its log is still the one that was read (KIP-320). It must belong to that offset;
+    /// otherwise a change of leaders looks like a truncated log.
     pub fetch_leader_epoch: Cell<i32>,
     /// The leader's epoch in the last Fetch, -1 while unknown.
     pub current_leader_epoch: Cell<i32>,
-    /// The fetch task that asks for the partition, or decodes what it was given.
+    /// The fetch task that asks for the partition or decodes its records.
     pub owner_task: Cell<Option<usize>>,
     /// What the fetch path may do with the partition now.
     pub state: Cell<CursorState>,
-    /// Blocks that are filled, queued or waiting in the shards stage.
+    /// Blocks that are being filled, queued or waiting in the shards stage.
     blocks_out: Cell<usize>,
-    /// How many these may be: the more shards, the fewer.
+    /// Limit of `blocks_out`; the more shards, the lower.
     blocks_max: Cell<usize>,
-    /// The fetch path has not seen the partition yet.
+    /// Whether the fetch path has yet to see the partition.
     pub is_new: Cell<bool>,
-    /// The fetch path does not ask for the partition before this time.
+    /// Earliest time of the next Fetch for the partition.
     pub retry_at: Cell<Option<Instant>>,
-    /// A claim of one connection that would stop the shard or leave records out: another connection
-    /// is asked.
-    doubt: RefCell<Option<Doubt>>,
-    /// The same of a gap behind the position. A broker that is cut off does not have what comes
-    /// behind that, so its claims do not speak against the gap, but the gap speaks against them.
-    gap_doubt: RefCell<Option<Doubt>>,
-    /// When the leader last told the log's end, or was asked for it; `None` before the first Fetch.
+    /// A pending claim of one connection that would stop the shard or leave records out. Another
+    /// connection has to confirm it.
+    pending_claim: RefCell<Option<PendingClaim>>,
+    /// A pending claim of a gap after the position. A partitioned broker lacks the records after
+    /// the gap, so its claims must not clear this one; this one clears its claims.
+    pending_gap: RefCell<Option<PendingClaim>>,
+    /// When the leader last reported the end of the log, or was asked for it; `None` before the
+    /// first Fetch.
     pub end_known_at: Cell<Option<Instant>>,
     /// When a broker last answered for the partition; `None` before the first answer.
     pub answered_at: Cell<Option<Instant>>,
-    /// The position when it was last asked whether the partition is quiet.
+    /// The position when [`Cursor::take_quiet`] was last called.
     sampled_position: Cell<Option<i64>>,
     /// Leader epoch of the last record before `position`, -1 while unknown.
     pub leader_epoch: Cell<i32>,
     /// Leader epoch of the leader when the shard was acquired, -1 while unknown.
     pub surveyed_leader_epoch: Cell<i32>,
-    /// Input offsets to pass over, in ascending order: their records panicked the engine, or an
-    /// operator asked for it.
+    /// Input offsets to skip, in ascending order: their records panicked the engine, or an operator
+    /// asked for it.
     pub skips: Box<[i64]>,
-    /// How much of what it rejects may go to the dead letters.
+    /// How many bytes of rejected records may still go to the dead-letter topic.
     pub letter_credit: LetterCredit,
     /// Why the input cannot be read any further.
     fault: RefCell<Option<CursorFault>>,
 }
 
-/// Why an input cannot be read any further: one sentence with the offset.
+/// Why an input cannot be read any further, as one sentence with the offset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CursorFault {
     /// The log cannot be read there.
     #[error("{0}")]
     Unreadable(String),
-    /// The log is not the one that was read before.
+    /// The log is not the one that was read earlier.
     #[error(transparent)]
     Diverged(StartError),
 }
 
-/// A claim of one connection about a position.
+/// A pending claim of one connection about a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Doubt {
-    /// The claim with all that it says, such as the checksum that was found.
+struct PendingClaim {
+    /// The whole claim in words, including details such as the checksum that was found.
     sentence: String,
     position: i64,
     connection: u64,
-    /// The broker, if only a leader can make this claim: another one has no part in it.
+    /// The broker that made the claim, if only a leader can make it; no other broker can confirm
+    /// it.
     leader: Option<i32>,
 }
 
@@ -108,15 +111,16 @@ struct Doubt {
 pub(crate) enum CursorState {
     /// Fetch and decode.
     Flowing,
-    /// The shards stage takes no more: decode nothing, and leave it out of the next Fetch.
+    /// The shards stage accepts no more blocks: decode nothing, and leave the partition out of the
+    /// next Fetch.
     Stalled,
-    /// The shard is released, or a fault stopped it: forget what is still on the way.
+    /// The shard is released or has failed: drop everything in flight.
     Closed,
 }
 
 impl Cursor {
-    /// A cursor at the first offset to decode. The leader epoch is that of the last record before
-    /// it, if it is known.
+    /// Creates a cursor at the first offset to decode. `leader_epoch` is that of the record before
+    /// it, if known.
     pub(crate) fn new(
         partition: i32,
         ownership_id: u32,
@@ -129,7 +133,7 @@ impl Cursor {
             ownership_id,
             position: Cell::new(position),
             batch_start: Cell::new(BatchStart::up_to(position)),
-            batch_start_told: Cell::new(None),
+            claimed_batch_start: Cell::new(None),
             fetch_offset: Cell::new(position),
             fetch_leader_epoch: Cell::new(leader_epoch),
             current_leader_epoch: Cell::new(UNKNOWN_EPOCH),
@@ -139,8 +143,8 @@ impl Cursor {
             blocks_max: Cell::new(SHARD_BLOCKS_MAX),
             is_new: Cell::new(true),
             retry_at: Cell::new(None),
-            doubt: RefCell::default(),
-            gap_doubt: RefCell::default(),
+            pending_claim: RefCell::default(),
+            pending_gap: RefCell::default(),
             end_known_at: Cell::new(None),
             answered_at: Cell::new(None),
             sampled_position: Cell::new(None),
@@ -152,39 +156,39 @@ impl Cursor {
         })
     }
 
-    /// Whether the next Fetch should ask for this partition: it flows, and half of its blocks are
-    /// free, so the response will hardly be thrown away.
+    /// Whether the next Fetch should ask for this partition: it is flowing, and half of its blocks
+    /// are free, so the response will hardly be thrown away.
     pub(crate) fn is_fetchable(&self, now: Instant) -> bool {
         self.state.get() == CursorState::Flowing
             && self.blocks_out.get() <= self.blocks_max.get() / 2
             && self.retry_at.get().is_none_or(|at| at <= now)
     }
 
-    /// Whether the partition could be fetched, and has brought nothing since this was last asked.
+    /// Returns whether the partition could be fetched but has not moved since the last call.
     pub(crate) fn take_quiet(&self) -> bool {
         let position = Some(self.position.get());
         let before = self.sampled_position.replace(position);
         self.state.get() == CursorState::Flowing && before == position
     }
 
-    /// The input offsets to pass over from this one on: nearly always none.
+    /// The offsets to skip from this offset on; nearly always none.
     pub(crate) fn skips_from(&self, offset: i64) -> &[i64] {
         &self.skips[self.skips.partition_point(|skip| *skip < offset)..]
     }
 
-    /// Whether one of these offsets is to be passed over.
+    /// Whether any of these offsets is to be skipped.
     pub(crate) fn skips_any_of(&self, offsets: &RangeInclusive<i64>) -> bool {
         self.skips_from(*offsets.start()).first().is_some_and(|skip| offsets.contains(skip))
     }
 
-    /// Leader epoch of the last record before an offset up to which everything is applied. `None`:
-    /// it is not known, or more than that is decoded.
+    /// Leader epoch of the last record before `offset`, up to which everything is applied. `None`
+    /// if it is unknown, or if more than that is decoded.
     pub(crate) fn leader_epoch_at(&self, offset: i64) -> Option<i32> {
         let is_last = self.position.get() == offset && self.leader_epoch.get() != UNKNOWN_EPOCH;
         is_last.then_some(self.leader_epoch.get())
     }
 
-    /// The next Fetch asks for what follows the received batches.
+    /// Moves the next Fetch past the received batches.
     pub(crate) fn run_ahead(&self, scan: &HeaderScan) {
         self.fetch_offset.set(scan.next_offset);
         if let Some(epoch) = scan.leader_epoch {
@@ -193,34 +197,35 @@ impl Cursor {
         }
     }
 
-    /// The leader epoch that a batch tells, behind a record of another epoch. No checksum covers
-    /// it, and a wrong one makes a broker believe that its log was truncated. So it counts as
-    /// unknown if it is lower than the one before, or higher than the leader's.
-    pub(crate) fn plausible_epoch(&self, before: i32, told: i32) -> i32 {
-        match (before..=self.current_leader_epoch.get()).contains(&told) {
-            true => told,
+    /// Returns the leader epoch of a batch after a record of epoch `before`, or unknown if it is
+    /// implausible. No checksum covers the epoch, and a wrong one makes a broker believe that its
+    /// log was truncated. An epoch is implausible if it is lower than the one before, or higher
+    /// than the leader's.
+    pub(crate) fn plausible_epoch(&self, before: i32, stated: i32) -> i32 {
+        match (before..=self.current_leader_epoch.get()).contains(&stated) {
+            true => stated,
             false => UNKNOWN_EPOCH,
         }
     }
 
-    /// Leader epochs of the record before the position and of the leader, if that of the record is
-    /// higher: it has come from another leader, which this one does not know (KIP-320).
+    /// Returns the leader epochs of the record before the position and of the leader, if the
+    /// record's is higher: it came from another leader, which this one does not know of (KIP-320).
     pub(crate) fn epoch_beyond_leader(&self) -> Option<(i32, i32)> {
         let (epoch, leader_epoch) = (self.leader_epoch.get(), self.current_leader_epoch.get());
         let is_beyond = leader_epoch != UNKNOWN_EPOCH && epoch > leader_epoch;
         is_beyond.then_some((epoch, leader_epoch))
     }
 
-    /// The next Fetch asks again for what was not decoded: received bytes, and those on their way,
-    /// are thrown away.
+    /// Makes the next Fetch start at the first record that is not decoded. Bytes that are received
+    /// or in flight are thrown away.
     pub(crate) fn rewind(&self) {
         self.fetch_offset.set(self.position.get());
         self.fetch_leader_epoch.set(self.leader_epoch.get());
     }
 
-    /// Whether another connection has made an equal claim about the position: one that the same
-    /// sentence describes. If not, the claim is noted: bits may flip on the way, and a broker that
-    /// has just started may be wrong about its log.
+    /// Returns whether another connection has made an equal claim about the position, in the same
+    /// words. If not, the claim is noted. Bits may flip in transit, and a broker that has just
+    /// started may be wrong about its log.
     pub(crate) fn is_confirmed(
         &self,
         claim: Claim,
@@ -229,29 +234,33 @@ impl Cursor {
     ) -> bool {
         let leader = claim.is_of_leader().then_some(node_id);
         let (sentence, position) = (sentence.to_owned(), self.position.get());
-        let doubt = Doubt { sentence, position, connection, leader };
+        let pending = PendingClaim { sentence, position, connection, leader };
         if claim == Claim::Gap {
             self.trust();
         }
-        let doubts = if claim == Claim::Gap { &self.gap_doubt } else { &self.doubt };
-        let before = doubts.replace(Some(doubt.clone()));
-        before.is_some_and(|it| it.connection != connection && Doubt { connection, ..it } == doubt)
+        let slot = if claim == Claim::Gap { &self.pending_gap } else { &self.pending_claim };
+        let before = slot.replace(Some(pending.clone()));
+        before.is_some_and(|it| {
+            it.connection != connection && PendingClaim { connection, ..it } == pending
+        })
     }
 
-    /// Whether a batch within which the position may lie begins there, where nothing was read
-    /// before it: two answers in a row have to say so. Both may come on one connection: every start
-    /// asks this question, and a new connection takes long.
-    pub(crate) fn confirms_batch_start(&self, told: i64) -> bool {
-        told > self.position.get() || self.batch_start_told.replace(Some(told)) == Some(told)
+    /// Returns whether a batch that may contain the position begins at `claimed`, where no record
+    /// before it was read. Two answers in a row must agree. Both may come on one connection: every
+    /// start asks this, and opening a connection takes long.
+    pub(crate) fn confirms_batch_start(&self, claimed: i64) -> bool {
+        claimed > self.position.get()
+            || self.claimed_batch_start.replace(Some(claimed)) == Some(claimed)
     }
 
-    /// A broker's log has the position, or ends there: claims that it has not were wrong.
+    /// Drops the pending claim: a broker's log has the position, or ends there, so claims that it
+    /// does not were wrong.
     pub(crate) fn trust(&self) {
-        self.doubt.take();
+        self.pending_claim.take();
     }
 
-    /// The input cannot be read any further. Nothing is skipped: the shard halts once what was
-    /// decoded before is applied.
+    /// Fails the input: it cannot be read any further. Nothing is skipped; the shard halts once
+    /// everything decoded so far is applied.
     pub(crate) fn fail(&self, sentence: String) {
         self.stop(CursorFault::Unreadable(sentence));
     }
@@ -264,24 +273,24 @@ impl Cursor {
         }
     }
 
-    /// Whether there is a reason that nobody has taken yet.
+    /// Whether there is a fault that nobody has taken yet.
     pub(crate) fn has_failed(&self) -> bool {
         self.fault.borrow().is_some()
     }
 
-    /// The reason given to [`Cursor::stop`], once.
+    /// Takes the fault given to [`Cursor::stop`], once.
     pub(crate) fn take_fault(&self) -> Option<CursorFault> {
         self.fault.borrow_mut().take()
     }
 
-    /// The shards stage cannot take more of this shard now.
+    /// Stalls the partition: the shards stage accepts no more of this shard now.
     pub(crate) fn stall(&self) {
         if self.state.get() == CursorState::Flowing {
             self.state.set(CursorState::Stalled);
         }
     }
 
-    /// The shards stage can take more of this shard. True: it could not before, so the fetch path
+    /// Resumes a stalled partition. Returns whether it was stalled, because then the fetch path
     /// needs a turn.
     pub(crate) fn go_on(&self) -> bool {
         let was_stalled = self.state.get() == CursorState::Stalled;
@@ -296,19 +305,19 @@ impl Cursor {
         self.blocks_out.get() < self.blocks_max.get()
     }
 
-    /// Blocks of this shard that have not come back to the pool.
+    /// Blocks of this shard that are not back in the pool.
     pub(crate) fn blocks_out(&self) -> usize {
         self.blocks_out.get()
     }
 
-    /// An empty block on this shard's account.
+    /// Takes an empty block from the pool and charges it to this shard.
     pub(crate) fn take_block(&self, pool: &BlockPool) -> Box<Block> {
         assert!(self.has_credit());
         self.blocks_out.set(self.blocks_out.get() + 1);
         pool.take(self.partition, self.ownership_id, self.position.get())
     }
 
-    /// Gives a block of this shard back to the pool.
+    /// Returns a block of this shard to the pool.
     pub(crate) fn give_block(&self, pool: &BlockPool, block: Box<Block>) {
         assert!(block.partition == self.partition && block.ownership_id == self.ownership_id);
         self.blocks_out.set(self.blocks_out.get() - 1);
@@ -323,7 +332,7 @@ pub(crate) struct Cursors {
 }
 
 impl Cursors {
-    /// None is open.
+    /// Creates an empty set.
     pub(crate) fn new() -> Rc<Cursors> {
         Rc::new(Cursors {
             open: RefCell::new(Vec::with_capacity(SHARDS_MAX)),
@@ -331,7 +340,7 @@ impl Cursors {
         })
     }
 
-    /// No cursor will be opened any more: the fetch path ends.
+    /// Ends the fetch path: no cursor will be opened any more.
     pub(crate) fn end(&self) {
         self.ended.set(true);
     }
@@ -341,7 +350,7 @@ impl Cursors {
         self.ended.get()
     }
 
-    /// Begins to fetch a partition.
+    /// Starts fetching a partition.
     pub(crate) fn open(&self, cursor: Rc<Cursor>) {
         let mut open = self.open.borrow_mut();
         let Err(place) = open.binary_search_by_key(&cursor.partition, |open| open.partition) else {
@@ -351,7 +360,7 @@ impl Cursors {
         share_blocks(&open);
     }
 
-    /// Stops fetching a partition. What is on the way for it is recognised by its cursor's state.
+    /// Stops fetching a partition. Data in flight for it is dropped because its cursor is closed.
     pub(crate) fn close(&self, partition: i32) {
         let mut open = self.open.borrow_mut();
         if let Ok(place) = open.binary_search_by_key(&partition, |open| open.partition) {
@@ -366,8 +375,8 @@ impl Cursors {
     }
 }
 
-/// Shares the blocks out among the open shards. A shard that has more than its new share takes no
-/// further one until enough have come back.
+/// Divides the blocks evenly among the open shards. A shard above its new share gets no further
+/// block until enough have come back.
 fn share_blocks(open: &[Rc<Cursor>]) {
     let share = (ALL_BLOCKS_MAX / open.len().max(1)).clamp(SHARD_BLOCKS_MIN, SHARD_BLOCKS_MAX);
     open.iter().for_each(|cursor| cursor.blocks_max.set(share));
@@ -426,10 +435,14 @@ mod tests {
         let cursor = Cursor::new(0, 1, (0, None), Box::default());
         assert_eq!(cursor.plausible_epoch(3, 3), -1, "the leader's is unknown");
         cursor.current_leader_epoch.set(5);
-        for (before, told, plausible) in
+        for (before, stated, plausible) in
             [(-1, 0, 0), (3, 3, 3), (3, 5, 5), (3, 6, -1), (3, 2, -1), (3, -1, -1), (-1, 6, -1)]
         {
-            assert_eq!(cursor.plausible_epoch(before, told), plausible, "{told} after {before}");
+            assert_eq!(
+                cursor.plausible_epoch(before, stated),
+                plausible,
+                "{stated} after {before}"
+            );
         }
     }
 

@@ -1,4 +1,4 @@
-//! From a partition's record batches to blocks of events in the queue.
+//! Decodes a partition's record batches into blocks of events for the queue.
 
 use crate::decoder::reject::Reject;
 use crate::decoder::{Decoder, RecordPosition};
@@ -21,7 +21,7 @@ use std::time::Instant;
 /// works on blocks that are still in the cache.
 pub(crate) const TURN_BLOCKS_MAX: usize = 8;
 
-/// Decodes what one connection receives.
+/// Decodes the responses of one connection.
 pub(crate) struct Decoding {
     writer: BlockWriter,
     decoder: Decoder,
@@ -29,7 +29,7 @@ pub(crate) struct Decoding {
 }
 
 impl Decoding {
-    /// Sends blocks to `blocks`.
+    /// Creates the decoding path, which sends its blocks to `blocks`.
     pub(crate) fn new(shared: Rc<SharedFetch>, blocks: Sender<Box<Block>>) -> Decoding {
         let decompressor = Decompressor::new(shared.options.batch_bytes_max);
         let writer = BlockWriter {
@@ -51,16 +51,16 @@ impl Decoding {
         self.writer.blocks_sent
     }
 
-    /// Everything that is decoded from now on began to arrive at this time.
+    /// Sets the arrival time of everything decoded from now on.
     pub(crate) fn received(&mut self, at: Instant) {
         self.writer.received_at = Some(at);
     }
 
     /// Decodes one partition's batches from the cursor's position on.
     ///
-    /// Returns early, without an error, when the shard is closed or takes no more. The cursor moves
-    /// only when a block is sent: what is thrown away is fetched again. What stands before a
-    /// damaged batch is good, and is sent.
+    /// Returns early, without an error, when the shard is closed or accepts no more. The cursor
+    /// moves only when a block is sent: what is thrown away is fetched again. The records before a
+    /// damaged batch are valid and are sent.
     pub(crate) async fn decode(
         &mut self,
         cursor: &Cursor,
@@ -105,7 +105,7 @@ impl Decoding {
         Ok(())
     }
 
-    /// Whether a whole batch was decoded to its end, or has nothing left to decode.
+    /// Returns whether the whole batch was decoded, or had nothing left to decode.
     async fn decode_whole(
         &mut self,
         cursor: &Cursor,
@@ -133,17 +133,17 @@ impl Decoding {
         Ok(true)
     }
 
-    /// Accounts for the offsets of a batch that cannot be read, from the cursor's position on, with
-    /// one dead letter. Returns whether the letter was sent. The batches behind it are fetched
-    /// again in any case, because it is not known which transactions are open there.
+    /// Skips the rest of a batch that cannot be read, from the cursor's position on, with one dead
+    /// letter. Returns whether the letter was sent. The batches after it are fetched again in any
+    /// case, because it is unknown which transactions are open there.
     pub(crate) async fn pass_over(
         &mut self,
         cursor: &Cursor,
         offsets: &RangeInclusive<i64>,
         sentence: &str,
     ) -> bool {
-        // Nobody knows the epoch of the record before the next position, nor whether its batch
-        // ends where its damaged header says.
+        // The epoch of the record before the next position is unknown, and the batch may not end
+        // where its damaged header says.
         self.writer.leader_epoch = UNKNOWN_EPOCH;
         self.writer.batch_start = BatchStart::up_to(offsets.end() + 1);
         if !self.writer.begin(cursor).await {
@@ -157,7 +157,7 @@ impl Decoding {
         true
     }
 
-    /// Whether the batch was decoded to its end.
+    /// Returns whether the batch was decoded to its end.
     async fn decode_batch(
         &mut self,
         cursor: &Cursor,
@@ -175,7 +175,7 @@ impl Decoding {
         };
         loop {
             let filled = fill(&mut self.decoder, &mut records, self.writer.block(), cursor, skips);
-            // The records before a damaged one are sent, too.
+            // The records before a damaged one are sent as well.
             self.writer.stamp(cursor, &header);
             if filled? == Filled::Records {
                 return Ok(true);
@@ -191,9 +191,9 @@ impl Decoding {
 /// A batch that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnreadableBatch {
-    /// What is wrong with it.
+    /// The error.
     pub error: BatchError,
-    /// Its offsets that are not decoded, if its header can be read.
+    /// The offsets that are not decoded, if the header can be read.
     pub offsets: Option<RangeInclusive<i64>>,
 }
 
@@ -208,7 +208,7 @@ impl From<BatchError> for UnreadableBatch {
 enum Filled {
     /// The block is full.
     Block,
-    /// The records are all read.
+    /// All records are read.
     Records,
 }
 
@@ -249,8 +249,8 @@ fn fill_room(
     Ok(Filled::Block)
 }
 
-/// Decodes a batch that the buffer does not hold, record by record, while the other stages have
-/// their turns. Whether it was decoded to its end.
+/// Decodes a batch that is larger than the buffer record by record, giving the other stages their
+/// turns. Returns whether it was decoded to its end.
 async fn decode_stream(
     cursor: &Cursor,
     header: &BatchHeader,
@@ -293,7 +293,7 @@ fn decode_streamed(
     block: &mut Block,
 ) {
     let StreamedRecord { offset, timestamp_ms: time_ms, value, .. } = *record;
-    // If a value is longer than an event may be, the kept bytes are enough to tell.
+    // If a value is longer than an event may be, the kept bytes are enough to show it.
     let value = value.map(|value| (&value.head[..], 0..value.head.len()));
     let origin = RecordPosition { offset, time_ms };
     let head = value.as_ref().map(|(head, _)| *head);
@@ -305,19 +305,19 @@ fn decode_streamed(
     }
 }
 
-/// Whether a reject gets a letter of its own. What an operator passes over always does: only the
-/// letter shows what it was.
+/// Whether a reject gets its own letter with the record's bytes. A record that an operator skips
+/// always does: only the letter preserves it.
 fn may_have_bytes(reject: Reject, cursor: &Cursor) -> bool {
     reject == Reject::Skipped || cursor.letter_credit.is_left()
 }
 
-/// Adds a reject with its bytes to the block.
+/// Adds a reject to the block, with its bytes.
 fn keep(block: &mut Block, cursor: &Cursor, rejected: Rejected) {
     cursor.letter_credit.spend(&rejected);
     block.rejects.push(rejected);
 }
 
-/// Adds a reject without its bytes to the block's run of its reason.
+/// Adds a reject to the block's run for the same reason, without its bytes.
 fn gather(
     block: &mut Block,
     reject: Reject,
@@ -334,7 +334,7 @@ fn gather(
     }
 }
 
-/// Puts the event of a record into the block. Its value is a part of some bytes, or null.
+/// Decodes a record's event into the block. `value` is a range of some bytes, or null.
 #[inline]
 fn decode(
     decoder: &mut Decoder,
@@ -351,19 +351,19 @@ fn decode(
     decoder.decode_within(origin, bytes, range, &mut block.events)
 }
 
-/// The way from the decoder to the queue: one block at a time.
+/// Fills blocks and sends them to the queue, one at a time.
 struct BlockWriter {
     shared: Rc<SharedFetch>,
     blocks: Sender<Box<Block>>,
     /// The block that is being filled.
     block: Option<Box<Block>>,
-    /// When the response that is being decoded began to arrive.
+    /// When the response being decoded began to arrive.
     received_at: Option<Instant>,
-    /// Leader epoch of the last record that the block accounts for.
+    /// Leader epoch of the last record that the block covers.
     leader_epoch: i32,
-    /// Where the batch begins that the block has come to.
+    /// Where the batch that the block has reached begins.
     batch_start: BatchStart,
-    /// The offset up to which batches have added to the credit for letters.
+    /// The offset up to which batches have added letter credit.
     stamped_up_to: i64,
     /// Blocks sent since the other stages had their turn.
     blocks_this_turn: usize,
@@ -383,8 +383,8 @@ impl BlockWriter {
         self.block().next_offset = next_offset;
     }
 
-    /// Notes what a batch adds to the credit for letters, its leader epoch, and where the next one
-    /// begins, or this one, if the block has come to its records.
+    /// Records a batch's letter credit, its leader epoch, and where the next batch begins, or where
+    /// this one begins if the block ends within its records.
     fn stamp(&mut self, cursor: &Cursor, header: &BatchHeader) {
         let next_offset = self.next_offset();
         if next_offset > header.base_offset {
@@ -399,8 +399,9 @@ impl BlockWriter {
         }
     }
 
-    /// Begins a block, waiting until the shard may have one. False: the shard is closed, or so far
-    /// behind that it must not hold up the others; its next Fetch begins where it stands.
+    /// Begins a block, waiting until the shard may have one. Returns false if the shard is closed,
+    /// or so far behind that it must not hold up the others; its next Fetch then begins at its
+    /// position.
     async fn begin(&mut self, cursor: &Cursor) -> bool {
         let SharedFetch { context, pool, .. } = &*self.shared;
         self.block = context
@@ -409,7 +410,7 @@ impl BlockWriter {
                 CursorState::Closed | CursorState::Stalled => Some(None),
                 CursorState::Flowing if cursor.has_credit() => Some(Some(cursor.take_block(pool))),
                 CursorState::Flowing => {
-                    // The shards get their turn next: they give blocks back, or stall the cursor.
+                    // The shards get their turn next: they return blocks, or stall the cursor.
                     context.turns.turn_again();
                     None
                 }
@@ -433,9 +434,9 @@ impl BlockWriter {
         None
     }
 
-    /// Sends the block, if there is one, it accounts for any input, and the shard is still there.
+    /// Sends the block, if there is one that covers any input and the shard is still open.
     async fn send(&mut self, cursor: &Cursor) {
-        // The shard may have refused a further block in the middle of a batch.
+        // The shard may have refused another block in the middle of a batch.
         let Some(block) = self.block.take() else { return };
         if block.next_offset == cursor.position.get() || cursor.state.get() == CursorState::Closed {
             cursor.give_block(&self.shared.pool, block);

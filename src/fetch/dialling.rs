@@ -1,5 +1,5 @@
-//! Between a thread with a ring and its dialler: questions and answers. Only values and decisions:
-//! the dialler's thread does the I/O, or the simulator with a network of its own.
+//! Questions and answers between a thread with a ring and its dialler. This module holds only
+//! values and decisions: the dialler's thread does the I/O, or the simulator with its own network.
 
 use crate::fetch::stage::CONNECTIONS_MAX;
 use crate::kafka::message::{Broker, MessageError, Metadata, Versions};
@@ -17,41 +17,41 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Questions that may wait for the dialler: one of each connection, and one about the cluster.
+/// Questions that may wait for the dialler: one per connection, and one about the cluster.
 pub const QUESTIONS_MAX: usize = CONNECTIONS_MAX + 1;
 
-/// Milliseconds within which a second question about the cluster says that the last answer did not
-/// help. A broker that is cut off from the controllers gives the same answer for ever.
+/// A second question about the cluster within this many milliseconds means that the last answer did
+/// not help. A broker that is cut off from the controllers repeats the same answer indefinitely.
 const HELPFUL_MS: u64 = 30_000;
 
-/// Questions, one after the other, that go to another broker because the last answer did not help:
-/// in most clusters each broker is among them. Each takes a connection with its login.
+/// Consecutive questions that go to another broker because the last answer did not help. In most
+/// clusters this reaches every broker. Each takes a new connection with its login.
 const OTHERS_MAX: u32 = 16;
 
-/// Milliseconds between two such questions from then on. Nobody can help while a partition has no
-/// leader, and that may last for hours.
+/// Milliseconds between two such questions after that. While a partition has no leader no broker
+/// can help, and that may last for hours.
 const OTHER_EVERY_MS: u64 = 4_000;
 
-/// Milliseconds without a question after which the next one is about something else. While a leader
-/// is asked for, at most a second lies between an answer and the next question.
+/// Milliseconds without a question after which the next question counts as a new need. While a
+/// leader is being looked for, at most a second passes between an answer and the next question.
 const NEED_ENDED_MS: u64 = 3_000;
 
-/// Where a broker listens.
+/// A broker's host and port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Endpoint {
-    /// Name or address. It is resolved for each connection.
+    /// Name or address, resolved for each connection.
     pub host: String,
     /// TCP port.
     pub port: u16,
 }
 
 impl Endpoint {
-    /// Where this broker says that it listens.
+    /// The endpoint that this broker advertises.
     pub fn of(broker: &Broker) -> Endpoint {
         Endpoint { host: broker.host.clone(), port: broker.port }
     }
 
-    /// Reads `host:port`; an IPv6 address stands in brackets.
+    /// Parses `host:port`; an IPv6 address is in brackets.
     pub fn parse(text: &str) -> Option<Endpoint> {
         let (host, port) = text.rsplit_once(':')?;
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -69,12 +69,12 @@ impl Display for Endpoint {
     }
 }
 
-/// What a thread asks of its dialler. Each question is answered once by a [`FromDialler`].
+/// A question of a thread to its dialler. Each is answered once by a [`FromDialler`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum ToDialler {
     /// Open a connection to a broker.
     Connect {
-        /// The task that waits for it.
+        /// The task that is waiting.
         task: usize,
         /// Where the broker listens.
         endpoint: Endpoint,
@@ -83,56 +83,56 @@ pub enum ToDialler {
     AskMetadata(MetadataLink),
 }
 
-/// The connection for a question about the cluster.
+/// Which connection to use for a question about the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MetadataLink {
-    /// The one that the last answer came on, if it is still open.
+    /// The connection of the last answer, if it is still open.
     Kept,
-    /// A new one to another broker, because that answer is doubted or did not help.
+    /// A new connection to another broker, because that answer is in doubt or did not help.
     New,
-    /// A new one to this broker, because another one's word about itself is doubted.
+    /// A new connection to this broker, because another broker's claim about itself is in doubt.
     NewTo(Endpoint),
 }
 
 /// The answer to a [`ToDialler`].
 pub enum FromDialler {
-    /// Of [`ToDialler::Connect`].
+    /// Answers [`ToDialler::Connect`].
     Connected {
-        /// The task that waits for it.
+        /// The task that is waiting.
         task: usize,
         /// A connection that is ready for its first request.
         dialled: Result<Dialled, DialError>,
     },
-    /// Of [`ToDialler::AskMetadata`].
+    /// Answers [`ToDialler::AskMetadata`].
     Metadata(Result<Metadata, DialError>),
 }
 
-/// The ends that a thread has of a dialler of its own.
+/// A thread's ends of the queues to and from its own dialler.
 pub struct DialEnds {
     /// To the dialler.
     pub dialler: Sender<ToDialler>,
-    /// Rung after something was sent there.
+    /// Rung after a message is sent there.
     pub dialler_bell: Arc<Bell>,
     /// From the dialler.
     pub dialled: Receiver<FromDialler>,
 }
 
-/// The asking thread's side: its ends, and the answers that nobody has taken yet.
+/// The asking thread's side: its ends, and the answers that are not yet taken.
 pub(crate) struct Dialling {
     questions: Sender<ToDialler>,
     bell: Arc<Bell>,
     answers: RefCell<Receiver<FromDialler>>,
-    /// By the task that waits for it.
+    /// Answers by the index of the waiting task.
     dialled: RefCell<Vec<Option<Result<Dialled, DialError>>>>,
     metadata: RefCell<Option<Result<Metadata, DialError>>>,
-    /// When it was last asked about the cluster.
+    /// When the last question about the cluster was sent.
     metadata_asked_at: Cell<Option<Instant>>,
-    /// The last questions because somebody needs to know.
+    /// The recent questions that were asked because a leader is missing.
     needed: Cell<NeededQuestions>,
 }
 
 impl Dialling {
-    /// Nothing was asked yet.
+    /// Creates the side of a thread that has not asked anything yet.
     pub(crate) fn new(ends: DialEnds) -> Dialling {
         Dialling {
             questions: ends.dialler,
@@ -145,12 +145,13 @@ impl Dialling {
         }
     }
 
-    /// Wakes the dialler by a system call. The hot thread makes none: it rings through its ring.
+    /// Wakes the dialler with a system call. The hot thread makes no system call and rings through
+    /// its io_uring instead.
     pub(crate) fn ring(&self) {
         self.bell.ring();
     }
 
-    /// Sorts the dialler's answers by the tasks that wait for them.
+    /// Sorts the dialler's answers by waiting task.
     pub(crate) fn take_answers(&self) {
         while let Some(answer) = self.answers.borrow_mut().try_receive() {
             match answer {
@@ -162,19 +163,19 @@ impl Dialling {
         }
     }
 
-    /// Asks for a connection, which [`Dialling::take_dialled`] gives some time later.
+    /// Asks for a connection; [`Dialling::take_dialled`] returns it later.
     pub(crate) fn ask_for_connection(&self, task: usize, endpoint: Endpoint) {
         let sent = self.questions.try_send(ToDialler::Connect { task, endpoint });
         assert!(sent.is_ok(), "there is room for one question of each task");
     }
 
-    /// What was answered to a task.
+    /// Takes the answer for a task.
     pub(crate) fn take_dialled(&self, task: usize) -> Option<Result<Dialled, DialError>> {
         self.dialled.borrow_mut()[task].take()
     }
 
-    /// Asks about the cluster, which [`Dialling::take_metadata`] gives some time later. If the last
-    /// answer did not help, another broker is asked, now and then.
+    /// Asks about the cluster; [`Dialling::take_metadata`] returns the answer later. If the last
+    /// answer did not help, another broker is asked, at a limited rate.
     pub(crate) fn ask_metadata(&self, now: Instant, link: MetadataLink) {
         let helpful = Duration::from_millis(HELPFUL_MS);
         let before = self.metadata_asked_at.replace(Some(now));
@@ -193,13 +194,13 @@ impl Dialling {
         assert!(asked.is_ok(), "there is room for one question about the cluster");
     }
 
-    /// What was answered about the cluster.
+    /// Takes the answer about the cluster.
     pub(crate) fn take_metadata(&self) -> Option<Result<Metadata, DialError>> {
         self.metadata.borrow_mut().take()
     }
 }
 
-/// Questions about one need: to how many other brokers they went, and when.
+/// Questions about one need: how many went to other brokers, and when.
 #[derive(Clone, Copy, Default)]
 struct NeededQuestions {
     last: Option<Instant>,
@@ -224,59 +225,59 @@ impl NeededQuestions {
     }
 }
 
-/// A number for another task beside these; `None`: there are as many as a dialler has room for.
+/// Returns a free task number; `None` if the dialler has no room for another task.
 pub(crate) fn free_task(taken: impl Iterator<Item = usize> + Clone) -> Option<usize> {
     (0..CONNECTIONS_MAX).find(|task| taken.clone().all(|other| other != *task))
 }
 
-/// A connection that is ready: authenticated, and its versions known.
+/// A connection that is ready: authenticated, with its API versions known.
 pub struct Dialled {
     /// The connected socket.
     pub socket: Handle,
     /// The broker's address.
     pub address: SocketAddr,
-    /// The versions that both sides speak.
+    /// The API versions that both sides support.
     pub versions: Versions,
-    /// Its encryption; `None`: plaintext.
+    /// TLS state; `None` for plaintext.
     pub tls: Option<Box<TlsChannel>>,
-    /// When it must be replaced, because the broker will close it (KIP-368).
+    /// When to replace the connection, because the broker will close it (KIP-368).
     pub replace_at: Option<Instant>,
 }
 
-/// The encryption of a connection, with what was received and not opened yet.
+/// The TLS session of a connection, and the bytes received but not decrypted yet.
 pub struct TlsChannel {
-    /// Its records.
+    /// The TLS session.
     pub session: TlsSession,
-    /// Ciphertext from the middle of the stream.
+    /// Ciphertext, possibly cut within a record.
     pub received: Vec<u8>,
 }
 
 /// Why a broker could not be reached or asked.
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
-    /// The name has no address now.
+    /// The name cannot be resolved.
     #[error("the broker name {host} cannot be resolved: {error}")]
     Unknown {
         /// The name.
         host: String,
-        /// What the resolver said.
+        /// The resolver's error.
         error: io::Error,
     },
-    /// Nobody is there, or goes away.
+    /// The broker is unreachable or the connection broke.
     #[error("broker {endpoint}: {error}")]
     Io {
-        /// Where the broker was thought to be.
+        /// The address that was dialled.
         endpoint: Endpoint,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// The listener speaks TLS, and this client does not.
+    /// The listener requires TLS, and this client does not use it.
     #[error(
         "broker {0}: the listener speaks TLS: set [kafka.tls], or connect to the port of a \
          plaintext listener"
     )]
     TlsListener(Endpoint),
-    /// The listener asks for an authentication.
+    /// The listener requires authentication.
     #[error(
         "broker {0}: the listener closes the connection of a client that does not authenticate: \
          set [kafka.sasl], or connect to the port of a listener without SASL"
@@ -287,42 +288,42 @@ pub enum DialError {
     Silent {
         /// The broker.
         endpoint: Endpoint,
-        /// Kafka's name of the request.
+        /// Kafka's name for the request.
         asked: &'static str,
     },
-    /// The broker has said nothing for as long as it may; with more time it might.
+    /// The broker did not answer in time; with more time it might.
     #[error("broker {endpoint}: it does not answer within {} s", .wait_ms / 1000)]
     Late {
         /// The broker.
         endpoint: Endpoint,
-        /// Milliseconds that it had.
+        /// The time limit.
         wait_ms: u64,
     },
-    /// TLS.
+    /// A TLS error.
     #[error("broker {endpoint}: {error}")]
     Tls {
         /// The broker.
         endpoint: Endpoint,
-        /// What is wrong.
+        /// The cause.
         error: TlsError,
     },
-    /// SASL.
+    /// A SASL error.
     #[error("broker {endpoint}: {error}")]
     Sasl {
         /// The broker.
         endpoint: Endpoint,
-        /// What is wrong.
+        /// The cause.
         error: SaslError,
     },
-    /// The broker's answer makes no sense.
+    /// The broker sent an invalid answer.
     #[error("broker {endpoint}: {error}")]
     Answer {
         /// The broker.
         endpoint: Endpoint,
-        /// What does not fit.
+        /// The parse error.
         error: MessageError,
     },
-    /// The process has no thread or descriptor left for it.
+    /// The process has no thread or file descriptor left.
     #[error(
         "no thread or file descriptor is left to open a connection: {0}; raise TasksMax= and \
          LimitNOFILE= for huntd"
@@ -331,7 +332,7 @@ pub enum DialError {
 }
 
 impl DialError {
-    /// A system call for a connection to this broker has failed.
+    /// Returns the error for a failed system call on a connection to this broker.
     pub(crate) fn of_io(endpoint: &Endpoint, error: io::Error) -> DialError {
         match is_out_of_descriptors(&error) {
             true => DialError::Resources(error),
@@ -339,7 +340,7 @@ impl DialError {
         }
     }
 
-    /// A name has no address now.
+    /// Returns the error for a name that cannot be resolved.
     pub(crate) fn of_name(host: &str, error: io::Error) -> DialError {
         match is_out_of_descriptors(&error) {
             true => DialError::Resources(error),
@@ -347,12 +348,12 @@ impl DialError {
         }
     }
 
-    /// Whether the broker has refused the user or the password.
+    /// Whether the broker refused the user or the password.
     pub(crate) fn is_refused_login(&self) -> bool {
         matches!(self, DialError::Sasl { error: SaslError::Refused { .. }, .. })
     }
 
-    /// Whether only the operator can help: certificates, secrets, or the kind of the listener.
+    /// Whether only the operator can fix it: certificates, secrets, or the kind of listener.
     pub fn is_final(&self) -> bool {
         match self {
             DialError::TlsListener(_) | DialError::SaslListener(_) => true,
@@ -370,11 +371,11 @@ impl DialError {
     }
 }
 
-/// Opens the first of these brokers or addresses that works: what is wrong with one says nothing
-/// about the others. If none works, an error that only the operator can help stands for all, even
-/// if the others are only away: for an operator it is what there is to do. Next in rank is a broker
-/// that is late: with more time it may answer. A password that is refused is tried once: the
-/// others would refuse it, too, and may lock the user out. `None`: there is nothing to open.
+/// Opens the first of these brokers or addresses that works; a failure of one says nothing about
+/// the others. If none works, the error that only the operator can fix is returned, even if the
+/// others are merely unreachable, because the operator can act on it. Next in rank is a broker that
+/// timed out: with more time it may answer. A refused password is tried once: the other brokers
+/// would refuse it, too, and may lock the user out. `None` if there is nothing to open.
 pub(crate) fn open_any<P, T>(
     places: impl IntoIterator<Item = P>,
     mut open: impl FnMut(P) -> Result<T, DialError>,
@@ -393,7 +394,7 @@ pub(crate) fn open_any<P, T>(
     worst.map(Err)
 }
 
-/// Whether the process, or the whole system, has no file descriptor left.
+/// Whether the process or the system has run out of file descriptors.
 fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }

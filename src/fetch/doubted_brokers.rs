@@ -1,45 +1,46 @@
-//! Brokers whose word about the partitions that they lead is doubted.
+//! Brokers whose claims about the partitions that they lead need confirmation.
 //!
-//! A broker that no controller reaches leads for ever by its own word, and its log may have ended
-//! where it was cut off. What it says of an offset counts once another broker has said who leads.
+//! A broker that is cut off from the controllers regards itself as leader indefinitely, and its log
+//! may end where it was cut off. Its claims about offsets count once another broker has said who
+//! leads.
 
 use std::cell::RefCell;
 
-/// The claims in doubt, in the order in which they were made.
+/// The pending claims, oldest first.
 #[derive(Default)]
 pub(crate) struct DoubtedBrokers(RefCell<Vec<DoubtedBroker>>);
 
-/// A broker has made a claim about a partition.
+/// A broker that has made a claim about a partition.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DoubtedBroker {
     /// The broker's number.
     pub node_id: i32,
-    /// The partition that it leads by its own word.
+    /// The partition that it says it leads.
     pub partition: i32,
 }
 
 impl DoubtedBrokers {
-    /// A broker has made a claim, and has to be doubted until another one has been asked.
+    /// Records a claim of a broker; it is in doubt until another broker has been asked.
     pub(crate) fn doubt(&self, doubted: DoubtedBroker) {
         if !self.contain(doubted) {
             self.0.borrow_mut().push(doubted);
         }
     }
 
-    /// Whether no other broker has been asked since this one made a claim about the partition.
+    /// Whether a claim of this broker about the partition is still unconfirmed by another broker.
     pub(crate) fn contain(&self, doubted: DoubtedBroker) -> bool {
         self.0.borrow().contains(&doubted)
     }
 
-    /// All claims in doubt of brokers that the cluster still has. The others are forgotten.
+    /// Returns all pending claims of brokers that are still in the cluster, and forgets the others.
     pub(crate) fn of(&self, is_there: impl Fn(i32) -> bool) -> Vec<DoubtedBroker> {
         let mut all = self.0.borrow_mut();
         all.retain(|doubted| is_there(doubted.node_id));
         all.clone()
     }
 
-    /// A broker was asked after these claims of others. That counts if it has said who leads the
-    /// partition. The rest comes last the next time.
+    /// Settles claims after `witness` was asked about them. An answer counts only if it names a
+    /// leader of the partition. Claims that are not settled move to the end of the queue.
     pub(crate) fn settle(
         &self,
         asked: &[DoubtedBroker],

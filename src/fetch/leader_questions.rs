@@ -1,4 +1,4 @@
-//! Who is asked who leads, and when.
+//! Decides when the leaders are asked for, and which broker is asked.
 
 use crate::fetch::dialling::{DialError, Endpoint, MetadataLink};
 use crate::fetch::doubted_brokers::DoubtedBroker;
@@ -11,47 +11,48 @@ use crate::ownership::event::{ToControl, TroubleSource};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Milliseconds between two checks whether each partition has brought something, at least. If one
-/// has not, another broker is asked who leads it, although every Fetch is answered.
+/// Lower bound, in milliseconds, between two checks whether each partition has brought records. If
+/// one has not, another broker is asked who leads it, although every Fetch is answered.
 const QUIET_MS_MIN: u32 = 2_500;
 
-/// The same, at most. Without ticks it is no sign of anything that a partition brings nothing, and
-/// each question takes a connection.
+/// Upper bound. Without ticks a silent partition is no symptom, and each question takes a
+/// connection.
 const QUIET_MS_MAX: u32 = 30_000;
 
-/// Asks who leads whenever somebody needs to know, or a partition is quiet.
+/// Asks for the leaders whenever one is missing or a partition is quiet.
 pub(super) struct LeaderQuestions {
     shared: Rc<SharedFetch>,
     /// When partitions are next checked for being quiet.
     quiet_check_at: Instant,
-    /// The leader of such a partition that another broker was last asked about.
+    /// The leader of a quiet partition that another broker was last asked about.
     quiet_leader: i32,
     witnesses: Witnesses,
     /// Milliseconds before the next question.
     wait_ms: u64,
 }
 
-/// Why somebody is asked.
+/// Why a broker is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
-    /// There is a partition whose leader is not known.
+    /// The leader of some partition is unknown.
     Needed,
-    /// A partition has brought nothing for a while, although every Fetch is answered: this broker
-    /// may lead no more and not say so, or not know.
+    /// A partition has brought nothing for a while, although every Fetch is answered. Its leader
+    /// may have been replaced without saying so, or without knowing.
     Quiet { leader: i32 },
 }
 
-/// A broker that is asked about another one.
+/// A broker that is asked about another broker.
 struct Witness {
     about: i32,
     node_id: i32,
     endpoint: Endpoint,
-    /// The claims until now. One that comes after the question needs another question.
+    /// The claims that were pending when the question was sent. A later claim needs another
+    /// question.
     doubted: Vec<DoubtedBroker>,
 }
 
 impl LeaderQuestions {
-    /// Nobody was asked yet.
+    /// Creates the task; nothing has been asked yet.
     pub(super) fn new(shared: Rc<SharedFetch>) -> LeaderQuestions {
         LeaderQuestions {
             quiet_check_at: shared.context.turns.now(),
@@ -62,7 +63,7 @@ impl LeaderQuestions {
         }
     }
 
-    /// Asks for ever.
+    /// Runs indefinitely.
     pub(super) async fn run(mut self) {
         let shared = self.shared.clone();
         let turns = &shared.context.turns;
@@ -79,12 +80,12 @@ impl LeaderQuestions {
             if self.take(reason, witness, answer) {
                 continue;
             }
-            // Asking again at once would give the same answer: an election takes its time.
+            // Asking again at once would return the same answer: an election takes time.
             turns.sleep_until(turns.now() + Duration::from_millis(self.wait_ms)).await;
         }
     }
 
-    /// Why somebody has to be asked now; `None`: nobody has to.
+    /// Returns why a broker has to be asked now; `None` if there is no reason.
     fn reason(&mut self) -> Option<Reason> {
         let turns = &self.shared.context.turns;
         let now = turns.now();
@@ -100,7 +101,7 @@ impl LeaderQuestions {
         }
     }
 
-    /// Whether the broker that has answered cannot say more.
+    /// Whether the broker that answered last cannot tell more.
     fn needs_another(&self) -> bool {
         let table = self.shared.table.borrow();
         let has_others = table.brokers().len() > 1;
@@ -116,8 +117,8 @@ impl LeaderQuestions {
         is_needed
     }
 
-    /// A leader whose partition could be fetched and has brought nothing since this was last asked:
-    /// each of them in turn.
+    /// Returns the next leader whose partition could be fetched but has not moved since the last
+    /// check. They take turns.
     fn next_quiet_leader(&mut self) -> Option<i32> {
         let table = self.shared.table.borrow();
         let mut leaders = Vec::new();
@@ -132,8 +133,8 @@ impl LeaderQuestions {
         Some(next)
     }
 
-    /// The broker that has to be asked about another one. A name in the configuration is no
-    /// witness: it may lead to that one.
+    /// Returns the broker to ask about another one. A name from the configuration is not a witness:
+    /// it may resolve to that other broker.
     fn witness(&mut self, reason: Reason) -> Option<Witness> {
         let table = self.shared.table.borrow();
         let doubted = self.shared.doubted(&table);
@@ -147,7 +148,7 @@ impl LeaderQuestions {
         Some(Witness { about: suspect, node_id, endpoint, doubted })
     }
 
-    /// Takes an answer. Whether another connection has to be asked at once.
+    /// Processes an answer. Returns whether another connection has to be asked at once.
     fn take(
         &mut self,
         reason: Reason,
@@ -167,7 +168,8 @@ impl LeaderQuestions {
         match taken {
             Ok(metadata) => {
                 if let Some(Witness { about, node_id, doubted, .. }) = witness {
-                    // If it is behind, the broker in doubt is not: it leads by a later epoch.
+                    // If the witness has stale metadata, the broker in doubt does not: it leads in
+                    // a later epoch.
                     let is_led = |partition| {
                         let mut leaders = metadata.partitions.iter();
                         leaders.any(|it| it.partition == partition && it.leader.is_some())
@@ -183,16 +185,16 @@ impl LeaderQuestions {
                     true => (self.wait_ms * 2).min(LEADERLESS_MS_MAX),
                     false => RECONNECT_MS_MIN,
                 };
-                // No shard can begin before another connection has answered.
+                // No shard can start before another connection has answered.
                 return self.is_needed() && shared.doubts_topic();
             }
-            // A broker that is only asked for its opinion may be away.
+            // A broker that is only a witness may be unreachable.
             Err(_) if is_opinion && !is_final => {}
             Err(sentence) => {
                 let source = TroubleSource::Leaders;
                 shared.report(ToControl::Trouble { source, sentence });
                 self.wait_ms = (self.wait_ms * 2).min(RECONNECT_MS_MAX);
-                // Others may know who leads the partitions that are waited for.
+                // Other brokers may know who leads the missing partitions.
                 return witness.is_some() && !is_final;
             }
         }
@@ -200,7 +202,7 @@ impl LeaderQuestions {
     }
 }
 
-/// For how long a partition may bring nothing: two and a half of its ticks.
+/// How long a partition may be silent: two and a half tick intervals.
 fn quiet_max(tick_every_ms: u32) -> Duration {
     let quiet_ms = match tick_every_ms.saturating_mul(5) / 2 {
         0 => QUIET_MS_MAX,

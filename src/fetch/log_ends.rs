@@ -1,5 +1,5 @@
-//! Questions of a fetch task about where logs begin and end, on its own connection. They give the
-//! lag of partitions that are not asked for, and the reason why an offset is not in its log.
+//! ListOffsets requests of a fetch task, on its own connection. They supply the lag of partitions
+//! that are not being fetched, and the reason why an offset is out of range.
 
 use crate::fetch::connection::ConnectionError;
 use crate::fetch::cursor::{Cursor, CursorState};
@@ -10,23 +10,23 @@ use crate::kafka::list_offsets::{self, LogEnd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Milliseconds after which the end of a partition that is left out of Fetches is asked for again.
+/// Milliseconds between two questions for the end of a partition that is left out of Fetches.
 pub(super) const ENDS_EVERY_MS: u64 = 1_000;
 
-/// Milliseconds for which an answer about a log's end is valid, beyond the time that a Fetch may
-/// wait: enough for several questions, so that one slow answer changes nothing.
+/// Milliseconds for which an answer about a log's end is valid, in addition to the Fetch wait. It
+/// allows for several questions, so that one slow answer does not matter.
 const END_AGE_MS_MAX: u64 = 5_000;
 
-/// Correlation id of a question about ends. No Fetch has it, because theirs count up.
+/// Correlation id of a ListOffsets request. Fetches never use it, because their ids count up.
 const ENDS_ID: i32 = -2;
 
-/// A log's end that no broker has named yet.
+/// An unknown log end.
 const END_UNKNOWN: i64 = -1;
 
 type EndsByPartition = Vec<(i32, Option<i64>)>;
 
 impl SharedFetch {
-    /// Marks an end as unknown if no broker has confirmed it for too long: the log may have grown.
+    /// Marks a log's end as unknown if no broker has confirmed it recently: the log may have grown.
     pub(super) fn forget_old_ends(&self) {
         let now = self.context.turns.now();
         let wait_ms = u64::from(self.options.fetch_wait_ms_max);
@@ -46,9 +46,9 @@ impl SharedFetch {
 }
 
 impl FetchTask {
-    /// Whether this task has to ask for the end of a partition's log, because it is the one that
-    /// fetches from the leader, and what is known is out of date: the partition is left out of
-    /// Fetches because its shard takes no more or the broker does not serve it.
+    /// Whether this task has to ask for the end of a partition's log: it fetches from the leader,
+    /// and the known end is out of date because the partition is left out of Fetches (its shard is
+    /// stalled, or the broker does not serve it).
     pub(super) fn has_old_ends(&self) -> bool {
         let turns = &self.shared.context.turns;
         let mut has_old = false;
@@ -57,7 +57,7 @@ impl FetchTask {
                 match ends_due_at(cursor) {
                     Some(at) if at > turns.now() => turns.turn_at(at),
                     Some(_) => has_old = true,
-                    // Its first Fetch will say.
+                    // The first Fetch of the partition will report it.
                     None => {}
                 }
             }
@@ -65,7 +65,7 @@ impl FetchTask {
         has_old
     }
 
-    /// Asks for the ends that are out of date, so that the lag is right.
+    /// Asks for the log ends that are out of date, to keep the lag correct.
     pub(super) async fn ask_ends(&mut self, link: &mut BrokerLink) -> Result<(), ConnectionError> {
         if !self.has_old_ends() {
             return Ok(());
@@ -87,13 +87,14 @@ impl FetchTask {
         Ok(())
     }
 
-    /// The connection is gone: until another one replaces it, the ends of its logs are not known.
+    /// Forgets the ends of this connection's logs: they are unknown until another connection
+    /// replaces it.
     pub(super) fn forget_ends(&self) {
         self.shared.forget_ends(|cursor| self.leads(cursor));
     }
 
-    /// Finds out why offsets are not in their logs. Each shard halts with the reason, or goes on if
-    /// its offset is there after all.
+    /// Finds out why offsets are out of range. Each shard halts with the reason, or continues if
+    /// its offset is in the log after all.
     pub(super) async fn find_bounds(
         &mut self,
         link: &mut BrokerLink,
@@ -113,7 +114,7 @@ impl FetchTask {
                      that is applied already: an unclean election lost records; restore them, or \
                      begin over with `huntd run --genesis`"
                 )),
-                // The offset is there, or the broker does not know its log yet.
+                // The offset is in the log, or the broker does not know its log yet.
                 _ => {
                     cursor.trust();
                     let now = self.shared.context.turns.now();

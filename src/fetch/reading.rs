@@ -1,8 +1,7 @@
-//! What a fetch task makes of a response: where each partition continues, and what to do about
-//! errors.
+//! Reads the responses of a fetch task: where each partition continues, and how errors are handled.
 //!
 //! An answer that would halt a shard or leave records out counts only after two connections have
-//! brought it: bits may flip on the way, and a broker that has just started may be wrong about its
+//! brought it: bits may flip in transit, and a broker that has just started may be wrong about its
 //! log.
 
 use crate::fetch::connection::Response;
@@ -24,16 +23,16 @@ use std::iter;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Milliseconds before a partition is asked for again that a broker does not serve at the moment.
+/// Delay before refetching a partition that its broker cannot serve now.
 const RETRY_MS: u64 = 50;
 
-/// Milliseconds between two questions about the cluster that no change of leaders needs: a leader
-/// names a follower, or claims what does not count yet.
+/// Minimum delay between two questions about the cluster that no change of leaders requires: a
+/// leader names a follower, or makes a claim that is not confirmed yet.
 const SEARCH_MS: u64 = 1_000;
 
 impl FetchTask {
-    /// Reads a response down to the batch headers: notes errors, and where each partition
-    /// continues. Returns for how many milliseconds the broker wants no further request.
+    /// Reads a response down to the batch headers: records errors, and where each partition
+    /// continues. Returns the throttle time in milliseconds.
     pub(super) fn read_response(&mut self, bytes: &[u8]) -> Result<u32, FetchError> {
         self.answers.clear();
         let response = fetch::parse(bytes, self.version, self.correlation_id)?;
@@ -63,7 +62,7 @@ impl FetchTask {
                 let cursor = cursor.clone();
                 self.read_part(cursor, part, bytes);
             } else {
-                // What came before this part was thrown away, so this part cannot be used.
+                // The data before this part was thrown away, so this part cannot be used.
                 cursor.rewind();
             }
         }
@@ -71,7 +70,7 @@ impl FetchTask {
         Ok(response.throttle_ms)
     }
 
-    /// Takes over the leaders that the response has named, and where they listen (KIP-951).
+    /// Applies the leaders named in the response, and their endpoints (KIP-951).
     fn follow_hints(&mut self, endpoints: impl Iterator<Item = Broker>) {
         let mut table = self.shared.table.borrow_mut();
         endpoints.for_each(|broker| table.learn_broker(broker));
@@ -116,17 +115,17 @@ impl FetchTask {
                 progress.fetched.set(scan.next_offset);
                 self.answers.push(PartitionAnswer { cursor, part });
             }
-            // A part without one whole batch: the next one that begins with this partition has it.
+            // This part has no whole batch. The next Fetch begins with this partition and gets one.
             Ok(_) if !part.records.is_empty() => cursor.retry_at.set(Some(self.retry_at())),
             // The log ends here, so earlier claims about this position were wrong.
             Ok(_) if part.high_watermark == offset => cursor.trust(),
             Ok(_) => {}
-            // The batches before a damaged one are good and are decoded.
+            // The batches before a damaged one are valid and are decoded.
             Err(_) => self.answers.push(PartitionAnswer { cursor, part }),
         }
     }
 
-    /// Notes where the leader says that the log ends.
+    /// Records the log's end as reported by the leader.
     fn note_end(&self, cursor: &Cursor, end: i64) {
         let context = &self.shared.context;
         if self.leads(cursor) {
@@ -135,8 +134,7 @@ impl FetchTask {
         }
     }
 
-    /// Asks about the cluster again, unless that has been done a moment ago. Gives when to ask the
-    /// leader again.
+    /// Asks about the cluster again, at a limited rate. Returns when to ask the leader again.
     fn search(&self, partition: i32) -> Instant {
         let (shared, now) = (&self.shared, self.shared.context.turns.now());
         let next_at = shared.searched_at.get().map(|at| at + Duration::from_millis(SEARCH_MS));
@@ -159,7 +157,7 @@ impl FetchTask {
         self.shared.context.metrics.fetch_errors.add(partition, error.place(), 1);
         let trouble = InputTrouble::FetchRefused(error);
         self.shared.report(ToControl::InputTrouble { partition, trouble });
-        // From its first refusal on, another question has to find where the log ends.
+        // After its first refusal, a ListOffsets request has to find the log's end.
         let now = self.shared.context.turns.now();
         cursor.end_known_at.set(cursor.end_known_at.get().or(Some(now)));
         cursor.rewind();
@@ -182,14 +180,14 @@ impl FetchTask {
         }
     }
 
-    /// The leader's log is not the one that was read.
+    /// Handles a leader whose log is not the one that was read.
     fn diverge(&mut self, cursor: &Cursor, input_end: i64) {
         let applied = cursor.position.get();
         let error = StartError::InputDiverged { applied, input_end };
         self.stop(cursor, Claim::Truncated, CursorFault::Diverged(error));
     }
 
-    /// Stops the shard, if another connection has said the same.
+    /// Stops the shard, if another connection has confirmed the claim.
     pub(super) fn stop(&mut self, cursor: &Cursor, claim: Claim, fault: CursorFault) {
         let sentence = match &fault {
             CursorFault::Unreadable(sentence) => sentence.clone(),
@@ -202,8 +200,8 @@ impl FetchTask {
         }
     }
 
-    /// Whether another connection has made an equal claim about the position, after another broker
-    /// was asked who leads, if that matters. If not, another connection is asked.
+    /// Returns whether another connection has made an equal claim about the position, after another
+    /// broker was asked who leads, if the claim is a leader's. If not, another connection is asked.
     fn believes(&mut self, cursor: &Cursor, claim: Claim, sentence: String) -> bool {
         if claim.is_of_leader() && self.holds(cursor, claim, &sentence) {
             return false;
@@ -223,18 +221,18 @@ impl FetchTask {
         DoubtedBroker { node_id: self.node_id, partition: cursor.partition }
     }
 
-    /// Holds a partition if it makes no difference how many connections to this broker claim
-    /// something of it: the broker may be cut off, and lead no more.
+    /// Holds a partition whose broker may be cut off and no longer lead: more connections to that
+    /// broker could not confirm its claim.
     fn holds(&self, cursor: &Cursor, claim: Claim, sentence: &str) -> bool {
         let (shared, partition) = (&self.shared, cursor.partition);
         let why = match cursor.epoch_beyond_leader() {
             Some((epoch, leader_epoch)) => format!(
-                "it leads by leader epoch {leader_epoch}, and the record before is of leader epoch \
-                 {epoch}: that does not count before another one leads; if the brokers' disks were \
-                 restored, begin over with `huntd run --genesis`"
+                "it leads with leader epoch {leader_epoch}, but the previous record has leader epoch \
+                 {epoch}: waiting for another leader; if the brokers' disks were restored, begin \
+                 over with `huntd run --genesis`"
             ),
             None if shared.doubts_broker(self.doubted(cursor)) => {
-                "another broker has to say who leads before that counts".to_owned()
+                "confirming with another broker who leads".to_owned()
             }
             None => return false,
         };
@@ -248,8 +246,8 @@ impl FetchTask {
         true
     }
 
-    /// A batch that begins later than expected. Kafka leaves no offset out, but some records may be
-    /// gone: another connection has to find the batch at the same offset.
+    /// Handles a batch that begins later than expected. Kafka itself skips no offset, but records
+    /// may be missing: another connection has to find the batch at the same offset.
     fn meet_gap(&mut self, cursor: &Cursor, error: BatchError, expected: i64) {
         let (partition, offset) = (cursor.partition, error.offset);
         let sentence =
@@ -263,7 +261,8 @@ impl FetchTask {
         self.shared.report(ToControl::InputTrouble { partition, trouble });
     }
 
-    /// A batch that cannot be read stops its shard. An operator can pass over it: see decision 039.
+    /// Handles a batch that cannot be read: it stops its shard. An operator can skip it; see
+    /// decision 039.
     async fn meet_unreadable(&mut self, cursor: &Cursor, batch: UnreadableBatch) {
         let (partition, position) = (cursor.partition, cursor.position.get());
         let UnreadableBatch { error, offsets } = batch;
@@ -285,8 +284,8 @@ impl FetchTask {
             );
             return self.stop(cursor, Claim::Unreadable, CursorFault::Unreadable(sentence));
         }
-        // Bits that flip on the way seldom flip twice alike. The next owner reads the batch again,
-        // and its replay would differ if the batch were sound.
+        // Bits that flip in transit seldom flip twice alike. The next owner reads the batch again,
+        // and its replay would diverge if the batch were valid.
         if !self.believes(cursor, Claim::Unreadable, sentence) {
             return;
         }
@@ -301,7 +300,7 @@ impl FetchTask {
         self.shared.context.turns.now() + Duration::from_millis(RETRY_MS)
     }
 
-    /// Decodes what the response has brought.
+    /// Decodes the records in the response.
     pub(super) async fn decode(&mut self, response: &mut Response) {
         self.decoding.received(response.received_at());
         let bytes = response.bytes();

@@ -1,4 +1,4 @@
-//! Records that are not events, with as much of them as a dead letter takes.
+//! Records that are not events, with as many of their bytes as fit a dead letter.
 
 use crate::decoder::Decoder;
 use crate::decoder::reject::Reject;
@@ -10,48 +10,47 @@ use crate::kafka::record_stream::StreamedRecord;
 use crate::output::dead_letter::{CutValue, LETTER_HEAD_BYTES_MAX, LetterRun};
 use std::cell::Cell;
 
-/// Bytes of a record's key in its letter: the first ones of a longer key.
+/// Bytes of a record's key that a letter keeps; a longer key is cut.
 const KEY_BYTES_MAX: usize = 4 * 1024;
 
-/// Bytes of a value in its letter: the first ones of a longer value. With the rest of the letter,
-/// this fits a topic with default settings.
+/// Bytes of a record's value that a letter keeps; a longer value is cut. With the rest of the
+/// letter, this fits a topic with default settings.
 const VALUE_BYTES_MAX: usize = BROKER_BATCH_BYTES - LETTER_HEAD_BYTES_MAX - KEY_BYTES_MAX;
 
-/// Bytes that the letters of a partition may take for each byte of its batches. Junk compresses
-/// well, and letters do not travel compressed: without a bound, a batch of some kilobytes holds its
-/// zone up for minutes. An uncompressed batch never gets there.
+/// Bytes of letters that a partition may produce per byte of its batches. Junk compresses well, and
+/// letters are sent uncompressed: without a limit, a batch of a few kilobytes could hold its zone
+/// up for minutes. An uncompressed batch never reaches the limit.
 const LETTER_BYTES_PER_BATCH_BYTE: i64 = 64;
 
-/// Bytes of letters that a partition may take beyond that: two thousand short ones, or eight of the
-/// longest.
+/// Burst allowance for a partition's letters: two thousand short ones, or eight of the longest.
 const LETTER_CREDIT_BYTES_MAX: i64 = 8 * 1024 * 1024;
 
-/// The timestamp of what has none.
+/// The timestamp of a record without one.
 const TIME_UNKNOWN_MS: i64 = -1;
 
-/// A record that is no valid event, on its way to the dead letters.
+/// A record that is not a valid event, on its way to the dead-letter topic.
 #[derive(Debug)]
 pub struct Rejected {
     /// Offset of the record.
     pub offset: i64,
     /// Timestamp of the record, in milliseconds since the Unix epoch.
     pub time_ms: i64,
-    /// Why it is no event.
+    /// Why it is not an event.
     pub reject: Reject,
-    /// The reason in words, with the field or type that is to blame.
+    /// The reason in words, with the offending field or type.
     pub sentence: String,
     /// The record's key, if not null.
     pub key: Option<Vec<u8>>,
-    /// The record's value as it came, if not null.
+    /// The record's value, unchanged, if not null.
     pub value: Option<Vec<u8>>,
-    /// What the value was, if only its first bytes are here.
+    /// Length and checksum of the whole value, if `value` holds only its first bytes.
     pub cut: Option<CutValue>,
-    /// The other records that it stands for, if it has no bytes of any.
+    /// The run of records that this reject represents, if it holds no bytes.
     pub run: Option<LetterRun>,
 }
 
 impl Rejected {
-    /// A record whose bytes are all there.
+    /// A reject that holds the whole record.
     pub(super) fn of(reject: Reject, decoder: &mut Decoder, record: &Record<'_>) -> Rejected {
         let value = record.value();
         let cut =
@@ -69,7 +68,7 @@ impl Rejected {
         rejected.fit(value.map_or(0, <[u8]>::len) as u64, cut)
     }
 
-    /// A record, or only its first bytes.
+    /// A reject of a streamed record, which may hold only the first bytes.
     pub(super) fn of_streamed(
         reject: Reject,
         decoder: &mut Decoder,
@@ -91,7 +90,8 @@ impl Rejected {
         rejected.fit(record.value.map_or(0, |value| value.bytes), cut)
     }
 
-    /// Stands for this record and later ones with the same reason, and has no bytes of them.
+    /// A reject that represents this record and later ones with the same reason, without their
+    /// bytes.
     pub(super) fn run(reject: Reject, (offset, time_ms): (i64, i64), sentence: String) -> Rejected {
         Rejected {
             offset,
@@ -105,18 +105,18 @@ impl Rejected {
         }
     }
 
-    /// Records that it stands for.
+    /// Number of records that it represents.
     pub(crate) fn records(&self) -> u64 {
         self.run.map_or(1, |run| run.records)
     }
 
-    /// Bytes of its record that it has.
+    /// Bytes of the record that it holds.
     pub(super) fn record_bytes(&self) -> usize {
         let bytes = |part: &Option<Vec<u8>>| part.as_ref().map_or(0, Vec::len);
         bytes(&self.key) + bytes(&self.value)
     }
 
-    /// Stands for the offsets of a batch that cannot be read, from this one on.
+    /// A reject that represents the offsets of an unreadable batch, from this one on.
     pub(super) fn batch(offset: i64, sentence: &str) -> Rejected {
         Rejected {
             offset,
@@ -130,8 +130,8 @@ impl Rejected {
         }
     }
 
-    /// Cuts the record to the size of its letter. A record that an operator passes over gets a
-    /// letter that every topic takes.
+    /// Cuts the record to the size of its letter. The letter for a record that an operator skips is
+    /// small enough for every topic.
     fn fit(mut self, value_bytes: u64, cut: impl FnOnce() -> Option<CutValue>) -> Rejected {
         let bytes_max = match self.reject {
             Reject::Skipped => RECORD_BYTES_MAX,
@@ -148,18 +148,17 @@ impl Rejected {
     }
 }
 
-/// Bytes of letters that a partition may still take. While there are none, a letter stands for a
-/// run of records.
+/// Bytes of letters that a partition may still produce. At zero, letters represent runs of records.
 #[derive(Debug)]
 pub(crate) struct LetterCredit(Cell<i64>);
 
 impl LetterCredit {
-    /// As much as there can be.
+    /// Starts with the full allowance.
     pub(crate) fn new() -> LetterCredit {
         LetterCredit(Cell::new(LETTER_CREDIT_BYTES_MAX))
     }
 
-    /// Adds what some offsets of a batch allow, given how many of them.
+    /// Adds the credit for this many offsets of a batch.
     pub(super) fn earn(&self, header: &BatchHeader, offsets: i64) {
         let credit = self.0.get();
         if credit < LETTER_CREDIT_BYTES_MAX {
@@ -171,12 +170,12 @@ impl LetterCredit {
         }
     }
 
-    /// Whether another record may have a letter with its bytes, however many these are.
+    /// Whether the next record may have a letter with its bytes, however many these are.
     pub(super) fn is_left(&self) -> bool {
         self.0.get() > 0
     }
 
-    /// Takes off what a letter costs.
+    /// Subtracts the cost of a letter.
     pub(super) fn spend(&self, rejected: &Rejected) {
         let bytes = LETTER_HEAD_BYTES_MAX + rejected.record_bytes();
         self.0.set(self.0.get() - bytes as i64);

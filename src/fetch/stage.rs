@@ -1,6 +1,6 @@
-//! The fetch path as one stage of the hot thread: the dialler is asked who leads, and for a
-//! connection to each broker that does. Each connection has a task; they are polled in a fixed
-//! order.
+//! The fetch path as one stage of the hot thread. It asks the dialler for the leaders, and for a
+//! connection to each broker that leads partitions. Each connection has a task; tasks are polled in
+//! a fixed order.
 
 use crate::fetch::block::{Block, BlockPool};
 use crate::fetch::cursor::{Cursor, Cursors};
@@ -24,33 +24,33 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// Milliseconds that a broker may take to answer, beyond the time that a Fetch asked it to wait.
+/// Milliseconds that a broker may take to answer, in addition to the Fetch wait.
 const RESPONSE_MS_MAX: u64 = 10_000;
 
-/// An edition that the table has before it is first told who leads.
+/// The table's edition before it first learns who leads.
 const EDITION_UNSEEN: u64 = 0;
 
-/// How a line ends about what is asked again.
-pub(super) const ASKED_AGAIN: &str = "another connection is asked before that counts";
+/// The end of a log line about an answer that needs confirmation.
+pub(super) const ASKED_AGAIN: &str = "confirming over another connection";
 
-/// Connections to brokers in all; each is a sender of the queue.
+/// Connections to all brokers together; each is a sender of the queue.
 pub(crate) const CONNECTIONS_MAX: usize = 60;
 
-/// What all tasks of the fetch path share.
+/// State that all tasks of the fetch path share.
 pub(crate) struct SharedFetch {
     /// Time, turns, operations, progress and counters.
     pub context: HotContext,
-    /// What the operator chose.
+    /// The operator's options.
     pub options: FetchOptions,
-    /// Where each partition stands.
+    /// The cursor of each partition.
     pub cursors: Rc<Cursors>,
     /// Empty blocks.
     pub pool: Rc<BlockPool>,
     /// Who leads.
     pub table: RefCell<LeaderTable>,
-    /// What the last answer about the topic said, if another connection has to say it, too.
+    /// A claim of the last answer about the topic that another connection has to confirm.
     topic_doubt: Cell<Option<TopicDoubt>>,
-    /// The brokers whose claims do not count before another one has said who leads.
+    /// The brokers whose claims need another broker to confirm who leads.
     pub doubted_brokers: DoubtedBrokers,
     /// When the cluster was last asked about although no leader was missing.
     pub searched_at: Cell<Option<Instant>>,
@@ -60,16 +60,16 @@ pub(crate) struct SharedFetch {
     pub dialling: Dialling,
 }
 
-/// What counts once two connections in a row have said it of the topic.
+/// A claim about the topic that counts once two connections in a row make it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TopicDoubt {
-    /// Which topic it is, and how many partitions it has. Nothing is known to compare that with.
+    /// The topic's id and its number of partitions. There is nothing to compare them with yet.
     First { topic_id: u128, partitions: usize },
-    /// It would halt all shards.
+    /// An error that would halt all shards.
     Final(MetadataError),
 }
 
-/// What the fetch path is made of.
+/// The queue ends of the fetch path.
 pub(crate) struct FetchEnds {
     /// To the control thread.
     pub control: Sender<ToControl>,
@@ -80,15 +80,17 @@ pub(crate) struct FetchEnds {
 }
 
 impl SharedFetch {
-    /// Reports to the control thread. False: there is no room now, and the report will be repeated.
+    /// Reports to the control thread. Returns false if the queue is full; the report will be
+    /// repeated.
     pub(crate) fn report(&self, report: ToControl) -> bool {
         self.control.try_send_below(REPORTS_MAX, report).is_ok()
     }
 
     /// Makes sure that the leader of a new cursor's partition is asked for before its first Fetch.
-    /// So a topic that was created again while this daemon owned none of its partitions is not read
-    /// as the topic before it. A leader below the epoch that the survey was told of does not count:
-    /// brokers that are cut off together would name an earlier one, and confirm each other.
+    /// This prevents a topic that was recreated while this daemon owned none of its partitions from
+    /// being read as the old one. A leader with an epoch below the one that the survey saw does not
+    /// count: brokers that are cut off together would name an earlier leader, and confirm each
+    /// other.
     fn doubt_leaders_of_new(&self) {
         self.cursors.each(|cursor| {
             if cursor.is_new.take() {
@@ -99,7 +101,7 @@ impl SharedFetch {
         });
     }
 
-    /// Asks the dialler for a connection. False: the broker's address is not known.
+    /// Asks the dialler for a connection. Returns false if the broker's address is unknown.
     pub(crate) fn ask_for_connection(&self, task: usize, node_id: i32) -> bool {
         let Some(endpoint) = self.table.borrow().broker(node_id).map(Endpoint::of) else {
             return false;
@@ -108,19 +110,19 @@ impl SharedFetch {
         true
     }
 
-    /// One connection more, or one less.
+    /// Adds to the count of connections.
     pub(crate) fn count_connections(&self, change: i64) {
         let open = self.context.metrics.gauge(Gauge::Connections).saturating_add_signed(change);
         self.context.metrics.set_gauge(Gauge::Connections, open);
     }
 
-    /// How long an answer may take once the broker reads the request.
+    /// How long an answer may take once the broker has read the request.
     pub(crate) fn answer_wait(&self) -> Duration {
         Duration::from_millis(RESPONSE_MS_MAX + u64::from(self.options.fetch_wait_ms_max))
     }
 
-    /// Learns what a broker says about the cluster and the topic. If that fails, the connection is
-    /// not asked again. The error is a sentence.
+    /// Learns what a broker says about the cluster and the topic. If this fails, the caller does
+    /// not ask that connection again. The error is a sentence.
     pub(crate) fn take_metadata(&self, metadata: &Metadata) -> Result<(), String> {
         let mut table = self.table.borrow_mut();
         let is_first = table.partition_count() == 0 && metadata.error.is_none();
@@ -134,8 +136,8 @@ impl SharedFetch {
             return match before {
                 None => Ok(()),
                 Some(_) => Err(format!(
-                    "two connections do not say the same of which topic the input is, or how many \
-                     partitions it has: {ASKED_AGAIN}"
+                    "two connections disagree about the input topic's id or number of partitions: \
+                     {ASKED_AGAIN}"
                 )),
             };
         }
@@ -151,7 +153,7 @@ impl SharedFetch {
             Err(error) if doubt.is_some() && doubt != before => {
                 return Err(format!("{error}: {ASKED_AGAIN}"));
             }
-            // No retry helps a topic that was recreated or grew: each shard halts with the reason.
+            // No retry helps if a topic was recreated or grew: each shard halts with the reason.
             Err(error) if doubt.is_some() => {
                 self.cursors.each(|cursor: &Rc<Cursor>| cursor.fail(error.to_string()));
             }
@@ -160,58 +162,58 @@ impl SharedFetch {
         folded.map_err(|error| error.to_string())
     }
 
-    /// Whether another connection has to confirm what the last answer said about the topic.
+    /// Whether another connection has to confirm the last answer about the topic.
     pub(crate) fn doubts_topic(&self) -> bool {
         self.topic_doubt.get().is_some()
     }
 
-    /// The claims in doubt of brokers that the cluster still has.
+    /// The pending claims of brokers that are still in the cluster.
     pub(crate) fn doubted(&self, table: &LeaderTable) -> Vec<DoubtedBroker> {
         self.doubted_brokers.of(|node_id| table.broker(node_id).is_some())
     }
 
-    /// Whether a broker's claims about a partition do not count yet. They count if the cluster has
-    /// no other broker.
+    /// Whether a broker's claims about a partition do not count yet. They count at once if the
+    /// cluster has no other broker.
     pub(crate) fn doubts_broker(&self, broker: DoubtedBroker) -> bool {
         let has_others =
             || self.table.borrow().brokers().iter().any(|it| it.node_id != broker.node_id);
         self.doubted_brokers.contain(broker) && has_others()
     }
 
-    /// The input topic, as a Fetch names it.
+    /// The input topic as a Fetch names it.
     pub(crate) fn topic_key(&self) -> TopicKey<'_> {
         TopicKey { name: &self.options.input_topic, id: self.table.borrow().topic_id() }
     }
 
-    /// What every request carries.
+    /// The header fields of a request.
     pub(crate) fn envelope(&self, version: i16, correlation_id: i32) -> Envelope<'_> {
         Envelope { version, correlation_id, client_id: &self.options.client_id }
     }
 }
 
-/// The stage: finished once the cursors have ended.
+/// The fetch stage; it finishes once the cursors have ended.
 pub(crate) struct Fetching {
     shared: Rc<SharedFetch>,
     blocks: Sender<Box<Block>>,
     metadata: Pin<Box<dyn Future<Output = ()>>>,
     tasks: Vec<SpawnedTask>,
-    /// The edition of the table whose leaders have tasks.
+    /// The table's edition for which tasks were last added.
     edition: u64,
-    /// When the ends of logs are next checked for their age.
+    /// When the ages of log ends are next checked.
     ends_due_at: Instant,
 }
 
 struct SpawnedTask {
-    /// No other task has the same at the same time.
+    /// Unique among the running tasks.
     id: usize,
     node_id: i32,
-    /// Which of the broker's connections it has.
+    /// Index among the connections to this broker.
     index: usize,
     future: Pin<Box<dyn Future<Output = ()>>>,
 }
 
 impl Fetching {
-    /// The stage, not yet connected to anything.
+    /// Creates the stage, without any connection.
     pub(crate) fn new(
         context: HotContext,
         options: FetchOptions,
@@ -236,7 +238,7 @@ impl Fetching {
         Fetching { shared, blocks, metadata, tasks, edition: EDITION_UNSEEN, ends_due_at }
     }
 
-    /// Forgets the ends that are out of date, once per [`ENDS_EVERY_MS`].
+    /// Forgets log ends that are out of date, once per [`ENDS_EVERY_MS`].
     fn forget_old_ends(&mut self) {
         let now = self.shared.context.turns.now();
         if self.ends_due_at <= now {
@@ -245,8 +247,8 @@ impl Fetching {
         }
     }
 
-    /// Adds the missing tasks of each broker that serves partitions of the topic: in a large
-    /// cluster, most serve none.
+    /// Adds the missing tasks of each broker that leads partitions of the topic. In a large
+    /// cluster, most brokers lead none.
     fn add_tasks(&mut self) {
         let shared = &self.shared;
         let table = shared.table.borrow();
@@ -278,8 +280,8 @@ impl Fetching {
         }
     }
 
-    /// Polls all tasks, and removes those whose broker is not needed any more. Then there is room
-    /// for others.
+    /// Polls all tasks, and removes those whose broker is no longer needed, which makes room for
+    /// others.
     fn poll_tasks(&mut self, context: &mut Context<'_>) {
         let count = self.tasks.len();
         self.tasks.retain_mut(|task| task.future.as_mut().poll(context).is_pending());

@@ -1,6 +1,7 @@
-//! One broker connection's loop: ask, receive, ask for what follows, then decode the response.
+//! The loop of one broker connection: send a Fetch, receive the response, send the next Fetch, then
+//! decode.
 //!
-//! The next Fetch is sent as soon as the batch headers of a response were scanned, so the broker
+//! The next Fetch is sent as soon as the batch headers of a response are scanned, so the broker
 //! works while this thread decodes. Its response waits in the socket until the decoding is done.
 
 use crate::fetch::block::Block;
@@ -25,74 +26,74 @@ use std::convert::Infallible;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Milliseconds for which a broker that serves no partition of the topic keeps its task and
-/// connections: leaders come back after a restart.
+/// Milliseconds for which a broker that leads no partition of the topic keeps its task and
+/// connections: leadership returns after a restart.
 const UNNEEDED_MS_MAX: u64 = 60_000;
 
-/// Correlation id of a question about the topic: no Fetch has it, as theirs count up.
+/// Correlation id of a question about the topic. Fetches never use it, because their ids count up.
 const CHECK_ID: i32 = -1;
 
 /// One connection to one broker.
 pub(crate) struct FetchTask {
     pub(super) shared: Rc<SharedFetch>,
-    /// Tells this task from the others.
+    /// Distinguishes this task from the others.
     pub(super) id: usize,
     pub(super) node_id: i32,
-    /// Which of the broker's connections this is: it fetches every n-th partition.
+    /// Index among the connections to this broker: it fetches every n-th partition.
     pub(super) index: usize,
     pub(super) decoding: Decoding,
     pub(super) aborted: AbortedTransactions,
-    /// What the Fetch under way asks for, in its order.
+    /// The partitions of the outstanding Fetch, in its order.
     pub(super) asked: Vec<AskedPartition>,
-    /// What the last response brought.
+    /// The partitions of the last response that have records.
     pub(super) answers: Vec<PartitionAnswer>,
-    /// Reused for every request.
+    /// A buffer that is reused for every request.
     request: Vec<u8>,
     pub(super) partitions: Vec<FetchPartition>,
     pub(super) correlation_id: i32,
-    /// Version of the Fetch under way.
+    /// Version of the outstanding Fetch.
     pub(super) version: i16,
-    /// Leaders that a response has named beside errors.
+    /// Leaders that a response named along with errors.
     pub(super) hints: Vec<(Rc<Cursor>, Option<CurrentLeader>)>,
-    /// Fetches that still have to ask for one partition only.
+    /// Number of Fetches that still have to ask for a single partition.
     pub(super) alone_left: usize,
-    /// The number of the connection in use. Each connection has another one.
+    /// The id of the connection in use, unique to it.
     pub(super) connection: u64,
-    /// Why the answers of the connection in use are in doubt: another connection is asked.
+    /// The claim in doubt of the connection in use; another connection is asked.
     pub(super) doubt: Option<DoubtedClaim>,
-    /// Partitions whose position is not in the log, as two connections have said.
+    /// Partitions whose position is out of range, as two connections have confirmed.
     pub(super) out_of_range: Vec<Rc<Cursor>>,
-    /// The dialler was asked for a connection and has not answered yet.
+    /// Whether the dialler was asked for a connection and has not answered yet.
     is_dialling: bool,
-    /// Since when the broker serves no partition of the topic.
+    /// Since when the broker has led no partition of the topic.
     unneeded_since: Option<Instant>,
 }
 
-/// The connection in use.
+/// The connection in use, with its state.
 pub(super) struct BrokerLink {
     pub(super) connection: Connection,
     versions: Versions,
     topic_check: TopicCheck,
-    /// When it must have been replaced by another one.
+    /// When the connection must have been replaced.
     replace_at: Option<Instant>,
     throttle: Throttle,
 }
 
 impl BrokerLink {
-    /// When an answer to a request that is sent now is overdue.
+    /// When the answer to a request sent now is overdue.
     pub(super) fn deadline(&self, shared: &SharedFetch) -> Instant {
         self.throttle.reads_at(shared.context.turns.now()) + shared.answer_wait()
     }
 }
 
-/// A claim of the connection in use, which another connection has to confirm.
+/// A claim of the connection in use that another connection has to confirm.
 pub(super) struct DoubtedClaim {
     pub(super) partition: i32,
     pub(super) claim: Claim,
     pub(super) sentence: String,
 }
 
-/// One partition of a Fetch under way.
+/// One partition of an outstanding Fetch.
 pub(super) struct AskedPartition {
     pub(super) cursor: Rc<Cursor>,
     pub(super) offset: i64,
@@ -105,7 +106,7 @@ pub(super) struct PartitionAnswer {
 }
 
 impl FetchTask {
-    /// A task that has not connected yet.
+    /// Creates a task that has not connected yet.
     pub(crate) fn new(
         shared: Rc<SharedFetch>,
         id: usize,
@@ -136,7 +137,7 @@ impl FetchTask {
         }
     }
 
-    /// Serves the broker, connecting again as often as it takes, until no partition needs it.
+    /// Serves the broker, reconnecting as often as needed, until no partition needs it.
     pub(crate) async fn run(mut self) {
         let shared = self.shared.clone();
         let turns = &shared.context.turns;
@@ -154,7 +155,7 @@ impl FetchTask {
                 wait_ms = RECONNECT_MS_MIN;
             }
             match trouble {
-                // The broker is there: the others of its partitions go on.
+                // The broker is reachable: its other partitions continue.
                 Some(doubted @ ToControl::InputTrouble { partition, .. }) => {
                     shared.report(doubted);
                     shared.table.borrow_mut().mark_stale(partition);
@@ -170,7 +171,7 @@ impl FetchTask {
         }
     }
 
-    /// Waits until there is something to fetch, and then for a connection. `None`: no partition
+    /// Waits until there is something to fetch, and then for a connection. `None` if no partition
     /// needs the broker any more.
     async fn dial(&mut self) -> Option<Result<Dialled, DialError>> {
         let (shared, id, node_id) = (self.shared.clone(), self.id, self.node_id);
@@ -191,8 +192,8 @@ impl FetchTask {
         Some(dialled)
     }
 
-    /// Whether the task can end: the cluster does not have the broker any more, or it has served no
-    /// partition of the topic for a while.
+    /// Whether the task can end: the broker has left the cluster, or has led no partition of the
+    /// topic for a while.
     fn is_unneeded(&mut self) -> bool {
         let turns = &self.shared.context.turns;
         let table = self.shared.table.borrow();
@@ -206,19 +207,19 @@ impl FetchTask {
         table.broker(self.node_id).is_none() || turns.now() >= end
     }
 
-    /// What the log is told of the broker.
+    /// Returns a report about the broker for the log.
     fn trouble(&self, error: impl ToString) -> ToControl {
         let (source, sentence) = (TroubleSource::Broker(self.node_id), error.to_string());
         ToControl::Trouble { source, sentence }
     }
 
-    /// Serves the broker until the connection fails, or is doubted: the report that says why.
-    /// `None`: it is not needed any more.
+    /// Serves the broker until the connection fails or is in doubt. Returns the report of the
+    /// cause; `None` if the connection is no longer needed.
     async fn serve(&mut self, dialled: Dialled) -> Option<ToControl> {
         let shared = self.shared.clone();
         let mut link = self.link(dialled);
         shared.count_connections(1);
-        // Requests of an earlier connection are lost.
+        // Requests on an earlier connection are lost.
         shared.cursors.each(|cursor| {
             if self.serves(cursor) {
                 cursor.rewind();
@@ -293,13 +294,14 @@ impl FetchTask {
                     return Err(ConnectionError::Doubted);
                 }
             }
-            // A throttle is of this connection. One that takes its place begins once it was heeded.
+            // A throttle belongs to its connection. The replacement starts once the throttle has
+            // passed.
             turns.sleep_until(link.throttle.quiet_until()).await;
             self.replace(link);
         }
     }
 
-    /// Notes for how long the broker wants to be sent nothing.
+    /// Records for how long the broker wants no requests.
     fn note_throttle(&self, link: &mut BrokerLink, throttle_ms: u32) {
         let now = self.shared.context.turns.now();
         link.throttle = Throttle::asked(throttle_ms, now);
@@ -316,8 +318,8 @@ impl FetchTask {
         self.shared.report(ToControl::Trouble { source, sentence });
     }
 
-    /// Between two Fetches: moves to a new connection before the broker closes this one (KIP-368),
-    /// or its keys reach their limit of use.
+    /// Between two Fetches: switches to a new connection before the broker closes this one
+    /// (KIP-368) or its keys reach their usage limit.
     fn replace(&mut self, link: &mut BrokerLink) {
         let now = self.shared.context.turns.now();
         if self.is_dialling {
@@ -335,8 +337,7 @@ impl FetchTask {
         }
     }
 
-    /// Makes sure that a response that has just arrived is of the same topic as before, before it
-    /// is used.
+    /// Checks, before a response is used, that it comes from the same topic as earlier ones.
     async fn check_topic(&mut self, link: &mut BrokerLink) -> Result<(), ConnectionError> {
         let shared = self.shared.clone();
         let deadline = link.deadline(&shared);
@@ -347,7 +348,7 @@ impl FetchTask {
         let answered_at = cursors().map(|cursor| cursor.answered_at.get());
         let is_by_name = self.version <= VERSION_BY_NAME_MAX;
         let is_due = is_by_name && topic_check.is_due(now, wait, answered_at);
-        // Before Kafka 2.8 topics have no ids.
+        // Topics have no ids before Kafka 2.8.
         if !is_due || versions.metadata < TOPIC_ID_VERSION_MIN {
             cursors().for_each(|cursor| cursor.answered_at.set(Some(now)));
             return Ok(());
@@ -366,9 +367,9 @@ impl FetchTask {
         Ok(())
     }
 
-    /// A response is too large for the buffer: it holds one batch that is larger than allowed. The
-    /// partitions are asked for one by one until it is known whose batch it is; that shard halts if
-    /// another connection announces the same.
+    /// Handles a response that is too large for the buffer: it holds a batch that is larger than
+    /// allowed. The partitions are fetched one by one until it is known whose batch it is; that
+    /// shard halts if another connection announces the same length.
     fn isolate(&mut self, error: &ConnectionError) {
         match self.asked.as_slice() {
             [AskedPartition { cursor, offset }] => {
@@ -380,9 +381,9 @@ impl FetchTask {
         }
     }
 
-    /// Asks for all partitions that may be fetched, beginning with a different one each time: a
-    /// broker fills its answer in the order of the request. Without such a partition nothing is
-    /// sent.
+    /// Asks for all partitions that may be fetched, starting with a different one each time,
+    /// because a broker fills its answer in the order of the request. Sends nothing if there is no
+    /// such partition.
     async fn send_fetch(&mut self, link: &mut BrokerLink) -> Result<(), ConnectionError> {
         let wait_ms_max = self.choose_partitions();
         if self.asked.is_empty() {

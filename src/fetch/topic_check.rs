@@ -1,34 +1,35 @@
-//! When a topic that is fetched by its name must be shown to be the one that was fetched before.
+//! When a topic that is fetched by name must be shown to be the one that was fetched before.
 //!
 //! A topic that is deleted and created again keeps its name, and its new records take the offsets
-//! of the old ones. From version 13 on a Fetch names the topic by its id and such a topic is
-//! refused. Older brokers are asked for the id, after an answer has come and before it is used. An
-//! id never returns: if it is still the same, everything fetched before is of the same topic.
+//! of the old ones. From version 13 on a Fetch names the topic by its id, and the broker refuses a
+//! recreated topic. With older brokers, the fetch path asks for the id after a response has arrived
+//! and before it is used. An id never returns: if it is unchanged, everything fetched before is of
+//! the same topic.
 
 use std::time::{Duration, Instant};
 
-/// Milliseconds without an answer, beyond the time that the broker may hold one back, after which
-/// the topic may be another one. While a Fetch waits at the broker, deleting the topic fails it.
+/// Milliseconds without an answer, in addition to the Fetch wait, after which the topic may have
+/// been recreated. While a Fetch waits at the broker, deleting the topic fails it.
 const PAUSE_MS_MAX: u64 = 200;
 
-/// Milliseconds between two checks, at most.
+/// Upper limit of the milliseconds between two checks.
 const CHECK_EVERY_MS: u64 = 5_000;
 
-/// What one connection knows of the topic.
+/// A connection's knowledge of the topic's identity.
 #[derive(Debug)]
 pub(super) struct TopicCheck {
-    /// When the topic's id was last seen to be the same; `None` on a new connection.
+    /// When the topic's id was last confirmed; `None` on a new connection.
     checked_at: Option<Instant>,
 }
 
 impl TopicCheck {
-    /// For a connection that has only just been opened.
+    /// State of a newly opened connection.
     pub(super) fn new() -> TopicCheck {
         TopicCheck { checked_at: None }
     }
 
-    /// Whether an answer that has arrived now may be of another topic. `answered_at`: when each of
-    /// its partitions was answered for before, on whatever connection.
+    /// Whether an answer that has arrived now may come from another topic. `answered_at` has the
+    /// time of the last answer for each of its partitions, on any connection.
     pub(super) fn is_due(
         &self,
         now: Instant,
@@ -43,7 +44,7 @@ impl TopicCheck {
             || answered_at.any(|at| is_older(at, pause_max))
     }
 
-    /// The topic is the same.
+    /// Records that the topic is the same.
     pub(super) fn passed(&mut self, now: Instant) {
         self.checked_at = Some(now);
     }

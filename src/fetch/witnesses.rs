@@ -1,27 +1,27 @@
-//! Which brokers are asked about another one: each has its turn.
+//! The rotation over the brokers that are asked about another broker.
 
 use crate::kafka::message::Broker;
 use crate::kafka::metadata::{LeaderTable, NODE_UNKNOWN};
 use std::collections::BTreeMap;
 
-/// Brokers that say whether another one still leads.
+/// A rotation over the brokers that are asked whether another one still leads.
 #[derive(Default)]
 pub(crate) struct Witnesses {
-    /// By the broker that they were asked about: with one turn for all, two brokers that are asked
-    /// about in turn could each miss the same witness for ever.
+    /// The last witness per broker in question. With a single turn for all, two brokers asked about
+    /// alternately could each miss the same witness forever.
     asked: BTreeMap<i32, AskedWitness>,
 }
 
-/// The one that was asked last.
+/// The witness that was asked last.
 struct AskedWitness {
     node_id: i32,
-    /// It did not answer, or its answer did not help. Next, any broker is asked: if all have other
-    /// addresses now, only those in the configuration can name them.
+    /// Whether it did not answer or could not help. Then any broker is asked next: if all have new
+    /// addresses, only those in the configuration can name them.
     is_of_no_use: bool,
 }
 
 impl Witnesses {
-    /// The next one to be asked about a broker; `None`: any broker.
+    /// Returns the next broker to ask about `about`; `None` for any broker.
     pub(crate) fn next<'a>(&mut self, table: &'a LeaderTable, about: i32) -> Option<&'a Broker> {
         self.asked.retain(|known, _| *known == about || table.broker(*known).is_some());
         let nobody = AskedWitness { node_id: NODE_UNKNOWN, is_of_no_use: false };
@@ -37,7 +37,7 @@ impl Witnesses {
         Some(next)
     }
 
-    /// The last one that was asked about this broker has not answered, or could not help.
+    /// Records that the last witness for this broker did not answer or could not help.
     pub(crate) fn note_useless(&mut self, about: i32) {
         if let Some(asked) = self.asked.get_mut(&about) {
             asked.is_of_no_use = true;

@@ -50,7 +50,7 @@ fn a_zone_whose_leader_is_cut_off_from_the_controller_goes_on_at_the_next_leader
     let acked = |huntd: &Huntd| Page::of(&huntd.address()).progress("acked");
     huntd.wait_until("the events behind the cut", |huntd| acked(huntd) >= end);
     let log = huntd.log();
-    let is_superseded = log.contains("does not answer, and another one leads what was sent to it");
+    let is_superseded = log.contains("does not answer, and another broker now leads");
     assert!(is_superseded && !log.contains("REQUEST_TIMED_OUT"), "{log}");
     assert!(!log.contains("halted"), "{log}");
 

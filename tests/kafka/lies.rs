@@ -11,7 +11,7 @@ use support::kafka::proxy::Way;
 use support::wire::Connection;
 
 /// The end of a log line about a claim that is asked about again.
-const ASKED_AGAIN: &str = "another connection is asked before that counts";
+const ASKED_AGAIN: &str = "confirming over another connection";
 
 /// A daemon that some connections lie to.
 struct Victim<'a> {
@@ -296,7 +296,7 @@ fn what_one_connection_says_of_the_input_at_a_start_is_asked_again() {
             let ended = huntd.stop();
             assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
             assert!(!ended.log.contains("the shard has halted"), "{}", ended.log);
-            doubts += usize::from(ended.log.contains("two connections do not say the same"));
+            doubts += usize::from(ended.log.contains("two connections disagree"));
         }
         assert!(doubts > 0, "the hot thread was told the truth");
         doubts = 0;

@@ -183,7 +183,7 @@ fn an_offset_that_changes_on_the_way_to_the_broker_is_asked_for_again_before_a_s
     // Requests to commit offsets name it, too.
     proxied.proxy.replace_in_request(FETCH, &offset.to_be_bytes(), &wrong.to_be_bytes());
     huntd.wait_until("the wrong offset", |_| proxied.proxy.is_done());
-    let words = "another connection is asked before that counts";
+    let words = "confirming over another connection";
     huntd.wait_until("a line about it", |huntd| huntd.log().contains(words));
     proxied.assert_published(&topics, &mut huntd, &mut follower, 6..=10);
     proxied.finish(&topics, huntd, follower);

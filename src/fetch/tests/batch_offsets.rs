@@ -1,4 +1,4 @@
-//! Batches at other offsets than expected: no checksum covers where a batch begins.
+//! Batches at unexpected offsets: no checksum covers where a batch begins.
 
 use super::{Daemon, metadata, partition_answer};
 use crate::ownership::event::{InputTrouble, ToControl};
@@ -8,7 +8,8 @@ use crate::testing::batch_builder::{BatchPlan, Owned};
 const BATCH_RECORDS: i64 = 10;
 
 impl Daemon {
-    /// The nth Fetch of a task, under way alone: partition 0 has a batch at this offset.
+    /// Answers the nth Fetch of a task, the only outstanding one: partition 0 has a batch at this
+    /// offset.
     fn answer_with_batch(&mut self, nth: u32, base_offset: i64) {
         let null = |offset| Owned { offset, timestamp_ms: 0, key: None, value: None };
         let records: Vec<Owned> = (0..BATCH_RECORDS).map(null).collect();
@@ -28,7 +29,7 @@ fn a_batch_that_one_connection_puts_elsewhere_is_fetched_again_before_it_is_used
         daemon.turn_until_connected(1);
         assert_eq!(daemon.connections.len(), 2, "bit {bit}");
         assert_eq!(daemon.decoded, Vec::from_iter(0..BATCH_RECORDS), "bit {bit}");
-        // The third one was on its way on the first connection.
+        // The third Fetch was outstanding on the first connection.
         daemon.answer_with_batch(4, BATCH_RECORDS);
         daemon.turn_until_connected(1);
         assert_eq!(daemon.decoded, Vec::from_iter(0..2 * BATCH_RECORDS), "bit {bit}");
@@ -36,7 +37,7 @@ fn a_batch_that_one_connection_puts_elsewhere_is_fetched_again_before_it_is_used
     }
 }
 
-/// Compaction leaves such a log. What it has left is asked for once more.
+/// Compaction leaves such a log. The remaining records are fetched once more.
 #[test]
 fn a_gap_counts_once_two_connections_have_told_of_it() {
     let mut daemon = Daemon::start(metadata(&[1], 1));
@@ -58,7 +59,7 @@ fn a_gap_counts_once_two_connections_have_told_of_it() {
     assert_eq!(told, ["input partition 0 goes on at offset 20 instead of 0"]);
 }
 
-/// Nothing was read that it could be compared with.
+/// There is nothing read earlier to compare it with.
 #[test]
 fn two_answers_have_to_say_where_the_batch_begins_in_which_a_shard_starts() {
     let mut daemon = Daemon::start_at(15, metadata(&[1], 1));

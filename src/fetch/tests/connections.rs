@@ -25,14 +25,14 @@ fn brokers_that_are_gone_leave_their_places_to_others() {
 fn a_broker_that_leads_nothing_keeps_its_connection_for_a_minute() {
     let mut daemon = Daemon::start(metadata(&[1, 2], 1));
     daemon.turn_until_connected(1);
-    // The leader is another one now, and answers no more.
+    // Another broker leads now, and the old leader no longer answers.
     daemon.metadata = metadata(&[1, 2], 2);
     daemon.break_connections();
     daemon.turn_until_connected(2);
     let second = daemon.connections.last().expect("it is there").1.clone();
     let is_open = |handle: &Handle| Arc::strong_count(handle) > 2;
     assert!(is_open(&second));
-    // And the first one again.
+    // The first broker leads again.
     daemon.metadata = metadata(&[1, 2], 1);
     daemon.cursor.is_new.set(true);
     daemon.turn_until_asked();

@@ -1,16 +1,17 @@
-//! Leaders that a broker names beside an error, and where they listen (KIP-951).
+//! Leaders that a broker names along with an error, and their endpoints (KIP-951).
 
 use super::{Daemon, TOPIC_ID, fetch_answer, metadata};
 
 /// A Fetch response: partition 0 is led by broker 2 in epoch 1, which no Metadata answer has named.
 fn led_by_another(id: [u8; 4]) -> Vec<u8> {
     let leader = [&2_i32.to_be_bytes()[..], &1_i32.to_be_bytes(), &[0]].concat();
-    // One topic; one partition, its number, NOT_LEADER_OR_FOLLOWER; three offsets, no aborted
-    // transactions, no preferred replica, no records; the field 1, and none of the topic.
+    // One topic; one partition: its number, NOT_LEADER_OR_FOLLOWER, three offsets, no aborted
+    // transactions, no preferred replica, no records, tagged field 1; no tagged fields of the
+    // topic.
     let partition = [&[0, 0, 0, 0, 0, 6][..], &[0xff; 24], &[0], &[0xff; 4], &[1], &[1, 1, 9]];
     let topics = [&[2][..], &TOPIC_ID.to_be_bytes(), &[2], &partition.concat(), &leader, &[0]];
     let mut answer = fetch_answer(&id, 0, &topics.concat());
-    // The field 0 in the place of none: a broker, its name, port, no rack, no further fields.
+    // Tagged field 0 instead of none: a broker with its name, port, no rack, no further fields.
     answer.pop();
     answer.extend(
         [&[1, 0, 18, 2][..], &[0, 0, 0, 2], b"\x07broker", &[0, 0, 0, 2], &[0, 0]].concat(),

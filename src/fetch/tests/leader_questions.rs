@@ -11,7 +11,7 @@ fn endpoint(node_id: u16) -> Endpoint {
     Endpoint { host: "broker".to_owned(), port: node_id }
 }
 
-/// Nothing is known to compare it with.
+/// There is nothing to compare it with.
 #[test]
 fn which_topic_the_input_is_counts_once_two_connections_have_said_the_same() {
     let truth = metadata(&[1], 1);
@@ -29,7 +29,7 @@ fn which_topic_the_input_is_counts_once_two_connections_have_said_the_same() {
         assert!(!daemon.cursor.has_failed());
         let sentences = daemon.sentences();
         assert_eq!(sentences.len(), 1, "{sentences:?}");
-        assert!(sentences[0].1.contains("do not say the same"), "{sentences:?}");
+        assert!(sentences[0].1.contains("two connections disagree"), "{sentences:?}");
     }
 }
 
@@ -54,7 +54,7 @@ fn a_leader_that_no_answer_has_listed_is_asked_for_until_one_does() {
     daemon.turn_until_connected(2);
 }
 
-/// Turns for so many seconds, in which the brokers answer. Nobody has records.
+/// Runs turns for this many seconds. The brokers answer, without records.
 fn turn_for(daemon: &mut Daemon, seconds: u64) {
     for _ in 0..seconds * 10 {
         daemon.turn(100);
@@ -62,7 +62,7 @@ fn turn_for(daemon: &mut Daemon, seconds: u64) {
     }
 }
 
-/// Where the log ends, and the daemon has read up to.
+/// The end of the log, up to which the daemon has read.
 const END: i64 = 100;
 
 fn away(_: Metadata) -> Result<Metadata, DialError> {
@@ -98,7 +98,7 @@ fn a_broker_that_is_only_asked_for_its_opinion_may_be_away_but_must_not_refuse_u
     assert!(sentences.iter().any(|(_, said)| said.contains("[kafka.sasl]")), "{sentences:?}");
 }
 
-/// They confirm each other's claims, and a daemon that has just begun knows nothing better.
+/// They confirm each other's claims, and a daemon that has just started knows nothing better.
 #[test]
 fn brokers_that_are_cut_off_together_are_not_believed_if_the_survey_knew_a_later_leader() {
     let mut daemon = Daemon::start_at(END + 1, metadata(&[1, 2, 3], 1));
@@ -114,7 +114,7 @@ fn brokers_that_are_cut_off_together_are_not_believed_if_the_survey_knew_a_later
     daemon.turn_until_connected(3);
 }
 
-/// It may be cut off, and lead no more.
+/// It may be cut off, and no longer lead.
 #[test]
 fn a_claim_of_the_leader_counts_once_another_broker_has_said_who_leads() {
     let mut daemon = Daemon::start_at(END + 1, metadata(&[1, 2], 1));
@@ -130,7 +130,7 @@ fn a_claim_of_the_leader_counts_once_another_broker_has_said_who_leads() {
     assert!(fault.contains("ends at 100, below offset 101"), "{fault}");
 }
 
-/// A daemon that owns partition 1, too, which this broker leads, while broker 1 leads partition 0.
+/// A daemon that also owns partition 1, led by this broker; broker 1 leads partition 0.
 fn owner_of_two(brokers: &[i32], second_leader: i32) -> Daemon {
     let mut metadata = metadata(brokers, 1);
     let leader = Some(second_leader);
@@ -141,7 +141,7 @@ fn owner_of_two(brokers: &[i32], second_leader: i32) -> Daemon {
     daemon
 }
 
-/// How often partition 1 is fetched within a minute, while broker 1 claims something of these.
+/// Number of fetches of partition 1 within a minute, while broker 1 makes these claims.
 fn fetches_of_the_second(lost: Vec<(i32, i32)>) -> usize {
     let mut daemon = owner_of_two(&[1, 2], 1);
     daemon.lost = lost;
@@ -155,7 +155,7 @@ fn fetches_of_the_second(lost: Vec<(i32, i32)>) -> usize {
     fetches.retain(|(_, fetch)| partitions_of(fetch, true).contains(&1));
     assert!(!daemon.cursor.has_failed());
     assert!(daemon.connections.len() <= 2);
-    // Behind the length, the header and the replica's id.
+    // After the length, the header and the replica id.
     let wait_ms = |fetch: &[u8]| i32::from_be_bytes(fetch[24..28].try_into().expect("four bytes"));
     let patient = fetches.iter().filter(|(_, fetch)| wait_ms(fetch) == 100).count();
     assert!(patient * 10 > fetches.len() * 8, "{patient} of {}", fetches.len());

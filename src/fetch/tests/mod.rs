@@ -1,4 +1,4 @@
-//! The fetch path with a dialler, brokers and a clock that a test plays.
+//! The fetch path with a dialler, brokers and a clock that the test controls.
 
 mod batch_offsets;
 mod connections;
@@ -38,10 +38,10 @@ use std::time::{Duration, Instant};
 
 const TOPIC_ID: u128 = 7;
 
-/// Kafka's error code of an offset that is not in the log.
+/// Kafka's error code for an offset that is not in the log.
 const OFFSET_OUT_OF_RANGE: i16 = 1;
 
-/// Bytes of an answer that arrive while it is waited for.
+/// Bytes of a slow answer that arrive per wait.
 const SLOWLY_BYTES: usize = 20_000;
 
 /// A daemon that owns partition 0.
@@ -57,40 +57,40 @@ struct Daemon {
     reports: Receiver<ToControl>,
     blocks: Receiver<Box<Block>>,
     pool: Rc<BlockPool>,
-    /// Offsets of the records that were decoded, none of which is an event.
+    /// Offsets of the decoded records, none of which is an event.
     decoded: Vec<i64>,
-    /// The runs of records that letters stand for.
+    /// The runs of records that letters represent.
     runs: Vec<LetterRun>,
-    /// What the dialler says about the cluster.
+    /// The dialler's answer about the cluster.
     metadata: Metadata,
     /// Whether a connection that is opened now has to be replaced at once.
     are_short_lived: bool,
-    /// What it makes of that if it has to ask one broker about another one.
+    /// The dialler's answer when one broker is asked about another.
     witness: fn(Metadata) -> Result<Metadata, DialError>,
-    /// On which connections it was asked.
+    /// The connections on which it was asked.
     links: Vec<MetadataLink>,
-    /// Brokers, with a partition of which each says that no offset asked for is in its log.
+    /// Pairs of a broker and a partition for which it answers that the offset is out of range.
     lost: Vec<(i32, i32)>,
-    /// Brokers, with a partition of which each gives nothing but zeros.
+    /// Pairs of a broker and a partition for which it returns only zeros.
     zeroed: Vec<(i32, i32)>,
-    /// Connections by the port that they lead to, the newest last.
+    /// Connections by broker port, the newest last.
     connections: Vec<(u16, Handle)>,
     /// The last request on each connection.
     asked: BTreeMap<RawFd, Vec<u8>>,
-    /// Responses that are waited for, none of which comes.
+    /// Outstanding receives, which nothing completes by itself.
     receiving: Vec<Awaited>,
 }
 
-/// A response that is waited for.
+/// An outstanding receive.
 struct Awaited {
     socket: Handle,
     user_data: UserData,
     buffer: Vec<u8>,
-    /// What has come of it when it is waited for no longer.
+    /// The result to report when it is cancelled.
     arrived: io::Result<usize>,
 }
 
-/// A cluster of these brokers, whose ports are their numbers, and the leader of partition 0.
+/// A cluster of these brokers, whose ports are their ids, with this leader of partition 0.
 fn metadata(brokers: &[i32], leader: i32) -> Metadata {
     let broker = |node_id: &i32| Broker {
         node_id: *node_id,
@@ -120,12 +120,12 @@ fn fetch_answer(id: &[u8], throttle_ms: i32, topics: &[u8]) -> Vec<u8> {
     [id, &[0], &throttle_ms.to_be_bytes(), &[0; 6], topics, &[0]].concat()
 }
 
-/// The topics of a Fetch response: partition 0 ends here, and gives these records.
+/// The topics of a Fetch response: partition 0 ends at `end` and returns these records.
 fn partition_answer(end: i64, records: &[u8]) -> Vec<u8> {
     topic_answer(&[answered_part((0, 0), end, records)])
 }
 
-/// The topics of a Fetch response: one, with these parts.
+/// The topics of a Fetch response: one topic with these parts.
 fn topic_answer(parts: &[Vec<u8>]) -> Vec<u8> {
     let count = u8::try_from(parts.len()).expect("a few") + 1;
     [&[2][..], &TOPIC_ID.to_be_bytes(), &[count], &parts.concat(), &[0]].concat()
@@ -136,7 +136,7 @@ fn answered_part((partition, error): (i32, i16), end: i64, records: &[u8]) -> Ve
     let (number, error, end) = (partition.to_be_bytes(), error.to_be_bytes(), end.to_be_bytes());
     // High watermark, last stable offset and log start; no aborted transactions.
     let mut part = [&number[..], &error, &end, &end, &[0; 8], &[0]].concat();
-    // No follower is named.
+    // No preferred replica.
     part.extend((-1i32).to_be_bytes());
     WireWriter::new(&mut part).unsigned_varint(records.len() as u32 + 1);
     part.extend(records);
@@ -145,7 +145,7 @@ fn answered_part((partition, error): (i32, i16), end: i64, records: &[u8]) -> Ve
     part
 }
 
-/// The partitions that a Fetch or a ListOffsets asks for.
+/// The partitions in a Fetch or ListOffsets request.
 fn partitions_of(request: &[u8], is_fetch: bool) -> Vec<i32> {
     let (topic, count_bytes, part_bytes) = match is_fetch {
         true => (&TOPIC_ID.to_be_bytes()[..], 1, 33),
@@ -233,7 +233,7 @@ impl Daemon {
         }
     }
 
-    /// A turn some milliseconds after the last one.
+    /// Runs a turn some milliseconds after the last one.
     fn turn(&mut self, ms: u64) {
         self.turns.begin_turn(self.turns.now() + Duration::from_millis(ms));
         let polled = self.fetching.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -275,7 +275,7 @@ impl Daemon {
         Dialled { socket, address, versions, tls: None, replace_at }
     }
 
-    /// Requests are sent at once, and no response comes.
+    /// Completes sends at once; receives stay outstanding.
     fn begin(&mut self, request: Request) {
         let operations = self.turns.operations();
         match request {
@@ -302,21 +302,21 @@ impl Daemon {
         }
     }
 
-    /// All connections end.
+    /// Ends all connections.
     fn break_connections(&mut self) {
         for Awaited { user_data, buffer, .. } in self.receiving.drain(..) {
             self.turns.operations().finish(user_data, Completed::new(Ok(0), buffer));
         }
     }
 
-    /// Which broker a connection leads to.
+    /// The broker at the other end of a connection.
     fn node_of(&self, socket: &Handle) -> i32 {
         let of = |(_, handle): &&(u16, Handle)| Arc::ptr_eq(handle, socket);
         self.connections.iter().find(of).expect("it was dialled").0.into()
     }
 
-    /// Each broker's last question is answered: the log ends here, and nobody has records. Returns
-    /// the Fetches, with the brokers that they were sent to.
+    /// Answers each broker's last request: the log ends at `end`, and no records. Returns the
+    /// Fetches, with the brokers that they were sent to.
     fn answer_all(&mut self, end: i64) -> Vec<(i32, Vec<u8>)> {
         let mut fetches = Vec::new();
         for awaited in std::mem::take(&mut self.receiving) {
@@ -361,7 +361,8 @@ impl Daemon {
         self.turns.operations().finish(user_data, Completed::new(Ok(whole.len()), buffer));
     }
 
-    /// The Fetch that is under way alone gets the length of a long answer, whose bytes come slowly.
+    /// Answers the only outstanding Fetch with the length of a long response, whose bytes come
+    /// slowly.
     fn begin_answer(&mut self) {
         let Awaited { user_data, mut buffer, .. } = self.receiving.pop().expect("it is under way");
         let length = 1u32 << 19;
@@ -369,20 +370,20 @@ impl Daemon {
         self.turns.operations().finish(user_data, Completed::new(Ok(4), buffer));
     }
 
-    /// The first Fetch of a task that is under way alone is answered with no partition, by a broker
-    /// that throttles for this long.
+    /// Answers the first Fetch of a task, the only outstanding one, with no partition and this
+    /// throttle.
     fn answer_with_nothing(&mut self, throttle_ms: i32) {
         self.answer(1, throttle_ms, &[1]);
     }
 
-    /// Answers the nth Fetch of a task, which is under way alone.
+    /// Answers the nth Fetch of a task, the only outstanding one.
     fn answer(&mut self, nth: u32, throttle_ms: i32, topics: &[u8]) {
         let awaited = self.receiving.pop().expect("a Fetch is under way");
         assert!(self.receiving.is_empty());
         self.respond(awaited, &fetch_answer(&nth.to_be_bytes(), throttle_ms, topics));
     }
 
-    /// Turns until there is a connection to this broker's port, for a minute.
+    /// Runs turns until there is a connection to this broker's port, for a minute.
     fn turn_until_connected(&mut self, node_id: i32) {
         let is_there = |(port, _): &(u16, Handle)| i32::from(*port) == node_id;
         for _ in 0..600 {
@@ -394,7 +395,7 @@ impl Daemon {
         panic!("broker {node_id} is not asked: {:?}", self.sentences());
     }
 
-    /// Turns until a Fetch is under way; no time passes.
+    /// Runs turns until a Fetch is outstanding; no time passes.
     fn turn_until_asked(&mut self) {
         let turns = (0..10).take_while(|_| {
             self.turn(0);
@@ -403,7 +404,7 @@ impl Daemon {
         assert!(turns.count() < 10, "no broker is asked");
     }
 
-    /// Turns until an answer is overdue: the seconds that it takes, a minute at most.
+    /// Runs turns until an answer is overdue. Returns the seconds that it takes, a minute at most.
     fn turn_until_overdue(&mut self) -> usize {
         let is_said = |(_, said): &(_, String)| said.contains("timed out");
         let seconds = (1..=60).find(|_| {

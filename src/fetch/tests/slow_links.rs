@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Milliseconds until a response has to be there, or to be arriving.
+/// Milliseconds until a response has to be complete, or arriving.
 const WAIT_MS: u64 = 300;
 
 /// Bytes of the response, its length included.
 const RESPONSE_BYTES: usize = 200_000;
 
-/// Receives a response of which the broker sends so much every so many milliseconds, and that is
-/// wanted or not by then.
+/// Receives a response of which the broker sends this many bytes at this interval, and which is
+/// wanted or not at the deadline.
 fn receive(
     (bytes_at_a_time, every_ms): (usize, u64),
     is_wanted: bool,
@@ -37,7 +37,7 @@ fn receive(
             }
             thread::sleep(Duration::from_millis(every_ms));
         }
-        // Open until the client has gone.
+        // The socket stays open until the client has gone.
         io::copy(&mut broker, &mut io::sink())
     });
     let bell = Arc::new(Bell::new().expect("a descriptor is left"));
@@ -62,7 +62,7 @@ fn receive(
 
 #[test]
 fn a_response_that_is_arriving_at_its_deadline_is_received_to_its_end() {
-    // Of the second one, nothing comes in the last moments before the deadline.
+    // For the second pace, nothing arrives in the last moments before the deadline.
     for pace in [(4_000, 20), (60_000, 2 * WAIT_MS)] {
         let begun = Instant::now();
         let received = receive(pace, true).expect("it arrives");
