@@ -1,17 +1,17 @@
-//! Which batches of a partition belong to aborted transactions (read_committed).
+//! Finds the batches of a partition that belong to aborted transactions (read_committed).
 
 use crate::kafka::record_batch::BatchHeader;
 
 /// A transaction that a Fetch response names as aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AbortedTransaction {
-    /// Who wrote it.
+    /// The producer.
     pub producer_id: i64,
     /// Offset of its first record.
     pub first_offset: i64,
 }
 
-/// What a control record says; the type is the second field of its key (KIP-98).
+/// A control record's type: the second field of its key (KIP-98).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Marker {
     /// The producer's transaction is aborted.
@@ -21,7 +21,7 @@ pub(crate) enum Marker {
 }
 
 impl Marker {
-    /// Reads the key of a control record; `None` for control records of other kinds.
+    /// Parses the key of a control record; `None` for other types.
     pub(crate) fn from_key(key: &[u8]) -> Option<Marker> {
         match key.first_chunk()? {
             [_, _, 0, 0] => Some(Marker::Abort),
@@ -35,33 +35,33 @@ impl Marker {
 /// order. Reused from response to response.
 #[derive(Debug)]
 pub struct AbortedTransactions {
-    /// The transactions whose marker was not met yet, sorted by producer and then by offset: not
-    /// all brokers send them sorted.
+    /// The transactions whose marker has not been read yet, sorted by producer and then by offset:
+    /// not all brokers send them sorted.
     open: Vec<AbortedTransaction>,
 }
 
 impl AbortedTransactions {
-    /// No transactions yet.
+    /// Creates an empty list.
     pub fn new() -> AbortedTransactions {
         AbortedTransactions { open: Vec::new() }
     }
 
-    /// Replaces its transactions with those of a response's partition.
+    /// Replaces the transactions with those of a partition in a response.
     pub fn load(&mut self, transactions: impl Iterator<Item = AbortedTransaction>) {
         self.open.clear();
         self.open.extend(transactions);
         self.open.sort_unstable();
     }
 
-    /// Whether the records of this batch were aborted and must be passed over.
+    /// Whether the records of this batch were aborted and must be skipped.
     pub(crate) fn covers(&self, header: &BatchHeader) -> bool {
         header.is_transactional()
             && !header.is_control()
             && self.first_begun(header.producer_id, header.base_offset).is_some()
     }
 
-    /// Takes note of a marker. An abort ends the oldest begun transaction of its producer; a
-    /// marker with no such transaction changes nothing, for empty transactions have markers too.
+    /// Processes a marker. An abort ends the oldest open transaction of its producer. A marker
+    /// without such a transaction changes nothing, because empty transactions have markers, too.
     pub(crate) fn pass(&mut self, header: &BatchHeader, marker: Marker) {
         if marker == Marker::Abort
             && let Some(place) = self.first_begun(header.producer_id, header.last_offset())

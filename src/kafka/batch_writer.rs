@@ -1,9 +1,8 @@
-//! Record batches as an idempotent producer writes them: records first, the header when the batch
+//! Writes record batches as an idempotent producer does: records first, the header when the batch
 //! is sent.
 //!
-//! Once sealed, a batch does not change any more: it is sent again as the same bytes, and a broker
-//! recognises it by producer id, epoch and sequence. Source: Kafka's documentation, "Record Batch";
-//! KIP-98.
+//! A sealed batch does not change any more: a retry sends the same bytes, and a broker recognises
+//! them by producer id, epoch and sequence. Source: Kafka's documentation, "Record Batch"; KIP-98.
 
 use crate::kafka::checksum::crc32c;
 use crate::kafka::codec::Codec;
@@ -11,25 +10,26 @@ use crate::kafka::lz4_text::TextCompressor;
 use crate::kafka::record_batch::{BATCH_HEADER_BYTES, CRC_START, LENGTH_END};
 use crate::kafka::wire::{WireWriter, varint_bytes};
 
-/// Bytes of a record beside its value, at most: lengths, deltas, no key, no headers.
+/// Upper limit of a record's size without its value: lengths, deltas, no key, no headers.
 pub(crate) const RECORD_OVERHEAD_BYTES_MAX: usize = 5 + 1 + 1 + 5 + 1 + 5 + 1;
 
-/// The epoch of the leader, which the broker fills in.
+/// The leader epoch, which the broker fills in.
 const LEADER_EPOCH_UNKNOWN: i32 = -1;
 
-/// The format of batches.
+/// The batch format.
 const MAGIC: i8 = 2;
 
 /// The producer id and epoch by which a broker knows a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProducerId {
-    /// The id that a broker has given out.
+    /// The id that a broker has assigned.
     pub id: i64,
-    /// A higher epoch shuts out batches of a lower one that are still on their way (KIP-360).
+    /// The epoch. A higher one fences off batches of a lower one that are still in flight
+    /// (KIP-360).
     pub epoch: i16,
 }
 
-/// A batch that still takes records.
+/// A batch that still accepts records.
 pub(crate) struct UnsealedBatch {
     /// Room for the header, then the records.
     bytes: Vec<u8>,
@@ -37,7 +37,7 @@ pub(crate) struct UnsealedBatch {
 }
 
 impl UnsealedBatch {
-    /// A batch without records, in this memory.
+    /// Creates a batch without records in this memory.
     pub(crate) fn new(mut memory: Vec<u8>) -> UnsealedBatch {
         memory.clear();
         memory.resize(BATCH_HEADER_BYTES, 0);
@@ -54,7 +54,7 @@ impl UnsealedBatch {
         self.bytes.len()
     }
 
-    /// Appends a record of this value, without a key.
+    /// Appends a record with this value and no key.
     pub(crate) fn push(&mut self, value: &[u8]) {
         let length = i32::try_from(value.len()).expect("a record is smaller than 2 GiB");
         let body = 1
@@ -76,8 +76,8 @@ impl UnsealedBatch {
         self.records += 1;
     }
 
-    /// Compresses the records into `memory`, if that is configured, and writes the header. Returns
-    /// the bytes to send, and the rest of the memory.
+    /// Compresses the records into `memory`, if compression is configured, and writes the header.
+    /// Returns the bytes to send, and the memory that is left over.
     pub(crate) fn seal(
         self,
         producer: ProducerId,
@@ -97,7 +97,7 @@ impl UnsealedBatch {
         };
         let mut head = Vec::with_capacity(BATCH_HEADER_BYTES);
         let mut writer = WireWriter::new(&mut head);
-        writer.i64(0); // the broker gives the offset
+        writer.i64(0); // the broker assigns the offset
         writer.i32((bytes.len() - LENGTH_END) as i32);
         writer.i32(LEADER_EPOCH_UNKNOWN);
         writer.i8(MAGIC);
@@ -117,8 +117,8 @@ impl UnsealedBatch {
     }
 }
 
-/// The sequence number that follows this many records: they count up from 0 to 2^31 - 1 and begin
-/// again.
+/// Returns the sequence number that follows this many records. Sequence numbers count up from 0 to
+/// 2^31 - 1 and wrap around.
 pub(crate) fn sequence_after(sequence: i32, records: i32) -> i32 {
     sequence.wrapping_add(records) & i32::MAX
 }

@@ -2,20 +2,20 @@
 
 use crc_fast::{CrcAlgorithm, Digest, crc32_iscsi};
 
-/// The CRC-32C of `bytes`. iSCSI (RFC 3720) is where it was first used.
+/// The CRC-32C of `bytes`, also known as the CRC of iSCSI (RFC 3720).
 #[inline]
 pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     crc32_iscsi(bytes)
 }
 
-/// The CRC-32C of the bytes of one part after the other.
+/// The CRC-32C of two parts, one after the other.
 pub(crate) fn crc32c_of_parts(parts: [&[u8]; 2]) -> u32 {
     let mut sum = RunningCrc32c::default();
     parts.iter().for_each(|part| sum.update(part));
     sum.finish()
 }
 
-/// The CRC-32C of bytes that come in parts.
+/// The CRC-32C of bytes that arrive in parts.
 pub(crate) struct RunningCrc32c(Digest);
 
 impl Default for RunningCrc32c {
@@ -29,7 +29,7 @@ impl RunningCrc32c {
         self.0.update(part);
     }
 
-    /// The sum of the parts so far.
+    /// The checksum of the parts so far.
     pub(crate) fn finish(&self) -> u32 {
         self.0.finalize() as u32
     }
@@ -55,7 +55,7 @@ mod tests {
         let bytes: Vec<u8> =
             (0..3_000_u32).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect();
         for length in 0..bytes.len() {
-            // From different places, as batches begin anywhere.
+            // Starts at different addresses, because batches begin anywhere.
             let bytes = &bytes[length % 7..length.max(length % 7)];
             assert_eq!(crc32c(bytes), ::crc32c::crc32c(bytes), "{length}");
         }

@@ -1,4 +1,4 @@
-//! What all clients of librdkafka have in common: settings, and what their errors mean.
+//! Settings and error handling that all clients of librdkafka share.
 
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::right::Right;
@@ -15,33 +15,32 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-/// Brokers in the list to ask first.
+/// Limit of brokers in the bootstrap list.
 pub(crate) const BOOTSTRAP_BROKERS_MAX: usize = 64;
 
-/// Milliseconds that librdkafka waits for the first answer after TLS, about versions. A broker that
-/// is frozen takes connections, and answers nothing. A slow one always has only this long.
+/// Milliseconds that librdkafka waits after TLS for the first answer (ApiVersions). A frozen broker
+/// accepts connections and answers nothing. A slow one never gets more than this.
 const VERSIONS_MS_MAX: u64 = 5_000;
 
-/// The lifetime of a token that librdkafka is given, in milliseconds. Before it ends, librdkafka
-/// asks for a token again and gets the one that is then in the file. The program that writes the
-/// file replaces a token minutes before it expires.
+/// The lifetime of a token handed to librdkafka, in milliseconds. Before it ends, librdkafka asks
+/// for a token again and gets the current one from the file. The program that writes the file
+/// replaces a token minutes before it expires.
 const TOKEN_MS: u64 = 10_000;
 
-/// Time in which librdkafka has to ask for its first token, before anything else is asked of it:
-/// such a question waits for a token, and the token cannot be given meanwhile.
+/// How long librdkafka may take to ask for its first token, before any other request: such a
+/// request waits for a token, which cannot be supplied while it blocks.
 pub(crate) const FIRST_TOKEN_WAIT: Duration = Duration::from_millis(50);
 
-/// How a client reaches the cluster, and by which names brokers know it.
+/// How a client reaches the cluster, and the names under which brokers know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientOptions {
-    /// Brokers to ask first, `host:port`.
+    /// Bootstrap brokers, `host:port`.
     pub brokers: Vec<String>,
-    /// How the client names itself to brokers.
+    /// The client id.
     pub client_id: String,
     /// How its connections are protected.
     pub security: Security,
-    /// The consumer group. Brokers check the right to read by its name, even for clients that do
-    /// not join it.
+    /// The consumer group. Brokers check READ on it even for clients that do not join it.
     pub group: String,
 }
 
@@ -58,10 +57,10 @@ pub(crate) fn client_config(options: &ClientOptions) -> ClientConfig {
     config
         .set("bootstrap.servers", options.brokers.join(","))
         .set("client.id", &options.client_id)
-        // A topic that a broker creates has its default number of partitions and its default
-        // settings, which fit no topic of huntd's.
+        // A topic that a broker creates automatically has the default settings and number of
+        // partitions, which fit no topic of huntd.
         .set("allow.auto.create.topics", "false")
-        // Without it, a request may wait up to 40 ms for the acknowledgement of the previous one.
+        // Without this, a request may wait up to 40 ms for the acknowledgement of the previous one.
         .set("socket.nagle.disable", "true")
         .set("api.version.request.timeout.ms", VERSIONS_MS_MAX.to_string())
         // Connecting, TLS and an authentication together.
@@ -71,8 +70,8 @@ pub(crate) fn client_config(options: &ClientOptions) -> ClientConfig {
     config
 }
 
-/// The settings of a client whose connections are protected like those of the data plane. A secret
-/// that cannot be read is left out: the dialler reports what is wrong with it.
+/// Applies the TLS and SASL settings of the data plane. A secret that cannot be read is left out:
+/// the dialler reports the cause.
 fn protect(config: &mut ClientConfig, security: &Security) {
     let Security { tls, sasl } = security;
     config.set(
@@ -88,7 +87,7 @@ fn protect(config: &mut ClientConfig, security: &Security) {
         config.set("ssl.endpoint.identification.algorithm", "https");
         match &tls.ca_file {
             Some(file) => config.set("ssl.ca.location", file.display().to_string()),
-            // Looks where the distributions keep them.
+            // Probes the paths that the distributions use.
             None => config.set("ssl.ca.location", "probe"),
         };
         if let Some(client) = &tls.client {
@@ -109,27 +108,27 @@ fn protect(config: &mut ClientConfig, security: &Security) {
     }
 }
 
-/// The context of librdkafka's clients: gives them a token, where they authenticate by one.
+/// The context of librdkafka's clients: supplies the token if they authenticate with one.
 #[derive(Clone, Debug)]
 pub(crate) struct TokenSource {
     file: Option<PathBuf>,
 }
 
 impl TokenSource {
-    /// For clients that are protected so.
+    /// Returns the source for clients with this security.
     pub(crate) fn of(security: &Security) -> TokenSource {
         let sasl = security.sasl.as_ref();
         let sasl = sasl.filter(|sasl| sasl.mechanism == Mechanism::OauthBearer);
         TokenSource { file: sasl.map(|sasl| sasl.secret_file.clone()) }
     }
 
-    /// The token that is in the file now.
+    /// Reads the current token from the file.
     pub(crate) fn token(&self) -> Result<OAuthToken, Box<dyn Error>> {
         let file = self.file.as_ref().ok_or("no token file is configured")?;
         let token = Secret::read(file)?.expose().to_owned();
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
         let lifetime_ms = (now.as_millis() + u128::from(TOKEN_MS)) as i64;
-        // librdkafka wants a name and sends it to nobody: the token has its own.
+        // librdkafka requires a principal name and sends it to nobody: the token has its own.
         Ok(OAuthToken { token, principal_name: "huntd".to_owned(), lifetime_ms })
     }
 }
@@ -144,23 +143,23 @@ impl ClientContext for TokenSource {
 
 impl ConsumerContext for TokenSource {}
 
-/// A consumer that takes no events of its group.
+/// A consumer outside the group.
 pub(crate) type KafkaReader = BaseConsumer<TokenSource>;
 
-/// A consumer that may be asked at once.
+/// Creates a consumer that can be queried at once.
 pub(crate) fn reader(config: &ClientConfig, options: &ClientOptions) -> KafkaResult<KafkaReader> {
     let reader: KafkaReader = config.create_with_context(TokenSource::of(&options.security))?;
     give_first_token(&reader, options);
     Ok(reader)
 }
 
-/// Gives a new consumer its first token, if it authenticates by one.
+/// Supplies a new consumer with its first token, if it authenticates with one.
 pub(crate) fn give_first_token<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     options: &ClientOptions,
 ) {
     if options.authenticates_by_token() {
-        // It has joined nothing and reads nothing, so no other event can come.
+        // The consumer has joined no group and reads nothing, so no other event can arrive.
         drop(consumer.poll(FIRST_TOKEN_WAIT));
     }
 }
@@ -177,7 +176,7 @@ pub(crate) fn writer_config(options: &ClientOptions) -> ClientConfig {
     config
 }
 
-/// The settings of a client that reads partitions of its own choice, without joining the group.
+/// The settings of a client that chooses its partitions itself, without joining the group.
 pub(crate) fn reader_config(options: &ClientOptions) -> ClientConfig {
     let mut config = client_config(options);
     config
@@ -192,7 +191,8 @@ pub(crate) fn reader_config(options: &ClientOptions) -> ClientConfig {
     config
 }
 
-/// How many partitions a topic has, where the caller needs this right. Asking never creates it.
+/// Returns the number of partitions of a topic. `right` is what the caller needs. Never creates the
+/// topic.
 pub(crate) fn partitions(
     consumer: &KafkaReader,
     topic: &str,
@@ -214,7 +214,7 @@ pub(crate) fn partitions(
     }
 }
 
-/// The offsets of the partitions' beginnings or ends; `None` where the brokers name none.
+/// Returns the offset of this place in each partition; `None` where the brokers report none.
 pub(crate) fn offsets_at(
     consumer: &KafkaReader,
     topic: &str,
@@ -229,7 +229,7 @@ pub(crate) fn offsets_at(
     Ok(offsets(&consumer.offsets_for_times(list, wait)?, topic, partitions))
 }
 
-/// Where the partitions end; `None` where the brokers do not say it.
+/// Returns the end of each partition; `None` where the brokers report none.
 pub(crate) fn log_ends(
     consumer: &KafkaReader,
     topic: &str,
@@ -239,7 +239,7 @@ pub(crate) fn log_ends(
     offsets_at(consumer, topic, partitions, Offset::End, wait)
 }
 
-/// The offsets in a list, by partition; `None` where there is none.
+/// Returns the offsets in a list by partition; `None` where the list has none.
 pub(crate) fn offsets(list: &TopicPartitionList, topic: &str, partitions: i32) -> Vec<Option<i64>> {
     let offset = |partition| match list.find_partition(topic, partition)?.offset() {
         Offset::Offset(offset) => Some(offset),
@@ -248,7 +248,7 @@ pub(crate) fn offsets(list: &TopicPartitionList, topic: &str, partitions: i32) -
     (0..partitions).map(offset).collect()
 }
 
-/// What an error of librdkafka means for a topic, where the caller needs this right.
+/// Translates an error of librdkafka about a topic; `right` is what the caller needs.
 pub(crate) fn topic_error(topic: &str, right: Right, error: &KafkaError) -> TopicError {
     match error.rdkafka_error_code() {
         Some(
@@ -261,7 +261,7 @@ pub(crate) fn topic_error(topic: &str, right: Right, error: &KafkaError) -> Topi
             | RDKafkaErrorCode::ClusterAuthorizationFailed
             | RDKafkaErrorCode::GroupAuthorizationFailed),
         ) => TopicError::refused(topic, right, ErrorCode(code as i16)),
-        // Numbers of librdkafka's own errors are negative.
+        // librdkafka's own errors are negative.
         Some(code) if code as i32 > 0 => {
             TopicError::NotNow(format!("`{topic}`: {}", ErrorCode(code as i16)))
         }
@@ -269,7 +269,7 @@ pub(crate) fn topic_error(topic: &str, right: Right, error: &KafkaError) -> Topi
     }
 }
 
-/// Whether the offset to be read is no offset of the log.
+/// Whether the error says that the offset to read is out of range.
 pub(crate) fn is_out_of_range(error: &KafkaError) -> bool {
     use RDKafkaErrorCode::{AutoOffsetReset, OffsetOutOfRange};
     matches!(error.rdkafka_error_code(), Some(OffsetOutOfRange | AutoOffsetReset))

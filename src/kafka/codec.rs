@@ -1,8 +1,8 @@
 //! Decompresses the records of a batch into one reused buffer of fixed size.
 //!
-//! The buffer's size is the bound: whatever a batch claims, nothing is written beyond it and
-//! nothing is allocated for it. The checksums inside the compressed formats are not checked: the
-//! batch's CRC-32C has already covered the compressed bytes.
+//! The buffer's size is the limit: whatever a batch claims, nothing is written beyond it and
+//! nothing is allocated. The checksums inside the compressed formats are not checked: the batch's
+//! CRC-32C covers the compressed bytes.
 
 use flate2::{Decompress, FlushDecompress, Status};
 use lz4_flex::block::DecompressError;
@@ -10,11 +10,10 @@ use std::io::{self, BufRead, BufReader, Read};
 use thiserror::Error;
 use zstd::zstd_safe;
 
-/// Bytes that a stream decompresses at once.
+/// Bytes that a stream decompresses at a time.
 const STREAM_BUFFER_BYTES: usize = 64 * 1024;
 
-/// The largest number of bytes that one byte of Snappy can stand for, rounded up: three bytes can
-/// copy 64.
+/// Upper bound of Snappy's compression ratio, rounded up: three bytes can copy 64.
 const SNAPPY_RATIO_MAX: usize = 22;
 
 /// How the records of a batch are compressed: the lowest three bits of its attributes.
@@ -33,7 +32,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// The codec that a batch's attributes name, `None` for a number that Kafka has not given out.
+    /// The codec in a batch's attributes; `None` for a number that Kafka has not assigned.
     pub fn from_attributes(attributes: i16) -> Option<Codec> {
         match attributes & 0b111 {
             0 => Some(Codec::None),
@@ -45,7 +44,7 @@ impl Codec {
         }
     }
 
-    /// The attributes of a batch that is compressed by this codec and has no other attributes.
+    /// The attributes of a batch with this codec and no other flags.
     pub(crate) fn attributes(self) -> i16 {
         match self {
             Codec::None => 0,
@@ -63,12 +62,12 @@ pub enum CodecError {
     /// The decompressed records exceed the bound.
     #[error("it decompresses to more than batch_bytes_max: raise it, or let producers send less")]
     TooLarge,
-    /// The bytes are not what the codec produces.
+    /// The bytes are not valid output of the codec.
     #[error("its compressed bytes are damaged: check the producer and the brokers' disks")]
     Damaged,
 }
 
-/// The codecs' working memory and the buffer that they write into.
+/// The codecs' working memory and their output buffer.
 pub struct Decompressor {
     scratch: Vec<u8>,
     inflate: Decompress,
@@ -77,8 +76,8 @@ pub struct Decompressor {
 }
 
 impl Decompressor {
-    /// A decompressor whose output never exceeds `batch_bytes_max` bytes. The memory is reserved
-    /// here; pages of it that no batch reaches are never touched.
+    /// Creates a decompressor with an output limit of `batch_bytes_max` bytes. The memory is
+    /// reserved here; pages that no batch reaches are never touched.
     pub fn new(batch_bytes_max: usize) -> Decompressor {
         Decompressor {
             scratch: vec![0; batch_bytes_max],
@@ -88,18 +87,18 @@ impl Decompressor {
         }
     }
 
-    /// The bound on a batch and on its decompressed size, in bytes.
+    /// The limit of a batch and of its decompressed size, in bytes.
     pub(crate) fn batch_bytes_max(&self) -> usize {
         self.scratch.len()
     }
 
-    /// Decompresses `input`; the answer lies in the reused buffer. `Codec::None` is copied.
+    /// Decompresses `input` into the reused buffer and returns the output. `Codec::None` copies.
     pub fn decompress(&mut self, codec: Codec, input: &[u8]) -> Result<&mut [u8], CodecError> {
         let length = self.fill(codec, input)?;
         Ok(self.filled(length))
     }
 
-    /// Decompresses `input` into the reused buffer. Gives the number of bytes.
+    /// Decompresses `input` into the reused buffer. Returns the number of bytes.
     pub(crate) fn fill(&mut self, codec: Codec, input: &[u8]) -> Result<usize, CodecError> {
         let output = &mut self.scratch[..];
         match codec {
@@ -117,8 +116,8 @@ impl Decompressor {
     }
 }
 
-/// A reader that decompresses `input` as it is read. It allocates the codec's window. Snappy is
-/// decompressed at once: one byte gives fewer than [`SNAPPY_RATIO_MAX`].
+/// Returns a reader that decompresses `input` as it is read. It allocates the codec's window.
+/// Snappy is decompressed at once: its output is less than [`SNAPPY_RATIO_MAX`] times the input.
 pub(crate) fn stream<'a>(
     codec: Codec,
     input: &'a [u8],
@@ -132,7 +131,7 @@ pub(crate) fn stream<'a>(
         Codec::Snappy => {
             let mut output = vec![0; input.len() * SNAPPY_RATIO_MAX];
             let length = snappy(&mut snap::raw::Decoder::new(), input, &mut output);
-            // No Snappy block can decompress to more than this, so the length is wrong.
+            // No Snappy block can decompress to more than this, so the stated length is wrong.
             output.truncate(length.map_err(|_| CodecError::Damaged)?);
             Box::new(io::Cursor::new(output))
         }
@@ -159,7 +158,7 @@ fn zstd_error(code: zstd_safe::ErrorCode) -> CodecError {
     if code.wrapping_neg() == OUTPUT_TOO_SMALL { CodecError::TooLarge } else { CodecError::Damaged }
 }
 
-/// Inflates all gzip members, like [`gzip`].
+/// Inflates all gzip members, as [`gzip`] does.
 struct GzipMembers<'a>(flate2::bufread::GzDecoder<&'a [u8]>);
 
 impl Read for GzipMembers<'_> {
@@ -175,11 +174,11 @@ impl Read for GzipMembers<'_> {
     }
 }
 
-/// How a gzip member begins: its magic number, and deflate as its method.
+/// The start of a gzip member: its magic number, and deflate as its method.
 const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
 
-/// Inflates all gzip members of `input`. Whatever else follows a member is ignored, as by Java's
-/// decoder and librdkafka's: some producers pad their buffers.
+/// Inflates all gzip members of `input`. Other bytes after a member are ignored, as Java's decoder
+/// and librdkafka do: some producers pad their buffers.
 ///
 /// The member's header is read here, because flate2 can reset a raw deflate state without an
 /// allocation, but not a gzip one.
@@ -210,7 +209,7 @@ fn gzip(
     Ok(written)
 }
 
-/// What follows the header of a gzip member (RFC 1952, section 2.3).
+/// Returns the bytes after the header of a gzip member (RFC 1952, section 2.3).
 fn gzip_body(member: &[u8]) -> Option<&[u8]> {
     const HEADER_CRC: u8 = 1 << 1;
     const EXTRA: u8 = 1 << 2;
@@ -328,7 +327,8 @@ impl Lz4Frame {
     }
 }
 
-/// A block's bytes and whether they are stored uncompressed (`None` at the end mark), and the rest.
+/// A block and whether it is stored uncompressed (`None` at the end mark), and the rest of the
+/// input.
 type Lz4Block<'a> = (Option<(bool, &'a [u8])>, &'a [u8]);
 
 fn lz4_block<'a>(input: &'a [u8], frame: &Lz4Frame) -> Option<Lz4Block<'a>> {

@@ -1,11 +1,11 @@
 //! FindCoordinator, version 1: which broker coordinates a consumer group. All brokers since Kafka
-//! 0.11 speak it. A cluster creates the topic of its coordinators when it is first asked.
+//! 0.11 support it. The first such request makes a cluster create its coordinators' topic.
 
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::message::{Api, Broker, Envelope, MessageError, encode, parse, text};
 use kafka_protocol::messages::{ApiKey, FindCoordinatorRequest};
 
-/// The version that is spoken.
+/// The supported version.
 pub(crate) const FIND_COORDINATOR_VERSION: i16 = 1;
 
 const FIND_COORDINATOR: Api = Api {
@@ -24,7 +24,7 @@ pub(crate) fn request(envelope: Envelope<'_>, group: &str, out: &mut Vec<u8>) {
     encode(&FIND_COORDINATOR, envelope, &request, out);
 }
 
-/// Reads an answer: the coordinator, or why there is none.
+/// Parses an answer: the coordinator, or the error.
 pub(crate) fn parse_answer(
     bytes: &[u8],
     correlation_id: i32,
@@ -50,7 +50,7 @@ mod tests {
 
     const VERSION: i16 = FIND_COORDINATOR_VERSION;
 
-    /// What a broker answers to request 5.
+    /// A broker's answer to request 5.
     fn answer(error: i16, node_id: i32) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut writer = WireWriter::new(&mut bytes);

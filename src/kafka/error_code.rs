@@ -1,9 +1,9 @@
-//! Kafka's error codes: those that a client of topics and of a consumer group meets, each with one
+//! Kafka's error codes that a client of topics and of a consumer group may receive, each with one
 //! sentence.
 
 use std::fmt;
 
-/// An error code as a broker sent it, known here or not.
+/// An error code from a broker, listed here or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ErrorCode(pub i16);
 
@@ -12,7 +12,7 @@ impl ErrorCode {
     pub const NONE: ErrorCode = ErrorCode(0);
     /// The offset is below the start or above the end of the partition's log.
     pub const OFFSET_OUT_OF_RANGE: ErrorCode = ErrorCode(1);
-    /// The topic or the partition is not known to this broker.
+    /// The broker does not know the topic or partition.
     pub const UNKNOWN_TOPIC_OR_PARTITION: ErrorCode = ErrorCode(3);
     /// The user lacks a right on the topic.
     pub(crate) const TOPIC_AUTHORIZATION_FAILED: ErrorCode = ErrorCode(29);
@@ -20,9 +20,9 @@ impl ErrorCode {
     pub(crate) const GROUP_AUTHORIZATION_FAILED: ErrorCode = ErrorCode(30);
     /// The user lacks a right on the cluster.
     pub(crate) const CLUSTER_AUTHORIZATION_FAILED: ErrorCode = ErrorCode(31);
-    /// The broker does not speak the version of the request.
+    /// The broker does not support the version of the request.
     pub(crate) const UNSUPPORTED_VERSION: ErrorCode = ErrorCode(35);
-    /// A topic cannot have this setting, or not with this value.
+    /// A topic cannot have this setting, or this value of it.
     pub(crate) const INVALID_CONFIG: ErrorCode = ErrorCode(40);
 
     /// Whether this is [`ErrorCode::NONE`].
@@ -30,7 +30,7 @@ impl ErrorCode {
         self == ErrorCode::NONE
     }
 
-    /// Whether the user lacks a right, on the topic or on the cluster.
+    /// Whether the user lacks a right on the topic or on the cluster.
     pub(crate) fn is_forbidden(self) -> bool {
         matches!(
             self,
@@ -38,15 +38,15 @@ impl ErrorCode {
         )
     }
 
-    /// Kafka's name of the code, or `UNLISTED` when it is not in the list here.
+    /// Kafka's name of the code, or `UNLISTED` if it is not in the list.
     pub(crate) fn name(self) -> &'static str {
         self.listed().map_or("UNLISTED", |(_, name, _)| name)
     }
 
-    /// What the code means, as one sentence.
+    /// The meaning of the code, as one sentence.
     pub(crate) fn sentence(self) -> &'static str {
         self.listed().map_or(
-            "This version of huntd does not list the code: look it up in Kafka's protocol guide.",
+            "This version of huntd does not know the code: look it up in Kafka's protocol guide.",
             |(_, _, sentence)| sentence,
         )
     }
@@ -56,7 +56,7 @@ impl ErrorCode {
         LIST.iter().map(|(_, name, _)| *name).chain(["UNLISTED"]).collect()
     }
 
-    /// The place of the code's name in [`ErrorCode::names`].
+    /// Index of the code's name in [`ErrorCode::names`].
     pub fn place(self) -> usize {
         LIST.iter().position(|(code, _, _)| *code == self.0).unwrap_or(LIST.len())
     }
@@ -87,42 +87,42 @@ const LIST: &[(i16, &str, &str)] = &[
         "UNKNOWN_TOPIC_OR_PARTITION",
         "The broker does not host the topic or partition: create the topic, or wait for metadata.",
     ),
-    (4, "INVALID_FETCH_SIZE", "The broker calls the size that a Fetch asks for invalid."),
-    (5, "LEADER_NOT_AVAILABLE", "The partition has no leader at the moment: an election runs."),
+    (4, "INVALID_FETCH_SIZE", "The broker rejects the fetch size as invalid."),
+    (5, "LEADER_NOT_AVAILABLE", "The partition has no leader now: an election is in progress."),
     (6, "NOT_LEADER_OR_FOLLOWER", "The broker no longer leads the partition."),
     (7, "REQUEST_TIMED_OUT", "The broker could not answer in time."),
     (8, "BROKER_NOT_AVAILABLE", "The broker is not available."),
-    (9, "REPLICA_NOT_AVAILABLE", "The broker has no replica of the partition at the moment."),
+    (9, "REPLICA_NOT_AVAILABLE", "The broker has no replica of the partition now."),
     (10, "MESSAGE_TOO_LARGE", "A batch is larger than the broker allows."),
     (11, "STALE_CONTROLLER_EPOCH", "Another controller was elected."),
-    (12, "OFFSET_METADATA_TOO_LARGE", "A commit carries more than the broker allows."),
+    (12, "OFFSET_METADATA_TOO_LARGE", "A commit's metadata is larger than the broker allows."),
     (13, "NETWORK_EXCEPTION", "The broker lost its connection to another broker."),
-    (14, "COORDINATOR_LOAD_IN_PROGRESS", "The broker still reads what it needs to answer."),
-    (15, "COORDINATOR_NOT_AVAILABLE", "No broker coordinates this at the moment."),
-    (16, "NOT_COORDINATOR", "Another broker coordinates the group by now."),
+    (14, "COORDINATOR_LOAD_IN_PROGRESS", "The coordinator is still loading its state."),
+    (15, "COORDINATOR_NOT_AVAILABLE", "No coordinator is available now."),
+    (16, "NOT_COORDINATOR", "Another broker coordinates the group now."),
     (17, "INVALID_TOPIC_EXCEPTION", "The topic's name is not valid: correct it."),
     (18, "RECORD_LIST_TOO_LARGE", "A batch is larger than the broker's segments."),
-    (19, "NOT_ENOUGH_REPLICAS", "Fewer replicas are in sync than min.insync.replicas asks for."),
+    (19, "NOT_ENOUGH_REPLICAS", "Fewer replicas are in sync than min.insync.replicas requires."),
     (
         20,
         "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
         "The batch is in the leader's log, and fewer replicas are in sync than asked for.",
     ),
-    (21, "INVALID_REQUIRED_ACKS", "The broker does not know this kind of acknowledgement."),
-    (22, "ILLEGAL_GENERATION", "The group has formed again without this member."),
+    (21, "INVALID_REQUIRED_ACKS", "The broker does not support this acks value."),
+    (22, "ILLEGAL_GENERATION", "The group has rebalanced without this member."),
     (
         23,
         "INCONSISTENT_GROUP_PROTOCOL",
         "The group has members of another kind: give huntd a group of its own.",
     ),
-    (24, "INVALID_GROUP_ID", "The group cannot have this name: correct kafka.group."),
-    (25, "UNKNOWN_MEMBER_ID", "The group does not know this member any more."),
+    (24, "INVALID_GROUP_ID", "The group has an invalid name: correct kafka.group."),
+    (25, "UNKNOWN_MEMBER_ID", "The group no longer knows this member."),
     (
         26,
         "INVALID_SESSION_TIMEOUT",
         "The broker allows other session timeouts: correct kafka.session_timeout_ms.",
     ),
-    (27, "REBALANCE_IN_PROGRESS", "The group forms again: its members have to join."),
+    (27, "REBALANCE_IN_PROGRESS", "The group is rebalancing: its members must rejoin."),
     (28, "INVALID_COMMIT_OFFSET_SIZE", "A commit is larger than the broker allows."),
     (29, "TOPIC_AUTHORIZATION_FAILED", "The user may not read the topic: grant READ on it."),
     (30, "GROUP_AUTHORIZATION_FAILED", "The user may not use the group: grant READ on it."),
@@ -138,9 +138,9 @@ const LIST: &[(i16, &str, &str)] = &[
         "UNSUPPORTED_SASL_MECHANISM",
         "The listener has not this mechanism: correct kafka.sasl.mechanism.",
     ),
-    (34, "ILLEGAL_SASL_STATE", "The listener does not expect an authentication now."),
-    (35, "UNSUPPORTED_VERSION", "The broker does not speak this version of the request."),
-    (36, "TOPIC_ALREADY_EXISTS", "The topic is there already."),
+    (34, "ILLEGAL_SASL_STATE", "The listener does not expect authentication now."),
+    (35, "UNSUPPORTED_VERSION", "The broker does not support this version of the request."),
+    (36, "TOPIC_ALREADY_EXISTS", "The topic already exists."),
     (37, "INVALID_PARTITIONS", "A topic cannot have this number of partitions."),
     (
         38,

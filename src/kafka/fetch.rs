@@ -1,11 +1,11 @@
-//! Fetch, versions 4 to 17: the request is written into a reused buffer, the response is read in
+//! Fetch, versions 4 to 17. The request is written into a reused buffer; the response is read in
 //! place.
 //!
-//! Requests are sessionless (KIP-227: session id 0, epoch -1): a session saves bytes of requests
-//! that are small anyway, and brings its own faults. One request asks for partitions of one topic.
-//! Versions from 13 on name it by its id (KIP-516), so that a topic that was deleted and created
-//! again under its name is never read for the one before. Source: Kafka's protocol guide,
-//! FetchRequest.json and FetchResponse.json.
+//! Requests are sessionless (KIP-227: session id 0, epoch -1): a session would save bytes of
+//! requests that are small anyway, and has failure modes of its own. One request asks for
+//! partitions of one topic. From version 13 on requests name the topic by its id (KIP-516), so a
+//! topic that was deleted and recreated is never mistaken for the old one. Source: Kafka's protocol
+//! guide, FetchRequest.json and FetchResponse.json.
 
 use std::ops::Range;
 
@@ -19,19 +19,19 @@ use crate::kafka::wire::{WireError, WireReader, WireWriter};
 /// Kafka's number of the Fetch request.
 const API_KEY: i16 = 1;
 
-/// The oldest version that is spoken: the first that returns record batches of format 2.
+/// The oldest supported version: the first that returns record batches of format 2.
 pub const FETCH_VERSION_MIN: i16 = 4;
 
-/// The newest version that is spoken.
+/// The newest supported version.
 pub const FETCH_VERSION_MAX: i16 = 17;
 
-/// The last version that names topics by name; later ones do it by id.
+/// The last version that names topics by name; later ones use ids.
 pub const VERSION_BY_NAME_MAX: i16 = 12;
 
 /// The first version in the compact, tagged encoding (KIP-482).
 const VERSION_FLEXIBLE: i16 = 12;
 
-/// A topic, as requests name it.
+/// A topic as requests name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TopicKey<'a> {
     /// Its name, for versions up to [`VERSION_BY_NAME_MAX`].
@@ -40,24 +40,24 @@ pub struct TopicKey<'a> {
     pub id: u128,
 }
 
-/// What one Fetch asks for.
+/// The fields of a Fetch.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchRequest<'a> {
     /// Version of the request, from [`FETCH_VERSION_MIN`] to [`FETCH_VERSION_MAX`].
     pub version: i16,
-    /// Comes back in the response.
+    /// Returned in the response.
     pub correlation_id: i32,
     /// Name of the client in the broker's logs and quotas.
     pub client_id: &'a str,
-    /// The one topic.
+    /// The topic.
     pub topic: TopicKey<'a>,
     /// How long the broker may wait for `bytes_min`, in milliseconds.
     pub wait_ms_max: i32,
-    /// Bytes that the broker should gather before it answers.
+    /// Bytes that the broker should collect before it answers.
     pub bytes_min: i32,
-    /// Bytes of the whole answer; the first batch comes whole even if it is larger.
+    /// Limit of the whole answer; the first batch is returned whole even if it is larger.
     pub bytes_max: i32,
-    /// Leave out open transactions and name the aborted ones.
+    /// Whether to leave out open transactions and list the aborted ones.
     pub read_committed: bool,
     /// The partitions, in the order in which the broker should fill the answer.
     pub partitions: &'a [FetchPartition],
@@ -70,15 +70,15 @@ pub struct FetchPartition {
     pub partition: i32,
     /// Offset of the first record wanted.
     pub offset: i64,
-    /// The leader epoch as this client knows it, -1 if unknown (KIP-320).
+    /// The leader epoch that this client knows, -1 if unknown (KIP-320).
     pub leader_epoch: i32,
     /// Leader epoch of the last batch read, -1 if unknown; lets the broker notice a truncation.
     pub last_fetched_epoch: i32,
-    /// Bytes that the partition may take in the answer.
+    /// Limit of the partition's bytes in the answer.
     pub bytes_max: i32,
 }
 
-/// Appends one Fetch, its length prefix included, to `out`.
+/// Appends a Fetch request, length prefix included, to `out`.
 pub fn encode(request: &FetchRequest<'_>, out: &mut Vec<u8>) {
     let version = request.version;
     assert!((FETCH_VERSION_MIN..=FETCH_VERSION_MAX).contains(&version));
@@ -117,7 +117,7 @@ pub fn encode(request: &FetchRequest<'_>, out: &mut Vec<u8>) {
         writer.array(0, flexible); // forgotten_topics_data
     }
     if version >= 11 {
-        // No rack: then a leader sends nobody to a follower (KIP-392).
+        // No rack: then no leader redirects the client to a follower (KIP-392).
         writer.string("", flexible);
     }
     writer.no_tagged_fields(flexible);
@@ -140,19 +140,19 @@ fn encode_partition(partition: &FetchPartition, version: i16, writer: &mut WireW
     writer.no_tagged_fields(version >= VERSION_FLEXIBLE);
 }
 
-/// Why a response to a Fetch cannot be read. The connection must be closed: what follows on it
-/// cannot be trusted.
+/// Why a response to a Fetch cannot be read. The connection must be closed, because the bytes that
+/// follow cannot be trusted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FetchError {
-    /// The bytes are no Fetch response.
+    /// The bytes are not a Fetch response.
     #[error("the Fetch response is malformed: {0}")]
     Wire(#[from] WireError),
     /// The response belongs to another request.
     #[error("the broker answered request {found} when the answer to {expected} was due")]
     Correlation {
-        /// The oldest request without an answer.
+        /// The oldest outstanding request.
         expected: i32,
-        /// What the response names.
+        /// The correlation id of the response.
         found: i32,
     },
     /// The response holds a topic that was not asked for.
@@ -160,14 +160,14 @@ pub enum FetchError {
     Topic,
 }
 
-/// The fields of a Fetch response that stand before the partitions.
+/// The fields of a Fetch response before the partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchResponse {
-    /// How long the client must send no request, in milliseconds (KIP-219).
+    /// How long the client must not send requests, in milliseconds (KIP-219).
     pub throttle_ms: u32,
     /// An error of the whole request.
     pub error: ErrorCode,
-    /// Where the partitions are read.
+    /// An iterator over the partitions.
     pub partitions: Partitions,
 }
 
@@ -196,8 +196,8 @@ pub fn parse(bytes: &[u8], version: i16, correlation_id: i32) -> Result<FetchRes
     Ok(FetchResponse { throttle_ms, error, partitions })
 }
 
-/// Walks the partitions of a response. It holds places, not bytes, so that the caller may change
-/// the records in place between two steps; a copy of it walks again.
+/// Iterates over the partitions of a response. It holds positions, not bytes, so the caller may
+/// change the records in place between two steps. A copy starts over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partitions {
     version: i16,
@@ -224,27 +224,27 @@ enum ResponsePlace {
 pub struct FetchedPartition {
     /// The partition.
     pub partition: i32,
-    /// Whether and why there are no records; see [`trouble`].
+    /// The error, if there are no records; see [`trouble`].
     pub error: ErrorCode,
     /// Offset after the last committed record.
     pub high_watermark: i64,
-    /// Offset before which every transaction is decided; -1 when the broker does not say.
+    /// Offset before which every transaction is decided; -1 if the broker does not report it.
     pub last_stable_offset: i64,
-    /// First offset of the log; -1 when the broker does not say (before version 5).
+    /// First offset of the log; -1 if the broker does not report it (before version 5).
     pub log_start_offset: i64,
     /// The aborted transactions that the records may belong to.
     pub aborted: AbortedList,
-    /// The leader sends the client to a follower (KIP-392), and no records.
+    /// Whether the leader redirects the client to a follower (KIP-392), without records.
     pub names_follower: bool,
-    /// The present leader, when the broker names it beside an error.
+    /// The current leader, if the broker names it along with an error.
     pub leader: Option<CurrentLeader>,
-    /// The log was truncated: it agrees with what was read only up to this point (KIP-595).
+    /// The log was truncated: it matches what was read only up to this point (KIP-595).
     pub diverging: Option<EpochEnd>,
-    /// Where the record batches lie in the response; empty when there are none.
+    /// Range of the record batches in the response; empty if there are none.
     pub records: Range<usize>,
 }
 
-/// A partition's leader, as a response names it.
+/// A partition's leader as a response names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CurrentLeader {
     /// The broker.
@@ -256,15 +256,15 @@ pub struct CurrentLeader {
 /// The end of a leader epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpochEnd {
-    /// The largest leader epoch, not above the asked one, that the leader knows.
+    /// The largest leader epoch known to the leader that is not above the requested one.
     pub leader_epoch: i32,
     /// Offset after its last record.
     pub end_offset: i64,
 }
 
 impl Partitions {
-    /// The next partition; `None` after the last, once the response's end was checked. `bytes` is
-    /// the response that was parsed, `topic` the topic that was asked for.
+    /// Returns the next partition; `None` after the last, once the end of the response is checked.
+    /// `bytes` is the parsed response, `topic` the requested topic.
     pub fn next_partition(
         &mut self,
         bytes: &[u8],
@@ -272,7 +272,7 @@ impl Partitions {
     ) -> Result<Option<FetchedPartition>, FetchError> {
         let flexible = self.version >= VERSION_FLEXIBLE;
         let mut reader = WireReader::resume(bytes, self.at);
-        // Each turn passes one topic, whose header takes bytes, so the loop ends with them.
+        // Each iteration consumes the header of one topic, so the loop ends with the bytes.
         loop {
             match self.place {
                 ResponsePlace::End => return Ok(None),
@@ -313,8 +313,8 @@ impl Partitions {
 }
 
 impl Partitions {
-    /// Where the leaders listen that the partitions name beside an error (KIP-951, from version 16
-    /// on). Known after the last partition.
+    /// The endpoints of the leaders that partitions name along with an error (KIP-951, from version
+    /// 16 on). Available after the last partition.
     pub fn endpoints<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = Broker> + 'a {
         let EndpointList { at, count } = self.endpoints;
         let mut reader = WireReader::resume(bytes, at);
@@ -322,7 +322,7 @@ impl Partitions {
     }
 }
 
-/// Where a response's endpoints lie. Their bytes were checked.
+/// Position of a response's endpoints. Their bytes are checked already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct EndpointList {
     at: usize,
@@ -403,7 +403,7 @@ fn read_partition(
     })
 }
 
-/// Where a partition's aborted transactions lie in the response. Their bytes were checked.
+/// Position of a partition's aborted transactions in the response. Their bytes are checked already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AbortedList {
     at: usize,
@@ -432,7 +432,7 @@ impl AbortedList {
         Ok(AbortedTransaction { producer_id, first_offset })
     }
 
-    /// The transactions; `bytes` is the response that the list was read from.
+    /// Returns the transactions; `bytes` is the response that the list was read from.
     pub fn iter<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = AbortedTransaction> + 'a {
         let AbortedList { at, count, flexible } = *self;
         let mut reader = WireReader::resume(bytes, at);
@@ -440,30 +440,31 @@ impl AbortedList {
     }
 }
 
-/// What to do about a partition's error.
+/// How to handle a partition's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchRemedy {
-    /// It passes by itself: ask again after a pause.
+    /// The condition is temporary: retry after a pause.
     RetryLater,
-    /// Someone else leads: learn who, then ask there.
+    /// Another broker leads: refresh the metadata, then ask there.
     RefreshMetadata,
-    /// The log has no such offset: ask for its bounds, then halt.
+    /// The offset is out of range: ask for the log's bounds, then halt.
     OffsetOutOfRange,
-    /// No retry helps: the shard stops with the error's sentence once another connection has given
-    /// the same answer.
+    /// No retry helps: the shard stops with the error's sentence once another connection has
+    /// confirmed it.
     Fatal,
 }
 
-/// What to do about the error code of a partition or of the whole response; `None` for no error.
+/// How to handle the error code of a partition or of a whole response; `None` for no error.
 pub fn trouble(error: ErrorCode) -> Option<FetchRemedy> {
     match error.0 {
         0 => None,
-        // Server trouble, time-outs, quotas; a leader that is not yet up to date (78); a right that
-        // is missing, which may be granted, or not loaded yet by a broker that has just started
+        // Server errors, time-outs, quotas; a new leader that is not up to date (78); a missing
+        // right, which may be granted later, or not be loaded yet by a broker that has just started
         // (29); and session errors, which a sessionless client cannot cause.
         -1 | 7 | 13 | 29 | 70 | 71 | 78 | 89 | 106 => Some(FetchRemedy::RetryLater),
-        // The topic may be new, its leader elsewhere, its log directory offline, its id changed;
-        // the leader may be known from a broker that is ahead, or its leader epoch went back (75).
+        // The topic may be new, its leader elsewhere, its log directory offline, its id changed; or
+        // the known leader comes from a broker with newer metadata, or its leader epoch went back
+        // (75).
         3 | 5 | 6 | 9 | 56 | 74 | 75 | 100 | 103 | 108 => Some(FetchRemedy::RefreshMetadata),
         1 | 109 => Some(FetchRemedy::OffsetOutOfRange),
         _ => Some(FetchRemedy::Fatal),

@@ -1,9 +1,9 @@
-//! Membership in the consumer group: which partitions are ours. The door to librdkafka's consumer.
+//! Membership in the consumer group: which partitions this instance owns. The only use of
+//! librdkafka's group consumer.
 //!
-//! librdkafka joins, heartbeats and commits, and never fetches: every assignment is answered with
-//! an empty list, so it has nothing to fetch, while the true list goes to the data plane. A
-//! revocation is answered only when the shards are released, so that the next owner starts after
-//! that.
+//! librdkafka joins, sends heartbeats and commits, but never fetches: every assignment is answered
+//! with an empty list, and the real list goes to the data plane. A revocation is answered only once
+//! the shards are released, so the next owner starts after that.
 
 use crate::kafka::client::{ClientOptions, TokenSource, client_config, give_first_token};
 use crate::kafka::membership::{MembershipError, MembershipEvent};
@@ -23,51 +23,51 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Milliseconds of a group session that brokers accept by default, from and to.
+/// Lower limit of a group session that brokers accept by default, in milliseconds.
 pub(crate) const SESSION_TIMEOUT_MS_MIN: u32 = 6_000;
 
-/// See [`SESSION_TIMEOUT_MS_MIN`].
+/// Upper limit; see [`SESSION_TIMEOUT_MS_MIN`].
 pub(crate) const SESSION_TIMEOUT_MS_MAX: u32 = 1_800_000;
 
-/// Milliseconds between two statistics of librdkafka.
+/// Interval of librdkafka's statistics.
 const STATISTICS_MS: u32 = 1_000;
 
-/// Time between two questions whether a commit has arrived.
+/// Interval at which a commit is checked for arrival.
 const COMMIT_CHECK: Duration = Duration::from_millis(10);
 
-/// The options of a member of the group, checked already.
+/// Validated options of a group member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupOptions {
-    /// How the brokers are reached, and the group that spreads the partitions.
+    /// How to reach the brokers, and the group that assigns the partitions.
     pub client: ClientOptions,
-    /// The topic whose partitions are spread.
+    /// The topic whose partitions are assigned.
     pub input_topic: String,
-    /// Static membership (KIP-345): a quick restart under the same name moves nothing.
+    /// Static membership (KIP-345): a quick restart under the same name moves no partitions.
     pub instance_id: Option<String>,
     /// How the group is coordinated.
     pub protocol: GroupProtocol,
-    /// Milliseconds without a heartbeat after which the group gives the partitions to others.
+    /// Milliseconds without a heartbeat after which the group reassigns the partitions.
     pub session_timeout_ms: u32,
 }
 
 /// How the group is coordinated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupProtocol {
-    /// JoinGroup and SyncGroup, any broker; only partitions that move are given up (KIP-429).
+    /// JoinGroup and SyncGroup, any broker; only partitions that move are revoked (KIP-429).
     Classic,
-    /// JoinGroup before KIP-429: at every change, each member gives up all of its partitions.
+    /// JoinGroup before KIP-429: every rebalance revokes all partitions of all members.
     Eager,
-    /// The broker assigns (KIP-848), brokers 4.0 and later.
+    /// The broker assigns (KIP-848), Kafka 4.0 and later.
     Consumer,
 }
 
-/// One member of the group.
+/// A member of the group.
 pub struct Membership {
     options: GroupOptions,
     consumer: Arc<BaseConsumer<Callbacks>>,
     rebalances: mpsc::Receiver<Rebalance>,
     asker: Option<Asker>,
-    /// Partitions of the revocation that was not answered yet.
+    /// Partitions of the revocation that is not answered yet.
     releasing: Option<Vec<i32>>,
     partitions: i32,
 }
@@ -81,8 +81,8 @@ enum Rebalance {
 }
 
 impl Membership {
-    /// Checks that the input topic is there, then starts to join. The first
-    /// [`MembershipEvent::Assigned`] says that the group has taken us in.
+    /// Checks that the input topic exists, then starts to join. The first
+    /// [`MembershipEvent::Assigned`] means that the group has accepted this instance.
     pub fn join(options: &GroupOptions) -> Result<Membership, MembershipError> {
         let refused = |error: KafkaError| MembershipError::Refused(error.to_string());
         let (rebalance_sender, rebalances) = mpsc::channel();
@@ -111,7 +111,7 @@ impl Membership {
         })
     }
 
-    /// Asks a broker for the input topic.
+    /// Checks that the input topic still exists.
     pub(crate) fn check_topic(&self) -> Result<(), MembershipError> {
         partitions(&self.consumer, &self.options).map(drop)
     }
@@ -121,8 +121,8 @@ impl Membership {
         self.partitions
     }
 
-    /// Waits at most this long for something to happen. To be called repeatedly, even while a
-    /// revocation is not answered: the group takes a member that does not call for dead.
+    /// Waits at most this long for an event. Must be called regularly, even while a revocation is
+    /// unanswered: the group expels a member that does not call.
     pub fn poll(&mut self, wait_max: Duration) -> Option<MembershipEvent> {
         if self.releasing.is_some() && self.consumer.assignment_lost() {
             let lost = self.releasing.take().unwrap_or_default();
@@ -154,8 +154,8 @@ impl Membership {
         }
     }
 
-    /// Answers the last [`MembershipEvent::Revoked`]: its shards are released. After a
-    /// [`MembershipEvent::Lost`] there is nothing to answer, and nothing happens.
+    /// Answers the last [`MembershipEvent::Revoked`]: its shards are released. Does nothing after a
+    /// [`MembershipEvent::Lost`].
     pub fn release(&mut self) {
         if self.releasing.take().is_some() {
             answer_revocation(&self.consumer);
@@ -163,7 +163,7 @@ impl Membership {
     }
 
     /// Commits next offsets, for lag tools. Does not wait, and ignores a failure: the next commit
-    /// makes up for it.
+    /// replaces it.
     pub fn commit(&mut self, offsets: &[(i32, i64)]) {
         if offsets.is_empty() {
             return;
@@ -174,9 +174,9 @@ impl Membership {
         }
     }
 
-    /// Asks the group whether we are still a member of its current generation, for a
-    /// [`MembershipEvent::Answered`] with this number to come. A process that stood still for long
-    /// does not know that others have taken its place, but a broker refuses its commits.
+    /// Asks the group whether this instance is still a member of the current generation. A
+    /// [`MembershipEvent::Answered`] with this number follows. A process that was suspended does
+    /// not know that others have taken its place, but a broker refuses its commits.
     pub fn ask(&mut self, question: u64, offsets: &[(i32, i64)]) {
         let question = CommitQuestion { number: question, offsets: self.offset_list(offsets) };
         let asker = self.asker.as_ref().expect("it is there until the membership is dropped");
@@ -216,8 +216,8 @@ impl Membership {
         list
     }
 
-    /// Fetch requests that librdkafka has sent, by its latest statistics; `None` before the first.
-    /// Always 0, or two clients fetch the same records.
+    /// Number of Fetch requests that librdkafka has sent, from its latest statistics; `None` before
+    /// the first. It must be 0; otherwise two clients fetch the same records.
     pub fn fetch_requests(&self) -> Option<u64> {
         let callbacks = self.consumer.context();
         let known = callbacks.statistics.load(Ordering::Acquire) > 0;
@@ -229,14 +229,14 @@ impl Membership {
     }
 }
 
-/// Leaves the group, so that others take over at once. Static members (KIP-345) keep their place
-/// until the group session times out.
+/// Leaves the group, so that others take over at once. Static members (KIP-345) keep their
+/// assignment until the group session times out.
 impl Drop for Membership {
     fn drop(&mut self) {
         // Closing the consumer, which comes next, waits for an answer to every revocation.
         self.consumer.context().leaving.store(true, Ordering::Relaxed);
         self.release();
-        // Its end of the consumer has to go before the consumer can be closed.
+        // The thread's reference must be gone before the consumer can be closed.
         if let Some(Asker { questions, thread }) = self.asker.take() {
             drop(questions);
             thread.join().expect("a panic in any thread ends the process");
@@ -247,14 +247,14 @@ impl Drop for Membership {
     }
 }
 
-/// A thread for questions that take a while: librdkafka's commits either wait without a limit or
-/// report nothing.
+/// A thread for blocking questions: librdkafka's commits either wait without a limit or report
+/// nothing.
 struct Asker {
     questions: mpsc::Sender<CommitQuestion>,
     thread: JoinHandle<()>,
 }
 
-/// Whether the group takes offsets from us.
+/// A commit that tests whether the group still accepts offsets from this member.
 struct CommitQuestion {
     number: u64,
     offsets: TopicPartitionList,
@@ -270,7 +270,7 @@ impl Asker {
         let ask = move || {
             for CommitQuestion { number: question, offsets } in asked {
                 let committed = consumer.commit(&offsets, CommitMode::Sync);
-                // The other end is gone only while the membership is being dropped.
+                // The receiver is gone only while the membership is being dropped.
                 if let Some(trouble) = missing_right(&options, &consumer, &committed) {
                     answers.send(Rebalance::Trouble(trouble)).ok();
                 }
@@ -311,8 +311,8 @@ fn partitions(
     }
 }
 
-/// Offsets that could not be committed because a right is missing. The right may be granted again,
-/// so this is no reason to end.
+/// Returns the missing right if a commit failed because of one. The right may be granted again, so
+/// this does not end the membership.
 fn missing_right(
     options: &GroupOptions,
     consumer: &BaseConsumer<Callbacks>,
@@ -415,13 +415,13 @@ impl ConsumerContext for Callbacks {
         } else {
             Rebalance::Revoked(partitions)
         };
-        // The other end is gone only while the consumer itself is being dropped.
+        // The receiver is gone only while the consumer itself is being dropped.
         self.rebalances.send(event).ok();
     }
 }
 
-/// An empty list is a valid answer and leaves the member in the group. No list at all would not be
-/// one: librdkafka would wait for another answer.
+/// Answers with an empty list, which is valid and keeps the member in the group. Without a list,
+/// librdkafka would wait for another answer.
 fn answer_assignment(consumer: &BaseConsumer<Callbacks>) {
     let nothing = TopicPartitionList::new();
     let answered = match consumer.rebalance_protocol() {
@@ -431,7 +431,8 @@ fn answer_assignment(consumer: &BaseConsumer<Callbacks>) {
     log_answer(answered);
 }
 
-/// librdkafka would refuse the real list here: it was never assigned to this consumer.
+/// Answers without the real list, which librdkafka would refuse: it was never assigned to this
+/// consumer.
 fn answer_revocation(consumer: &BaseConsumer<Callbacks>) {
     let answered = match consumer.rebalance_protocol() {
         RebalanceProtocol::Cooperative => consumer.incremental_unassign(&TopicPartitionList::new()),
@@ -442,16 +443,16 @@ fn answer_revocation(consumer: &BaseConsumer<Callbacks>) {
 
 fn log_answer(answered: KafkaResult<()>) {
     if let Err(error) = answered {
-        tracing::warn!(%error, "the group did not take the answer to its rebalance");
+        tracing::warn!(%error, "the group did not accept the answer to its rebalance");
     }
 }
 
-/// librdkafka's bound on the milliseconds that a broker may take to answer.
+/// librdkafka's upper limit of `socket.timeout.ms`.
 const SOCKET_TIMEOUT_MS_MAX: u64 = 300_000;
 
 fn config(options: &GroupOptions) -> ClientConfig {
     let mut config = client_config(&options.client);
-    // A commit is answered behind a join, which may wait for another member's session to end.
+    // A commit is answered after a join, which may wait for another member's session to end.
     let answer_ms_max = u64::from(options.session_timeout_ms) + BROKER_ANSWER_MS_MAX;
     config
         .set("group.id", &options.client.group)

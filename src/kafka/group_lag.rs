@@ -1,11 +1,12 @@
-//! The records of each input partition that the group has not committed, no matter who owns it.
+//! The group's lag: records of each input partition that are not committed, whichever instance owns
+//! it.
 //!
-//! An owner knows its own lag better and sooner. This lag is for the partitions of an owner that
-//! died: every instance shows it, so an alert sees them. And an owner that fetches from a broker
-//! which is cut off from the others hears here, from another client, how far the log has grown.
+//! An owner knows its own lag more precisely and sooner. This lag covers the partitions of an owner
+//! that died: every instance exports it, so an alert sees them. It also tells an owner whose broker
+//! is cut off from the cluster, through another client, how far the log has grown.
 //!
-//! The ends of the outputs tell more: another program in the group may read and commit a partition
-//! that nobody plays then.
+//! The ends of the outputs show more: another program in the group may read and commit a partition
+//! without processing it.
 
 use crate::kafka::METADATA_MS_MAX;
 use crate::kafka::client::{
@@ -25,27 +26,27 @@ use std::time::{Duration, Instant};
 const GROUP_LAG_EVERY_MS: u64 = 2_000;
 
 /// Milliseconds without a commit after which a partition with records counts as unread. An owner
-/// commits every second. One of our own shards stands still after as long.
+/// commits every second. A shard of this instance counts as stalled after the same time.
 const UNREAD_MS: u64 = 10_000;
 
-/// Milliseconds without a record in the output after which nobody plays a zone, even if its input
-/// is committed: an owner repeats its fence every ten seconds.
+/// Milliseconds without a record in the output after which a zone counts as unprocessed, even if
+/// its input is committed: an owner repeats its fence every ten seconds.
 const UNPLAYED_MS: u64 = 30_000;
 
-/// Milliseconds between two samples of a partition that count, at most. While no broker answers, no
-/// owner can commit.
+/// Upper limit of the time between two samples that is counted. While no broker answers, no owner
+/// can commit.
 const SAMPLES_APART_MS_MAX: u64 = 2 * GROUP_LAG_EVERY_MS;
 
-/// A thread that asks the brokers. Dropped, it ends.
+/// A thread that queries the brokers. It ends when this is dropped.
 pub struct GroupLag {
-    /// Dropping it ends the thread.
+    /// Dropping this ends the thread.
     alive: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl GroupLag {
-    /// Begins to write `group_lag` of `progress`. Without a thread or a client for it the lag stays
-    /// unknown.
+    /// Starts updating `group_lag` in `progress`. If the thread or its client cannot be created,
+    /// the lag stays unknown.
     pub fn start(options: &GroupOptions, output_topic: &str, progress: Arc<Progress>) -> GroupLag {
         let consumer = reader(&reader_config(&options.client), &options.client).ok();
         let (alive, ended) = mpsc::channel::<()>();
@@ -56,7 +57,7 @@ impl GroupLag {
             let mut commits = Standstills::after_ms(UNREAD_MS);
             let mut outputs = Standstills::after_ms(UNPLAYED_MS);
             loop {
-                // It reads nothing. The poll only lets it ask for a token.
+                // The client reads nothing; polling only lets it ask for a token.
                 drop(consumer.poll(Duration::ZERO));
                 let lags = lags(&consumer, &topic).unwrap_or_default();
                 note(&lags, &progress);
@@ -65,7 +66,7 @@ impl GroupLag {
                 let dues = dues(&consumer, &output, lags.len() as i32).unwrap_or_default();
                 log_unplayed(&outputs.news(&dues, is_ours, Instant::now()), &group);
                 progress.unread_partitions.set(commits.count_with(&outputs));
-                // Nothing is ever sent.
+                // Nothing is ever sent on this channel.
                 if ended.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Disconnected) {
                     return;
                 }
@@ -114,8 +115,8 @@ fn log_unplayed(partitions: &[i32], group: &str) {
     }
 }
 
-/// Writes down what one sample says of each partition, and of those that it does not know, that
-/// nothing is known.
+/// Stores a sample's lag of each partition, and marks the lag of partitions that it lacks as
+/// unknown.
 fn note(lags: &[Option<PartitionLag>], progress: &Progress) {
     let known_before = progress.group_lag_partitions.get() as usize;
     for place in 0..lags.len().max(known_before) {
@@ -127,27 +128,26 @@ fn note(lags: &[Option<PartitionLag>], progress: &Progress) {
     progress.group_lag_partitions.set(lags.len() as u64);
 }
 
-/// What the group has not read of a partition.
+/// The unread part of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PartitionLag {
-    /// The group's offset; without a commit, the log's start.
+    /// The group's committed offset; without a commit, the log's start.
     offset: i64,
-    /// Where the log ends.
+    /// The end of the log.
     end: i64,
 }
 
 impl PartitionLag {
-    /// Records that the group has not read.
+    /// Number of unread records.
     fn records(self) -> i64 {
         (self.end - self.offset).max(0)
     }
 }
 
-/// For how long offsets have not moved, by partition: those that the group has committed, or the
-/// ends of outputs.
+/// How long offsets have not moved, by partition: committed offsets, or the ends of outputs.
 #[derive(Debug)]
 struct Standstills {
-    /// How long is too long.
+    /// Time without movement after which a partition is reported.
     patience: Duration,
     seen: BTreeMap<i32, SeenOffset>,
 }
@@ -155,11 +155,11 @@ struct Standstills {
 #[derive(Clone, Copy, Debug)]
 struct SeenOffset {
     offset: i64,
-    /// When the last sample of it was.
+    /// Time of its last sample.
     sampled_at: Instant,
-    /// For how long it has not moved.
+    /// How long it has not moved.
     waited: Duration,
-    /// For too long.
+    /// Whether that is too long.
     is_over: bool,
 }
 
@@ -168,20 +168,20 @@ impl Standstills {
         Standstills { patience: Duration::from_millis(patience_ms), seen: BTreeMap::new() }
     }
 
-    /// Partitions that have stood still for too long.
+    /// Partitions that have not moved for too long.
     fn partitions(&self) -> impl Iterator<Item = i32> {
         let over = self.seen.iter().filter(|(_, seen)| seen.is_over);
         over.map(|(partition, _)| *partition)
     }
 
-    /// How many partitions have stood still for too long here or there.
+    /// Number of partitions that have not moved for too long in either set.
     fn count_with(&self, others: &Standstills) -> u64 {
         self.partitions().chain(others.partitions()).collect::<BTreeSet<_>>().len() as u64
     }
 
-    /// Partitions of other instances that have stood still for too long from now on. Each is
-    /// reported once until its offset moves again. What a sample does not know of a partition
-    /// changes nothing.
+    /// Returns partitions of other instances that have now not moved for too long. Each is reported
+    /// once until its offset moves again. A partition that is missing from a sample is left as it
+    /// was.
     fn news(
         &mut self,
         lags: &[Option<PartitionLag>],
@@ -189,7 +189,7 @@ impl Standstills {
         now: Instant,
     ) -> Vec<i32> {
         let mut news = Vec::new();
-        // What is ours has waited for nobody, whether or not this sample knows of it.
+        // Partitions of this instance are never waiting, whether or not this sample has them.
         self.seen.retain(|partition, _| !is_ours(*partition));
         for (partition, lag) in (0..).zip(lags) {
             let Some(lag) = *lag else { continue };
@@ -213,8 +213,8 @@ impl Standstills {
     }
 }
 
-/// The lag of each partition in order; `None` of one that has no leader now. `None` of all: not all
-/// brokers answer.
+/// The lag of each partition in order; `None` for a partition without a leader. `None` for all if
+/// not all brokers answer.
 fn lags(consumer: &KafkaReader, topic: &str) -> Option<Vec<Option<PartitionLag>>> {
     let wait = Duration::from_millis(METADATA_MS_MAX);
     let count = partitions(consumer, topic, Right::Read, wait).ok()?.min(SHARDS_MAX as i32);
@@ -222,7 +222,7 @@ fn lags(consumer: &KafkaReader, topic: &str) -> Option<Vec<Option<PartitionLag>>
     list.add_partition_range(topic, 0, count - 1);
     let committed = offsets(&consumer.committed_offsets(list, wait).ok()?, topic, count);
     let ends = log_ends(consumer, topic, count, wait).ok()?;
-    // A partition without a commit has to be read from its start.
+    // Without a commit, a partition has to be read from its start.
     let starts = match committed.contains(&None) {
         true => offsets_at(consumer, topic, count, Offset::Beginning, wait).ok()?,
         false => vec![None; committed.len()],
@@ -234,7 +234,8 @@ fn lags(consumer: &KafkaReader, topic: &str) -> Option<Vec<Option<PartitionLag>>
     Some(committed.iter().zip(&starts).zip(&ends).map(lag).collect())
 }
 
-/// The end of each output, with the record that is due there. `None`: not all brokers answer.
+/// The end of each output, as the offset of the record that is due there. `None` if not all brokers
+/// answer.
 fn dues(consumer: &KafkaReader, output: &str, count: i32) -> Option<Vec<Option<PartitionLag>>> {
     let ends = log_ends(consumer, output, count, Duration::from_millis(METADATA_MS_MAX)).ok()?;
     let due = |offset: i64| PartitionLag { offset, end: offset + 1 };
@@ -253,7 +254,7 @@ mod tests {
         partitions.iter().copied().map(lag).collect()
     }
 
-    /// Samples, one each [`GROUP_LAG_EVERY_MS`].
+    /// Samples at intervals of [`GROUP_LAG_EVERY_MS`].
     struct Samples {
         commits: Standstills,
         now: Instant,
@@ -264,7 +265,8 @@ mod tests {
             Samples { commits: Standstills::after_ms(UNREAD_MS), now: Instant::now() }
         }
 
-        /// The same sample so often: what counts as unread from then on, and how much does.
+        /// Takes the same sample this many times. Returns the partitions newly reported and the
+        /// number reported in total.
         fn take(
             &mut self,
             times: usize,
@@ -286,13 +288,13 @@ mod tests {
         let mut take = |times, ends: &[(i64, i64)]| {
             samples.take(times, &lags(ends), |partition| partition == 1)
         };
-        // The second one is ours, and the third has nothing to read.
+        // The second partition is ours, and the third has nothing to read.
         let waiting = [(10, 20), (10, 20), (20, 20)];
         assert_eq!(take(5, &waiting), (vec![], 0), "not for long enough");
         assert_eq!(take(1, &waiting), (vec![0], 1));
         let more = [(10, 90), (10, 90), (20, 20)];
         assert_eq!(take(5, &more), (vec![], 1), "it is told");
-        // It has moved, and the third one has records now.
+        // The first has moved, and the third one has records now.
         let moved = [(20, 90), (10, 90), (20, 30)];
         assert_eq!(take(4, &moved), (vec![], 0));
         assert_eq!(take(1, &moved), (vec![2], 1));
@@ -324,7 +326,7 @@ mod tests {
         assert_eq!(outputs.partitions().collect::<Vec<_>>(), [0, 2]);
     }
 
-    /// The log may have become shorter meanwhile.
+    /// The log may have become shorter in between.
     #[test]
     fn what_a_sample_does_not_know_is_unknown() {
         let progress = Progress::new();
@@ -341,7 +343,7 @@ mod tests {
         assert_eq!(progress.group_lag_partitions.get(), 0);
     }
 
-    /// Nobody can commit while no broker answers. But one sample of two is enough.
+    /// Nobody can commit while no broker answers. But every second sample is enough.
     #[test]
     fn time_without_samples_counts_little() {
         let (mut samples, waiting) = (Samples::new(), lags(&[(10, 20)]));

@@ -1,5 +1,5 @@
-//! ListOffsets, version 1: where a partition's log begins and ends. All brokers since Kafka 0.10.1
-//! speak it. Source: Kafka's protocol guide, ListOffsetsRequest.json.
+//! ListOffsets, version 1: the start and end of a partition's log. All brokers since Kafka 0.10.1
+//! support it. Source: Kafka's protocol guide, ListOffsetsRequest.json.
 
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::message::{Envelope, MessageError};
@@ -8,18 +8,18 @@ use crate::kafka::wire::{WireError, WireReader, WireWriter};
 /// Kafka's number of the request.
 const API_KEY: i16 = 2;
 
-/// The version that is spoken.
+/// The supported version.
 pub const LIST_OFFSETS_VERSION: i16 = 1;
 
 const NAME: &str = "ListOffsets";
 
-/// Which end of the log.
+/// Which end of the log to ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i64)]
 pub(crate) enum LogEnd {
     /// The offset after the last record.
     Latest = -1,
-    /// The first offset that is still there.
+    /// The first offset that is not deleted.
     Earliest = -2,
 }
 
@@ -49,10 +49,10 @@ pub(crate) fn request(
     writer.end_frame(start);
 }
 
-/// Partitions with their offsets, or with the reason why there is none.
+/// Partitions with their offsets, or with an error.
 pub(crate) type Offsets = Vec<(i32, Result<i64, ErrorCode>)>;
 
-/// Reads an answer: each partition with its offset, or with an error.
+/// Parses an answer: each partition with its offset, or with an error.
 pub(crate) fn parse(
     bytes: &[u8],
     correlation_id: i32,

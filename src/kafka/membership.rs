@@ -1,30 +1,30 @@
-//! The events of a member of the consumer group, and the reasons why it cannot be one: only values.
+//! Events of a member of the consumer group, and the reasons why it cannot be one. Only values.
 
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::right::Right;
 
-/// What happened to our partitions.
+/// A change of this instance's partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MembershipEvent {
-    /// These are ours from now on, beside those that are already. The list may be empty: a member
-    /// without a partition stands by.
+    /// These partitions are assigned, in addition to the current ones. The list may be empty: a
+    /// member without a partition is on standby.
     Assigned(Vec<i32>),
     /// These go to another member once `Membership::release` says that they are released.
     Revoked(Vec<i32>),
-    /// These belong to another member already: drop them, publish nothing more.
+    /// These already belong to another member: drop them and publish nothing more.
     Lost(Vec<i32>),
-    /// The group has answered `Membership::ask` with this number: whether we are a member.
+    /// The group's answer to `Membership::ask`.
     Answered {
         /// The question's number.
         question: u64,
         /// Whether we are still a member.
         is_member: bool,
     },
-    /// Trouble. [`MembershipError::is_final`] says whether waiting can help.
+    /// An error. [`MembershipError::is_final`] says whether waiting can help.
     Error(MembershipError),
 }
 
-/// Why the group cannot be joined, or is not reachable any more.
+/// Why the group cannot be joined or reached.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MembershipError {
     /// No broker answers.
@@ -36,12 +36,12 @@ pub enum MembershipError {
     /// The input topic does not exist.
     #[error("the topic `{0}` does not exist; create it with `huntd topics`")]
     TopicMissing(String),
-    /// The broker refuses.
+    /// The broker denies access.
     #[error("not authorised for {what}; grant {right} to huntd's user")]
     NotAuthorised {
         /// The topic, the group or the cluster.
         what: String,
-        /// What is missing.
+        /// The missing right.
         right: Right,
     },
     /// No broker coordinates the group.
@@ -59,18 +59,18 @@ pub enum MembershipError {
         /// How many brokers the cluster has.
         brokers: usize,
     },
-    /// The group's members have no way in common to share partitions.
+    /// The group's members have no assignment protocol in common.
     #[error(
         "the group `{0}` has members with which huntd cannot share partitions: another program, \
          or an instance with another kafka.group_protocol; stop them, or give this deployment a \
          kafka.group of its own; `kafka-consumer-groups.sh --describe --members` lists them"
     )]
     Inconsistent(String),
-    /// Two instances use one static id.
+    /// Two instances use the same static id.
     #[error("another instance uses the group instance id `{0}`; give each instance its own")]
     InstanceTaken(String),
-    /// The broker does not authenticate librdkafka, which keeps the secret that was read at our
-    /// start.
+    /// The broker does not authenticate librdkafka, which keeps the secret that was read at
+    /// start-up.
     #[error(
         "a broker refuses the secret that was read when huntd started; if another one is in its \
          file, restart huntd: {0}"
@@ -79,7 +79,8 @@ pub enum MembershipError {
     /// TLS fails.
     #[error("TLS to a broker fails: check the files of [kafka.tls] and the broker's: {0}")]
     TlsFailed(String),
-    /// A broker refuses the files of our start, which librdkafka keeps, and takes those of now.
+    /// A broker refuses the files read at start-up, which librdkafka keeps, but accepts the current
+    /// ones.
     #[error(
         "no broker is reached with the files of [kafka.tls] that librdkafka's clients read when \
          huntd started, and they have changed since: restart huntd: {0}"
@@ -88,13 +89,13 @@ pub enum MembershipError {
     /// librdkafka refuses its configuration, or the group refuses the member.
     #[error("the consumer group cannot be joined: {0}")]
     Refused(String),
-    /// Something that passes.
-    #[error("the consumer group reports trouble and is tried again: {0}")]
+    /// A temporary error.
+    #[error("the consumer group reports an error; retrying: {0}")]
     Passing(String),
 }
 
 impl MembershipError {
-    /// Whether only an operator can help.
+    /// Whether only an operator can fix it.
     pub fn is_final(&self) -> bool {
         use MembershipError::{Inconsistent, NoCoordinator, Passing, TlsFailed, Unreachable};
         let may_pass = matches!(
@@ -104,8 +105,8 @@ impl MembershipError {
         !may_pass && !self.is_cured_by_a_start()
     }
 
-    /// Whether a start would use another secret or certificate. As long as we are a member,
-    /// everything but the group works without one.
+    /// Whether a restart would use another secret or certificate. As long as this instance is a
+    /// member, everything except the group works without one.
     pub(crate) fn is_cured_by_a_start(&self) -> bool {
         matches!(self, MembershipError::NotAuthenticated(_) | MembershipError::TlsOutdated(_))
     }

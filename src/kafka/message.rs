@@ -1,5 +1,4 @@
-//! Messages other than Fetch: their common envelope, the versions that brokers speak, and who
-//! leads.
+//! Messages other than Fetch: their common header, version negotiation, and partition leaders.
 //!
 //! These are rare, so they may allocate. Requests are encoded by the `kafka-protocol` crate.
 //! Responses are read here: that crate allocates what an array's length claims before it reads an
@@ -20,12 +19,12 @@ use crate::kafka::{fetch, produce, topic_requests};
 /// Why an answer cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MessageError {
-    /// The bytes are no such answer.
+    /// The bytes are not a valid answer.
     #[error("the broker's {api} answer is malformed: {error}")]
     Malformed {
         /// Kafka's name of the request.
         api: &'static str,
-        /// What does not fit.
+        /// The parse error.
         error: WireError,
     },
     /// The answer belongs to another request.
@@ -33,10 +32,10 @@ pub enum MessageError {
     Correlation {
         /// The request that was sent.
         expected: i32,
-        /// What the answer names.
+        /// The correlation id of the answer.
         found: i32,
     },
-    /// The length before a message cannot be right.
+    /// The length prefix of a message is invalid.
     #[error(
         "the broker announces a message of {bytes} bytes, but at most {bytes_max} are taken: \
          check that the address is a plaintext Kafka listener"
@@ -44,7 +43,7 @@ pub enum MessageError {
     Length {
         /// The announced length.
         bytes: i32,
-        /// The bound.
+        /// The limit.
         bytes_max: usize,
     },
     /// The broker refused the request.
@@ -52,18 +51,18 @@ pub enum MessageError {
     Refused {
         /// Kafka's name of the request.
         api: &'static str,
-        /// Its reason.
+        /// The broker's reason.
         error: ErrorCode,
     },
-    /// No version of a request is spoken by both sides.
+    /// The broker and huntd support no common version of a request.
     #[error(
-        "the broker speaks {api} {broker_min} to {broker_max}, huntd {min} to {max}: \
+        "the broker supports {api} {broker_min} to {broker_max}, huntd {min} to {max}: \
          use Kafka 1.0 or later"
     )]
     NoVersion {
         /// Kafka's name of the request.
         api: &'static str,
-        /// The broker's range; 0 to -1 when it does not know the request at all.
+        /// The broker's range; 0 to -1 if it does not know the request.
         broker_min: i16,
         /// See `broker_min`.
         broker_max: i16,
@@ -72,29 +71,29 @@ pub enum MessageError {
         /// See `min`.
         max: i16,
     },
-    /// The answer lacks what was asked for.
-    #[error("the broker's {api} answer does not name the topic that was asked for")]
+    /// The answer lacks the requested topic.
+    #[error("the broker's {api} answer does not contain the requested topic")]
     TopicMissing {
         /// Kafka's name of the request.
         api: &'static str,
     },
 }
 
-/// The length of the message that begins at the start of `bytes`, its prefix left out; `None` when
-/// fewer than four bytes are there.
+/// Returns the length of the message at the start of `bytes`, without its prefix; `None` if fewer
+/// than four bytes are available.
 pub fn frame_length(bytes: &[u8], bytes_max: usize) -> Result<Option<usize>, MessageError> {
     let Some(prefix) = bytes.first_chunk::<FRAME_PREFIX_BYTES>() else {
         return Ok(None);
     };
     let length = i32::from_be_bytes(*prefix);
     match usize::try_from(length) {
-        // Four bytes of correlation id are in every answer.
+        // Every answer contains the four bytes of its correlation id.
         Ok(length) if (4..=bytes_max).contains(&length) => Ok(Some(length)),
         _ => Err(MessageError::Length { bytes: length, bytes_max }),
     }
 }
 
-/// One kind of request and the versions that are spoken of it.
+/// A kind of request and its supported versions.
 pub(super) struct Api {
     pub(super) key: ApiKey,
     pub(super) name: &'static str,
@@ -111,11 +110,11 @@ const FETCH: Api = Api {
 const METADATA: Api = Api {
     key: ApiKey::Metadata,
     name: "Metadata",
-    // The first that can be asked about a topic without creating it.
+    // The first version that can ask about a topic without creating it.
     version_min: 4,
     version_max: 12,
 };
-/// What `kafka/produce.rs` writes.
+/// Written by `kafka/produce.rs`.
 pub(super) const PRODUCE: Api = Api {
     key: ApiKey::Produce,
     name: "Produce",
@@ -123,20 +122,20 @@ pub(super) const PRODUCE: Api = Api {
     version_max: produce::PRODUCE_VERSION_MAX,
 };
 
-/// What `kafka/producer_id.rs` writes.
+/// Written by `kafka/producer_id.rs`.
 pub(super) const INIT_PRODUCER_ID: Api =
     Api { key: ApiKey::InitProducerId, name: "InitProducerId", version_min: 0, version_max: 1 };
 
 const API_VERSIONS: Api =
     Api { key: ApiKey::ApiVersions, name: "ApiVersions", version_min: 0, version_max: 3 };
 
-/// The first version of Metadata that gives a topic's id.
+/// The first version of Metadata that returns a topic's id.
 pub(crate) const TOPIC_ID_VERSION_MIN: i16 = 10;
 
-/// The version to ask for [`api_versions_request`] with first.
+/// The version of the first [`api_versions_request`].
 pub const API_VERSIONS_VERSION_MAX: i16 = API_VERSIONS.version_max;
 
-/// The versions that a connection speaks: the newest that both sides know.
+/// The API versions of a connection: the newest that both sides support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Versions {
     /// Of Fetch.
@@ -147,11 +146,11 @@ pub struct Versions {
     pub produce: i16,
     /// Of InitProducerId.
     pub init_producer_id: i16,
-    /// Whether the settings of topics can be asked for.
+    /// Whether the broker answers DescribeConfigs.
     pub tells_settings: bool,
 }
 
-/// The versions of one request that a broker speaks.
+/// The versions of one request that a broker supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ApiRange {
     /// Kafka's number of the request.
@@ -188,12 +187,12 @@ fn choose_version(api: &Api, ranges: &[ApiRange]) -> Result<i16, MessageError> {
     Err(MessageError::NoVersion { api: api.name, broker_min, broker_max, min, max })
 }
 
-/// What every request carries before its own fields.
+/// The header fields of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Envelope<'a> {
     /// Version of the request.
     pub version: i16,
-    /// Comes back in the answer.
+    /// Returned in the answer.
     pub correlation_id: i32,
     /// Name of the client in the broker's logs and quotas.
     pub client_id: &'a str,
@@ -222,13 +221,13 @@ pub(super) fn encode<R: Encodable>(
     out.extend_from_slice(&body);
 }
 
-/// A string as the `kafka-protocol` crate wants it.
+/// Converts a string for the `kafka-protocol` crate.
 pub(super) fn text(value: &str) -> StrBytes {
     StrBytes::from_string(value.to_owned())
 }
 
-/// Reads an answer's header and hands the rest to `read`. Bytes that follow are ignored, as by
-/// Kafka's own clients: librdkafka's mock cluster ends Metadata answers with too many bytes.
+/// Parses an answer's header and hands the rest to `read`. Bytes that follow are ignored, as
+/// Kafka's own clients do: librdkafka's mock cluster appends extra bytes to Metadata answers.
 pub(super) fn parse<T>(
     api: &Api,
     flexible_header: bool,
@@ -248,7 +247,7 @@ pub(super) fn parse<T>(
     read(&mut reader).map_err(malformed)
 }
 
-/// Reads an array's elements one by one, so that nothing is allocated for a length that lies.
+/// Reads an array element by element, so that a false length causes no allocation.
 pub(super) fn read_array<T>(
     reader: &mut WireReader<'_>,
     flexible: bool,
@@ -264,12 +263,12 @@ pub(super) fn read_array<T>(
     Ok(elements)
 }
 
-/// Passes over the tagged fields at a structure's end, in the versions that have them.
+/// Skips the tagged fields at a structure's end, in the versions that have them.
 fn end_of_struct(reader: &mut WireReader<'_>, flexible: bool) -> Result<(), WireError> {
     if flexible { reader.skip_tagged_fields() } else { Ok(()) }
 }
 
-/// Appends an ApiVersions request. Ask with [`API_VERSIONS_VERSION_MAX`] first.
+/// Appends an ApiVersions request. Start with [`API_VERSIONS_VERSION_MAX`].
 pub fn api_versions_request(envelope: Envelope<'_>, out: &mut Vec<u8>) {
     let request = ApiVersionsRequest::default()
         .with_client_software_name(text(env!("CARGO_PKG_NAME")))
@@ -277,23 +276,23 @@ pub fn api_versions_request(envelope: Envelope<'_>, out: &mut Vec<u8>) {
     encode(&API_VERSIONS, envelope, &request, out);
 }
 
-/// What a broker answers to ApiVersions.
+/// A broker's answer to ApiVersions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApiVersionsAnswer {
-    /// The versions to speak from now on.
+    /// The versions to use from now on.
     Chosen(Versions),
-    /// The broker does not know the version asked with: ask again with version 0 (KIP-511).
+    /// The broker does not support the version of the request: ask again with version 0 (KIP-511).
     AskWithVersionZero,
 }
 
-/// Reads the answer to an ApiVersions request of `version`.
+/// Parses the answer to an ApiVersions request of `version`.
 pub fn parse_api_versions(
     bytes: &[u8],
     version: i16,
     correlation_id: i32,
 ) -> Result<ApiVersionsAnswer, MessageError> {
-    // A broker that does not know the version answers in version 0. The header is never in the
-    // flexible form, because the client cannot know yet what the broker speaks (KIP-511).
+    // A broker that does not know the version answers in version 0. The header never has the
+    // flexible form, because the client cannot know yet what the broker supports (KIP-511).
     let error = parse_error_code(bytes, correlation_id)?;
     if error == ErrorCode::UNSUPPORTED_VERSION && version > 0 {
         return Ok(ApiVersionsAnswer::AskWithVersionZero);
@@ -330,29 +329,29 @@ pub fn metadata_request(envelope: Envelope<'_>, topic: &str, out: &mut Vec<u8>) 
     encode(&METADATA, envelope, &request, out);
 }
 
-/// The cluster and one topic, as a broker sees them.
+/// The cluster and one topic, as one broker sees them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// Brokers that can be reached.
+    /// The brokers of the cluster.
     pub brokers: Vec<Broker>,
-    /// The cluster's name, where the broker gives it.
+    /// The cluster's id, if the broker reports it.
     pub cluster_id: Option<String>,
-    /// The broker that creates topics.
+    /// The controller, which creates topics.
     pub controller: Option<i32>,
     /// An error of the topic as a whole.
     pub error: ErrorCode,
-    /// The topic's id, which a topic deleted and created again does not keep; 0 before version 10.
+    /// The topic's id, which a recreated topic does not keep; 0 before version 10.
     pub topic_id: u128,
     /// The topic's partitions, in the broker's order.
     pub partitions: Vec<PartitionLeader>,
-    /// Replicas of the partition that has the fewest; 0 without partitions.
+    /// Number of replicas of the partition with the fewest; 0 without partitions.
     pub replicas: usize,
 }
 
-/// A broker and where it listens.
+/// A broker and its endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broker {
-    /// Its number.
+    /// Its id.
     pub node_id: i32,
     /// Name or address, to be resolved off the hot thread.
     pub host: String,
@@ -360,12 +359,12 @@ pub struct Broker {
     pub port: u16,
 }
 
-/// Who leads a partition.
+/// The leader of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionLeader {
     /// The partition.
     pub partition: i32,
-    /// The leading broker; `None` while there is none.
+    /// The broker that leads; `None` while there is no leader.
     pub leader: Option<i32>,
     /// The leader epoch; -1 before version 7.
     pub leader_epoch: i32,
@@ -373,7 +372,7 @@ pub struct PartitionLeader {
     pub error: ErrorCode,
 }
 
-/// Reads the answer to a Metadata request for `topic`.
+/// Parses the answer to a Metadata request for `topic`.
 pub fn parse_metadata(
     bytes: &[u8],
     version: i16,
@@ -446,7 +445,7 @@ fn read_topic(reader: &mut WireReader<'_>, version: i16) -> Result<TopicMetadata
     Ok(TopicMetadata { name, error, topic_id, partitions, replicas: replicas.unwrap_or(0) })
 }
 
-/// Passes over a list of brokers: how many there are.
+/// Skips a list of broker ids and returns its length.
 fn read_array_of_ids(reader: &mut WireReader<'_>, flexible: bool) -> Result<usize, WireError> {
     let count = reader.array(flexible)?;
     for _ in 0..count {

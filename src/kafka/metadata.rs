@@ -1,7 +1,6 @@
-//! The data plane's own view of the cluster: who leads each partition, and under which leader
-//! epoch.
+//! The data plane's own metadata: the leader and leader epoch of each partition.
 //!
-//! librdkafka keeps such a table too, but its public form has no leader epoch, and without one a
+//! librdkafka keeps such a table too, but its public form lacks the leader epoch, without which a
 //! truncated log goes unnoticed (KIP-320).
 
 use std::collections::BTreeMap;
@@ -11,19 +10,19 @@ use crate::kafka::error_code::ErrorCode;
 use crate::kafka::fetch::CurrentLeader;
 use crate::kafka::message::{Broker, Metadata, PartitionLeader};
 
-/// A number that no broker has.
+/// An id that no broker has.
 pub(crate) const NODE_UNKNOWN: i32 = -1;
 
-/// Why a Metadata answer cannot be taken over. The table stays as it was.
+/// Why a Metadata answer cannot be applied. The table is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MetadataError {
     /// The topic as a whole has an error.
     #[error("the input topic cannot be read: {0}")]
     Topic(ErrorCode),
-    /// The topic was deleted and created again: offsets no longer mean what they meant.
+    /// The topic was deleted and recreated: its offsets have a new meaning.
     #[error("the input topic was deleted and created again: start over with `huntd run --genesis`")]
     Recreated,
-    /// The topic has another number of partitions: players would change their shards.
+    /// The topic has another number of partitions: players would change shards.
     #[error(
         "the input topic has {now} partitions instead of {before}: the output topic and the \
          producers must follow, then restart huntd"
@@ -37,20 +36,20 @@ pub enum MetadataError {
 }
 
 impl MetadataError {
-    /// Whether asking again cannot help.
+    /// Whether no retry can help.
     pub(crate) fn is_final(&self) -> bool {
         !matches!(self, MetadataError::Topic(_))
     }
 }
 
-/// What the table knows of one partition.
+/// The metadata of one partition.
 #[derive(Clone, Copy, Debug)]
 struct LeaderRow {
     leader: Option<i32>,
     leader_epoch: i32,
-    /// The leader must be asked for before the next Fetch.
+    /// Whether the leader must be asked for before the next Fetch.
     stale: bool,
-    /// Answers in a row that named a lower leader epoch.
+    /// Consecutive answers with a lower leader epoch.
     lagging: u8,
 }
 
@@ -59,13 +58,13 @@ impl LeaderRow {
         LeaderRow { leader: None, leader_epoch: -1, stale: true, lagging: 0 };
 }
 
-/// After this many answers in a row with a lower leader epoch, while the leader has to be asked
-/// for, the epoch has gone back, and it is not the brokers that lag. That happens when a cluster is
-/// restored or migrated.
+/// After this many consecutive answers with a lower leader epoch, while the leader is being asked
+/// for, the epoch itself has gone back; the brokers are not merely lagging. That happens when a
+/// cluster is restored or migrated.
 const LAGGING_MAX: u8 = 5;
 
-/// Brokers that the table may hold before it learns no more from Fetch responses: more than any
-/// cluster has. A Metadata answer replaces all of them.
+/// Limit of brokers learned from Fetch responses: more than any cluster has. A Metadata answer
+/// replaces them all.
 pub(crate) const BROKERS_MAX: usize = 1024;
 
 /// Leaders, leader epochs and the brokers' addresses, for one topic.
@@ -74,28 +73,28 @@ pub struct LeaderTable {
     topic_id: u128,
     brokers: Vec<Broker>,
     rows: Vec<LeaderRow>,
-    /// Leader epochs that were known before the first answer, by partition.
+    /// Leader epochs known before the first answer, by partition.
     expected: BTreeMap<i32, i32>,
-    /// How often leaders have changed.
+    /// Number of leader changes.
     edition: u64,
 }
 
 impl LeaderTable {
-    /// Knows nothing yet.
+    /// Creates an empty table.
     pub fn new() -> LeaderTable {
         let (brokers, rows, expected) = (Vec::new(), Vec::new(), BTreeMap::new());
         LeaderTable { topic_id: 0, brokers, rows, expected, edition: 0 }
     }
 
-    /// Takes a Metadata answer over. An entry of a lower leader epoch than the known one comes from
-    /// a broker that lags and is passed over, unless it comes again and again. A leader that is not
-    /// among the brokers must be asked for again: nobody knows where it listens.
+    /// Applies a Metadata answer. An entry with a lower leader epoch than the known one comes from
+    /// a lagging broker and is skipped, unless it is repeated. A leader that is not among the
+    /// brokers must be asked for again, because its endpoint is unknown.
     pub fn fold(&mut self, metadata: &Metadata) -> Result<(), MetadataError> {
         self.fold_doubting(metadata, None)
     }
 
-    /// Takes over an answer that was asked for because a broker does not do what a leader does. It
-    /// may hold what it gets for ever, so what it leads is as good as stale.
+    /// Applies an answer that was requested because a broker does not behave as a leader. That
+    /// broker may be holding requests indefinitely, so its partitions count as stale.
     pub(crate) fn fold_doubting(
         &mut self,
         metadata: &Metadata,
@@ -147,27 +146,27 @@ impl LeaderTable {
         };
         let lags = entry.leader_epoch != -1 && entry.leader_epoch < row.leader_epoch;
         let is_asked_for = row.stale || row.leader.is_some() && row.leader == doubted;
-        // As long as the leader serves, another broker that knows of an earlier one is behind.
+        // As long as the leader serves, another broker that names an earlier one is lagging.
         if lags && (!is_asked_for || row.lagging + 1 < LAGGING_MAX) {
             row.lagging += u8::from(is_asked_for);
             return;
         }
         row.lagging = 0;
-        // REPLICA_NOT_AVAILABLE (9) is about a follower: the leader named beside it counts.
+        // REPLICA_NOT_AVAILABLE (9) concerns a follower: the leader named with it is valid.
         let leads = entry.error.is_none() || entry.error == ErrorCode(9);
         row.leader = entry.leader.filter(|_| leads);
         row.leader_epoch = entry.leader_epoch;
         row.stale = false;
     }
 
-    /// Whether the last answer about a partition whose leader must be asked for was older than what
-    /// is known. Only another broker can say more, and its answers count together with the others.
+    /// Whether the last answer about a stale partition was older than the known leader. Only
+    /// another broker can tell more, and all their answers are counted together.
     pub(crate) fn lags(&self) -> bool {
         self.rows.iter().any(|row| row.stale && row.lagging > 0)
     }
 
-    /// Learns the address of a broker that a Fetch response names. If too many brokers are known,
-    /// the next Metadata answer has to name it.
+    /// Learns the endpoint of a broker that a Fetch response names. Above the limit, the next
+    /// Metadata answer has to name it.
     pub(crate) fn learn_broker(&mut self, broker: Broker) {
         match self.brokers.iter().position(|known| known.node_id == broker.node_id) {
             Some(place) => self.brokers[place] = broker,
@@ -177,7 +176,8 @@ impl LeaderTable {
         self.edition += 1;
     }
 
-    /// Learns the leader that a Fetch response names beside an error. Returns whether it was news.
+    /// Learns the leader that a Fetch response names along with an error. Returns whether it was
+    /// new.
     pub(crate) fn learn(&mut self, partition: i32, leader: CurrentLeader) -> bool {
         let known_broker = self.broker(leader.node_id).is_some();
         let Some(row) = self.row_mut(partition) else {
@@ -193,8 +193,8 @@ impl LeaderTable {
         true
     }
 
-    /// Notes that a partition's leader must be asked for, and that somebody has named one of this
-    /// leader epoch; -1: nobody has.
+    /// Marks a partition's leader as stale; `leader_epoch` is the highest one seen elsewhere, or
+    /// -1.
     pub(crate) fn expect_leader(&mut self, partition: i32, leader_epoch: i32) {
         if self.rows.is_empty() {
             self.expected.insert(partition, leader_epoch);
@@ -206,44 +206,44 @@ impl LeaderTable {
         }
     }
 
-    /// Notes that a partition's leader must be asked for again.
+    /// Marks a partition's leader as stale.
     pub(crate) fn mark_stale(&mut self, partition: i32) {
         if let Some(row) = self.row_mut(partition) {
             row.stale = true;
         }
     }
 
-    /// Notes that all partitions that this broker leads must be asked for again: it is gone.
+    /// Marks all partitions led by this broker as stale, because it is gone.
     pub(crate) fn mark_broker_stale(&mut self, node_id: i32) {
         for row in &mut self.rows {
             row.stale |= row.leader == Some(node_id);
         }
     }
 
-    /// Whether a broker leads any partition, as far as is known.
+    /// Whether a broker leads any partition, as far as known.
     pub(crate) fn leads(&self, node_id: i32) -> bool {
         self.rows.iter().any(|row| !row.stale && row.leader == Some(node_id))
     }
 
-    /// Who leads a partition; `None` while that is unknown or stale.
+    /// The leader of a partition; `None` while it is unknown or stale.
     pub fn leader(&self, partition: i32) -> Option<CurrentLeader> {
         let row = self.row(partition)?;
         let node_id = row.leader.filter(|_| !row.stale)?;
         Some(CurrentLeader { node_id, leader_epoch: row.leader_epoch })
     }
 
-    /// Whether partitions are fetched from a broker, by whichever instance. Partitions whose leader
-    /// must be asked for count, too.
+    /// Whether any partition, of any instance, is fetched from this broker. Stale partitions count,
+    /// too.
     pub(crate) fn serves(&self, node_id: i32) -> bool {
         self.rows.iter().any(|row| row.leader == Some(node_id))
     }
 
-    /// A number that changes whenever other brokers may lead.
+    /// A number that changes whenever leaders may have changed.
     pub(crate) fn edition(&self) -> u64 {
         self.edition
     }
 
-    /// A broker by its number.
+    /// The broker with this id.
     pub fn broker(&self, node_id: i32) -> Option<&Broker> {
         self.brokers.iter().find(|broker| broker.node_id == node_id)
     }
@@ -258,12 +258,12 @@ impl LeaderTable {
         self.topic_id
     }
 
-    /// Partitions of the topic; 0 until the first answer.
+    /// Number of partitions of the topic; 0 until the first answer.
     pub fn partition_count(&self) -> usize {
         self.rows.len()
     }
 
-    /// The partitions whose leaders must be asked for.
+    /// The partitions with stale leaders.
     pub fn stale(&self) -> impl Iterator<Item = i32> {
         (0..).zip(&self.rows).filter(|(_, row)| row.stale).map(|(partition, _)| partition)
     }

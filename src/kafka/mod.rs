@@ -1,4 +1,4 @@
-//! Kafka: its formats as pure functions over bytes, and the one door to librdkafka.
+//! Kafka: its formats as pure functions over bytes, and the only users of librdkafka.
 //!
 //! Protocol code does no I/O, and nothing that a broker sends makes it panic.
 
@@ -61,40 +61,41 @@ pub mod group_lag;
 #[cfg(test)]
 mod tests;
 
-/// Milliseconds before a broker is tried again after the first failure; doubled with each further.
+/// Delay before the first reconnection to a broker, in milliseconds; doubled after each further
+/// failure.
 pub(crate) const RECONNECT_MS_MIN: u64 = 50;
 
-/// Milliseconds before a broker is tried again, at most.
+/// Upper limit of that delay.
 pub(crate) const RECONNECT_MS_MAX: u64 = 1_000;
 
-/// The longest pause, in milliseconds, before brokers that answer are asked again who leads. A
-/// partition may stand still for that much longer than its election takes.
+/// Upper limit of the pause, in milliseconds, before responsive brokers are asked again who leads.
+/// A partition may be idle for that much longer than its election takes.
 pub(crate) const LEADERLESS_MS_MAX: u64 = 250;
 
-/// Characters of a topic name, by Kafka's own rule.
+/// Limit of a topic name's length, from Kafka.
 pub(crate) const TOPIC_NAME_CHARS_MAX: usize = 249;
 
-/// Characters of a group, instance or client name: more than any host name needs.
+/// Limit of a group, instance or client name: more than any host name needs.
 pub(crate) const NAME_CHARS_MAX: usize = 255;
 
-/// Milliseconds that reading an output partition may go on without a single record.
+/// Milliseconds for which reading an output partition may continue without a record.
 pub(crate) const READ_STALL_MS_MAX: u64 = 30_000;
 
-/// Milliseconds for which the daemon may wait for its environment without a word about it. A new
-/// group waits three seconds for further members.
+/// Milliseconds for which the daemon may wait for its environment without logging it. A new group
+/// waits three seconds for further members.
 pub(crate) const WORDLESS_MS_MAX: u64 = 4_000;
 
-/// Milliseconds that a broker may take for one answer. One that is frozen keeps its connections
-/// open, and is given up by this alone.
+/// Milliseconds that a broker may take for one answer. A frozen broker keeps its connections open;
+/// only this limit detects it.
 pub(crate) const BROKER_ANSWER_MS_MAX: u64 = 10_000;
 
-/// Milliseconds after which another broker is asked, where any will do: one has not answered what
-/// takes it little work.
+/// Milliseconds after which another broker is asked, if any broker will do: this one has not
+/// answered a cheap request.
 pub(crate) const NEXT_BROKER_MS: u64 = 3_000;
 
-/// Milliseconds that a question about topics and partitions may take.
+/// Milliseconds that a query about topics and partitions may take.
 pub(crate) const METADATA_MS_MAX: u64 = 2_000;
 
-/// Milliseconds after which librdkafka asks for a topic again. It sends nothing more to a topic
-/// that it was refused once, until it has asked.
+/// Milliseconds after which librdkafka refreshes a topic's metadata. Once refused, it sends nothing
+/// more to the topic until then.
 pub(crate) const METADATA_REFRESH_MS: u64 = 5_000;

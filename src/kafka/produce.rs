@@ -1,60 +1,60 @@
 //! Produce, versions 3 to 9: one batch for each of some partitions of one topic.
 //!
-//! Later versions name topics by their ids or speak of transactions, which nothing here needs.
-//! Source: Kafka's protocol guide, ProduceRequest.json and ProduceResponse.json.
+//! Later versions name topics by id or concern transactions, which are not used here. Source:
+//! Kafka's protocol guide, ProduceRequest.json and ProduceResponse.json.
 
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::message::{Envelope, MessageError, PRODUCE, parse, read_array};
 use crate::kafka::wire::{WireError, WireReader, WireWriter};
 
-/// The oldest version that is spoken: the first that takes batches of format 2.
+/// The oldest supported version: the first that accepts batches of format 2.
 pub(crate) const PRODUCE_VERSION_MIN: i16 = 3;
 
-/// The newest version that is spoken.
+/// The newest supported version.
 pub(crate) const PRODUCE_VERSION_MAX: i16 = 9;
 
 /// The first version in the compact, tagged encoding (KIP-482).
 const VERSION_FLEXIBLE: i16 = 9;
 
-/// The first record of a batch has no higher offset: the last one's would not be a number.
+/// Upper limit of a batch's base offset: above it, the last record's offset would overflow.
 const BASE_OFFSET_MAX: i64 = i64::MAX - i32::MAX as i64;
 
 /// Acknowledged by all in-sync replicas.
 const ACKS_ALL: i16 = -1;
 
-/// What became of one partition's batch.
+/// The broker's answer for one partition's batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Produced {
     /// The partition.
     pub partition: i32,
-    /// Why the batch is not in the log, or not on enough replicas.
+    /// Why the batch is not in the log, or on too few replicas.
     pub error: ErrorCode,
     /// Offset of its first record; -1 with an error.
     pub base_offset: i64,
 }
 
-/// What helps against an error of a partition.
+/// How to handle a partition's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProduceRemedy {
     /// Send the same bytes again.
     Resend,
-    /// The same, and ask another broker who leads: this one may be cut off, and not know that it
-    /// leads no more.
+    /// Send the same bytes again, and ask another broker who leads: this one may be cut off, and
+    /// not know that it no longer leads.
     ResendDoubting,
-    /// Send them to the broker that leads now.
+    /// Send the same bytes to the broker that leads now.
     AskLeader,
-    /// Send all batches again, in order: the broker lacks an earlier one, which is on its way.
+    /// Send all batches again, in order: the broker lacks an earlier one that is still in flight.
     ResendBefore,
     /// Send smaller batches: this one is larger than the topic allows.
     Split,
-    /// Take another producer id: the broker does not know this one, or knows a higher epoch of it.
+    /// Use another producer id: the broker does not know this one, or knows a higher epoch of it.
     NewProducerId,
-    /// Give up: every known remedy may leave a gap or a duplicate.
+    /// Give up: any retry may cause a gap or a duplicate.
     GiveUp,
 }
 
-/// What helps against an error of a partition. For any other error the batch is given up: it is not
-/// known whether the batch is in the log.
+/// How to handle a partition's error. After any unlisted error the batch is given up, because it
+/// may or may not be in the log.
 pub(crate) fn remedy(error: ErrorCode) -> ProduceRemedy {
     match error.0 {
         // CORRUPT_MESSAGE, THROTTLING_QUOTA_EXCEEDED
@@ -75,8 +75,8 @@ pub(crate) fn remedy(error: ErrorCode) -> ProduceRemedy {
     }
 }
 
-/// Appends a request with these batches, at most one of each partition. The broker may take
-/// `timeout_ms` for replicas to follow.
+/// Appends a request with these batches, at most one per partition. The broker may wait
+/// `timeout_ms` for its replicas.
 pub(crate) fn request<'b>(
     envelope: Envelope<'_>,
     topic: &str,
@@ -111,8 +111,7 @@ pub(crate) fn request<'b>(
     writer.end_frame(start);
 }
 
-/// Reads an answer: what became of each partition's batch, and for how many milliseconds the broker
-/// reads no further request.
+/// Parses an answer: the result of each partition's batch, and the throttle time in milliseconds.
 pub(crate) fn parse_answer(
     bytes: &[u8],
     version: i16,
@@ -228,7 +227,7 @@ mod tests {
         }
     }
 
-    /// Partition 3 at offset 41, and partition 7 refused.
+    /// Partition 3 at offset 41; partition 7 refused.
     fn answer(version: i16) -> Vec<u8> {
         let flexible = version >= 9;
         let mut bytes = Vec::new();
@@ -282,7 +281,7 @@ mod tests {
             let missing = MessageError::TopicMissing { api: "Produce" };
             assert_eq!(parse_answer(&bytes, version, 77, "other"), Err(missing));
             assert!(parse_answer(&bytes, version, 78, "updates").is_err());
-            // The last byte may be an empty list of tagged fields, which nobody reads.
+            // The last byte may be an empty list of tagged fields, which is not read.
             let end_max = bytes.len() - usize::from(version >= VERSION_FLEXIBLE);
             for end in 0..end_max {
                 assert!(read(&bytes[..end]).is_err(), "version {version}, cut at {end}");

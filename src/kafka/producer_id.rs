@@ -1,7 +1,7 @@
-//! InitProducerId, versions 0 and 1: the id of a producer (KIP-98).
+//! InitProducerId, versions 0 and 1: requests a producer id (KIP-98).
 //!
 //! Later versions let a broker raise the epoch of a transactional producer. This producer is only
-//! idempotent, and raises its epoch by itself (KIP-360).
+//! idempotent and raises its epoch itself (KIP-360).
 
 use crate::kafka::batch_writer::ProducerId;
 use crate::kafka::error_code::ErrorCode;
@@ -9,13 +9,13 @@ use crate::kafka::message::{Envelope, INIT_PRODUCER_ID, MessageError, encode, pa
 use crate::kafka::wire::WireError;
 use kafka_protocol::messages::InitProducerIdRequest;
 
-/// Appends a request for a new number. Any broker can answer it.
+/// Appends a request for a new id. Any broker can answer it.
 pub(crate) fn request(envelope: Envelope<'_>, out: &mut Vec<u8>) {
     let request = InitProducerIdRequest::default().with_transactional_id(None);
     encode(&INIT_PRODUCER_ID, envelope, &request, out);
 }
 
-/// Reads an answer: the number, or why there is none.
+/// Parses an answer: the id, or the error.
 pub(crate) fn parse_answer(
     bytes: &[u8],
     correlation_id: i32,
@@ -27,7 +27,7 @@ pub(crate) fn parse_answer(
         if !error.is_none() {
             return Ok(Err(error));
         }
-        // Batches with a negative number are not idempotent, and the broker would not say so.
+        // Batches with a negative id are not idempotent, and the broker would accept them silently.
         match producer {
             ProducerId { id: 0.., epoch: 0.. } => Ok(Ok(producer)),
             _ => Err(WireError::Implausible { at: reader.at() }),

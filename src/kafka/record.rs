@@ -1,32 +1,31 @@
-//! The records of one checked batch, read in place, one at a time.
+//! The records of one verified batch, read in place, one at a time.
 
 use crate::kafka::record_batch::{BatchError, BatchHeader, BatchReason};
 use crate::kafka::wire::{WireError, WireReader};
 use std::ops::Range;
 
-/// Bytes that a record takes at least: its length, attributes, two deltas, two lengths of null and
-/// the number of headers, one byte each.
+/// Smallest size of a record: its length, attributes, two deltas, two lengths of null and the
+/// number of headers, one byte each.
 const RECORD_BYTES_MIN: usize = 7;
 
-/// Bytes that are looked at together: those before the value in nearly every record that has no
-/// key.
+/// Bytes that are examined together: those before the value in nearly every record without a key.
 const HEAD_BYTES: usize = 16;
 
-/// The bytes at the start of a record, or behind its key.
+/// The bytes at the start of a record, or after its key.
 type RecordHead = [u8; HEAD_BYTES];
 
-/// One record. Its bytes lie in the receive buffer or in the decompressor's buffer.
+/// A record. Its bytes are in the receive buffer or in the decompressor's buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Record<'r> {
     /// Offset in the partition.
     pub offset: i64,
-    /// Timestamp in milliseconds since the Unix epoch, as the topic's timestamp type gives it.
+    /// Timestamp in milliseconds since the Unix epoch, of the topic's timestamp type.
     pub timestamp_ms: i64,
     /// The key, if not null.
     pub key: Option<&'r [u8]>,
-    /// Where the value stands in `records`, if it is not null.
+    /// Range of the value in `records`, if not null.
     pub value_range: Option<Range<usize>>,
-    /// The bytes of this and of the batch's other records.
+    /// The bytes of all the batch's records.
     pub records: &'r [u8],
 }
 
@@ -37,15 +36,15 @@ impl<'r> Record<'r> {
     }
 }
 
-/// Reads the records of a batch, which borrow its bytes.
+/// Reads the records of a batch in place.
 #[derive(Debug)]
 pub struct Records<'a> {
     bytes: &'a [u8],
     at: usize,
     count: i32,
-    /// Records that were not read yet.
+    /// Records that are not read yet.
     left: i32,
-    /// The last record's delta; the next one's must be greater.
+    /// The last record's offset delta; the next one must be greater.
     offset_delta: i32,
     offset_delta_max: i32,
     base_offset: i64,
@@ -54,7 +53,7 @@ pub struct Records<'a> {
     append_time_ms: Option<i64>,
 }
 
-/// The fields of a record, as places in the bytes.
+/// The fields of a record, as positions in the bytes.
 #[derive(Debug, PartialEq, Eq)]
 struct RecordFields {
     timestamp_delta: i64,
@@ -81,12 +80,12 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// The next record at or above the asked offset; `None` once all records were read and nothing
-    /// is left over. After an error the rest of the batch must not be read.
+    /// Returns the next record at or above the requested offset; `None` once all records are read
+    /// and no bytes are left over. After an error the rest of the batch must not be read.
     #[inline]
     pub fn next_record(&mut self) -> Result<Option<Record<'a>>, BatchError> {
         while self.left > 0 {
-            // Apart from the others, so that the compiler knows what such a record has.
+            // A separate call, so that the compiler knows the fixed layout of such a record.
             let wanted = match read_usual::<2>(self.bytes, self.at) {
                 Some(fields) => self.take(fields)?,
                 None => self.take_other()?,
@@ -112,7 +111,7 @@ impl<'a> Records<'a> {
         self.take(fields)
     }
 
-    /// The record with these fields, if it is at or above the asked offset.
+    /// Returns the record with these fields, if it is at or above the requested offset.
     #[inline(always)]
     fn take(&mut self, fields: RecordFields) -> Result<Option<Record<'a>>, BatchError> {
         if fields.offset_delta <= self.offset_delta || fields.offset_delta > self.offset_delta_max {
@@ -132,18 +131,19 @@ impl<'a> Records<'a> {
         if offset < self.offset_min {
             return Ok(None);
         }
-        // The places were read from these bytes, so they lie within them.
+        // The positions were read from these bytes, so they lie within them.
         let key = fields.key.map(|(at, length)| &self.bytes[at..at + length]);
         let value_range = fields.value.map(|(at, length)| at..at + length);
         Ok(Some(Record { offset, timestamp_ms, key, value_range, records: self.bytes }))
     }
 
-    /// Which record of the batch comes next.
+    /// Index of the next record in the batch.
     fn index(&self) -> i32 {
         self.count - self.left
     }
 
-    /// Returns no record, because a record that a call returns is written to memory.
+    /// Checks the end of the batch. Separate from `next_record`, because a returned record is
+    /// written to memory.
     #[inline(never)]
     fn finish(&self) -> Result<(), BatchError> {
         match self.bytes.len() - self.at {
@@ -155,7 +155,7 @@ impl<'a> Records<'a> {
     #[cold]
     fn malformed(&self, malformed: Malformed) -> BatchError {
         self.wrong(match malformed {
-            // Fewer bytes than the smallest records would take: the count is wrong.
+            // Fewer bytes are left than the smallest records would take: the count is wrong.
             _ if self.left as usize > (self.bytes.len() - self.at) / RECORD_BYTES_MIN => {
                 BatchReason::RecordCount(self.count)
             }
@@ -182,17 +182,17 @@ impl From<WireError> for Malformed {
     }
 }
 
-/// Of each byte, the bits that usual records have in common, and what these are.
+/// For each byte, a mask of the bits that usual records have in common, and their value.
 type Pattern = [(u8, u8); 8];
 
-/// A variable-length integer of one byte that is not negative.
+/// A non-negative variable-length integer of one byte.
 const ONLY: (u8, u8) = (0x81, 0);
-/// The first byte of one that has two.
+/// The first byte of a two-byte integer.
 const FIRST: (u8, u8) = (0x81, 0x80);
-/// Its second byte.
+/// The second byte of a two-byte integer.
 const SECOND: (u8, u8) = (0x80, 0);
 const NO_ATTRIBUTES: (u8, u8) = (0xff, 0);
-/// The length of a key that is null.
+/// The length of a null key.
 const NO_KEY: (u8, u8) = (0xff, 1);
 
 /// The first bytes of usual records: length, attributes, deltas of timestamp and offset, key, and
@@ -200,7 +200,7 @@ const NO_KEY: (u8, u8) = (0xff, 1);
 const SHORT_OFFSET: Pattern = [FIRST, SECOND, NO_ATTRIBUTES, ONLY, ONLY, NO_KEY, FIRST, SECOND];
 const LONG_OFFSET: Pattern = [FIRST, SECOND, NO_ATTRIBUTES, ONLY, FIRST, SECOND, NO_KEY, FIRST];
 
-/// The two halves of a pattern, each as a word.
+/// Returns the mask and the bits of a pattern, each as a word.
 const fn words(pattern: Pattern) -> (u64, u64) {
     let (mut masks, mut bits) = ([0; 8], [0; 8]);
     let mut at = 0;
@@ -211,14 +211,14 @@ const fn words(pattern: Pattern) -> (u64, u64) {
     (u64::from_le_bytes(masks), u64::from_le_bytes(bits))
 }
 
-/// Half of an integer's two bytes as they stand there: what it is, unless it is negative.
+/// Decodes a non-negative two-byte zigzag integer.
 #[inline(always)]
 fn half(head: &RecordHead, at: usize) -> usize {
     usize::from(head[at] & 0x7f) >> 1 | usize::from(head[at + 1]) << 6
 }
 
-/// Reads the fields of a usual record, whose head one comparison knows as a whole. `None` says only
-/// that [`read_short`] may know more.
+/// Reads the fields of a usual record, whose head is recognised by one comparison. After `None`,
+/// [`read_short`] must try.
 #[inline(always)]
 fn read_usual<const OFFSET_BYTES: usize>(bytes: &[u8], start: usize) -> Option<RecordFields> {
     let rest = bytes.get(start..)?;
@@ -252,7 +252,7 @@ fn head_at(bytes: &[u8], start: usize) -> Option<&RecordHead> {
     bytes.get(start..)?.first_chunk()
 }
 
-/// A variable-length integer of at most two bytes, in its zigzag form.
+/// A variable-length integer of at most two bytes, still zigzag-encoded.
 #[inline(always)]
 fn take_short(head: &RecordHead, at: &mut usize) -> Option<u32> {
     let (first, second) = (head[*at], head[*at + 1]);
@@ -264,14 +264,14 @@ fn take_short(head: &RecordHead, at: &mut usize) -> Option<u32> {
     (second < 0x80).then_some(u32::from(first & 0x7f) | u32::from(second) << 7)
 }
 
-/// Reads the fields of a record whose integers are short and not negative, and which has no
-/// headers: nearly every other record. `None` says only that [`read_fields`] must decide.
+/// Reads the fields of a record with short non-negative integers and no headers: nearly every other
+/// record. After `None`, [`read_fields`] must decide.
 #[inline(never)]
 fn read_short(bytes: &[u8], start: usize) -> Option<RecordFields> {
     let (mut head, mut head_start, mut at) = (head_at(bytes, start)?, start, 0);
     let length = take_short(head, &mut at)?;
     let end = start + at + (length >> 1) as usize;
-    // The attributes are one byte whatever it is, not an integer that may go on in the next.
+    // The attributes are always one byte, not a variable-length integer.
     if head[at] != 0 {
         return None;
     }
@@ -280,7 +280,7 @@ fn read_short(bytes: &[u8], start: usize) -> Option<RecordFields> {
     let offset_delta = take_short(head, &mut at)?;
     let key_length = take_short(head, &mut at)?;
     let mut key = None;
-    // An odd length is a negative one: there is no key.
+    // An odd length is negative: the key is null.
     if key_length & 1 == 0 {
         let place = (start + at, (key_length >> 1) as usize);
         key = Some(place);
@@ -290,7 +290,7 @@ fn read_short(bytes: &[u8], start: usize) -> Option<RecordFields> {
     let value_length = take_short(head, &mut at)?;
     let value = (head_start + at, (value_length >> 1) as usize);
     let is_any_negative = (length | timestamp_delta | offset_delta | value_length) & 1 == 1;
-    // Behind the value stands the number of headers, which is 0.
+    // The number of headers follows the value, and is 0.
     let fits = !is_any_negative && value.0 + value.1 + 1 == end && *bytes.get(end - 1)? == 0;
     fits.then_some(RecordFields {
         timestamp_delta: i64::from(timestamp_delta >> 1),
@@ -307,7 +307,7 @@ fn read_fields(bytes: &[u8], at: usize) -> Result<RecordFields, Malformed> {
     let length = reader.varint()?;
     let length = usize::try_from(length).map_err(|_| Malformed::Length)?;
     let end = reader.at() + reader.skip(length)?.len();
-    // Only the record's own bytes from here on: no field can reach into the next record.
+    // From here on only the record's own bytes: no field can reach into the next record.
     let mut reader = WireReader::resume(&bytes[..end], end - length);
     let _attributes = reader.i8()?;
     let timestamp_delta = reader.varlong()?;
@@ -324,8 +324,8 @@ fn read_fields(bytes: &[u8], at: usize) -> Result<RecordFields, Malformed> {
     Ok(RecordFields { timestamp_delta, offset_delta, key, value, end })
 }
 
-/// Where bytes lie after their zigzag length. Any negative length means null, as Kafka itself reads
-/// it.
+/// Reads a zigzag length and returns the position of the bytes. Any negative length means null, as
+/// in Kafka itself.
 #[inline(always)]
 fn read_nullable(reader: &mut WireReader<'_>) -> Result<Option<(usize, usize)>, WireError> {
     let length = reader.varint()?;
@@ -355,7 +355,7 @@ mod tests {
     use super::*;
     use crate::kafka::wire::WireWriter;
 
-    /// Bytes of the records behind one.
+    /// Bytes after a record.
     const REST: [u8; HEAD_BYTES] = [0xff; HEAD_BYTES];
 
     fn deltas() -> impl Strategy<Value = i16> {

@@ -1,10 +1,10 @@
-//! Record batches, format 2: headers are scanned, batches are checked, opened and read in place.
+//! Record batches, format 2: scans headers, verifies batches, and opens them in place.
 //!
 //! A partition's part of a Fetch response is a run of batches, the last of which may be cut off.
-//! [`scan_headers`] reads the headers only, so that the next Fetch can leave before the records are
-//! read; [`Batches`] hands the batches out one by one and checks their CRC-32C; [`Batch::open`]
-//! decompresses if need be, and gives the [`Records`]. Every length, count and offset that a batch
-//! states is checked: a wrong one is a [`BatchError`]. Source: Kafka's documentation, "Record
+//! [`scan_headers`] reads only the headers, so that the next Fetch can be sent before the records
+//! are read. [`Batches`] returns the batches one by one and checks their CRC-32C. [`Batch::open`]
+//! decompresses if necessary, and returns the [`Records`]. Every length, count and offset that a
+//! batch states is checked: a wrong one is a [`BatchError`]. Source: Kafka's documentation, "Record
 //! Batch"; KIP-98.
 
 use thiserror::Error;
@@ -18,32 +18,32 @@ use crate::kafka::wire::WireError;
 /// The largest batch that a broker with default settings stores (`message.max.bytes`).
 pub(crate) const BROKER_BATCH_BYTES: usize = 1_048_588;
 
-/// Bytes of a batch's header; the records follow.
+/// Size of a batch's header; the records follow.
 pub const BATCH_HEADER_BYTES: usize = 61;
 
-/// Bytes before the ones that `batch_length` counts: the base offset and the length itself.
+/// Size of the fields that `batch_length` does not count: the base offset and the length itself.
 pub(super) const LENGTH_END: usize = 12;
 
-/// The first byte that the checksum covers: the attributes. The checksum stands before it.
+/// The first byte that the checksum covers: the attributes. The checksum is stored before it.
 pub(super) const CRC_START: usize = 21;
 
-/// A batch that cannot be trusted. Nothing of it may be skipped silently.
+/// A batch that cannot be trusted. Nothing in it may be skipped silently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the batch at offset {offset} cannot be read: {reason}")]
 pub struct BatchError {
     /// The batch's base offset as it states it.
     pub offset: i64,
-    /// What is wrong.
+    /// The cause.
     pub reason: BatchReason,
 }
 
-/// What is wrong with a batch.
+/// Why a batch cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum BatchReason {
     /// The batch is in an older format.
     #[error("its format is {0}, but only 2 is read: let Kafka 0.11 or later write the topic")]
     Magic(i8),
-    /// The stated length cannot hold the header.
+    /// The stated length is too small for the header.
     #[error("its length of {0} bytes is less than its header takes")]
     LengthTooSmall(i32),
     /// The batch is larger than allowed.
@@ -51,15 +51,15 @@ pub enum BatchReason {
     TooLarge {
         /// Bytes that the batch takes, its header included.
         bytes: usize,
-        /// The bound.
+        /// The limit.
         bytes_max: usize,
     },
     /// The checksum does not match.
     #[error("its CRC-32C is {found:#010x} instead of {stated:#010x}: the bytes are damaged")]
     Crc {
-        /// What the header states.
+        /// The checksum in the header.
         stated: u32,
-        /// What the bytes give.
+        /// The checksum of the bytes.
         found: u32,
     },
     /// The attributes name no known codec.
@@ -68,7 +68,7 @@ pub enum BatchReason {
     /// The compressed records cannot be read.
     #[error("{0}")]
     Codec(#[from] CodecError),
-    /// Offsets of the header cannot be.
+    /// Offsets in the header are invalid.
     #[error("its offsets are negative, overflow or do not follow the previous batch's")]
     Offsets,
     /// The batch begins later than expected: records are missing before it, or its offset is wrong.
@@ -77,7 +77,7 @@ pub enum BatchReason {
         /// The last offset at which it could begin.
         expected: i64,
     },
-    /// The record count cannot be.
+    /// The record count is invalid.
     #[error("it states {0} records, which its offsets or its bytes cannot hold")]
     RecordCount(i32),
     /// A record's fields do not fit its length, or its length does not fit the batch.
@@ -85,10 +85,10 @@ pub enum BatchReason {
     Record {
         /// The record's place in the batch, from 0.
         index: i32,
-        /// What does not fit; the place is counted from the start of the records.
+        /// The parse error; its position is counted from the start of the records.
         error: WireError,
     },
-    /// A record's length is not the sum of its fields.
+    /// A record's length differs from the sum of its fields.
     #[error("its record {0} states another length than its fields take")]
     RecordLength(i32),
     /// A record's offset does not follow the previous one's or exceeds the batch's last.
@@ -102,7 +102,7 @@ pub enum BatchReason {
     Trailing(usize),
 }
 
-/// The header of a batch, as it is stored.
+/// The header of a batch as stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchHeader {
     /// Offset of the first record that the batch was written with.
@@ -117,22 +117,24 @@ pub struct BatchHeader {
     pub attributes: i16,
     /// Offset of the last record, minus the base offset; compaction never lowers it.
     pub last_offset_delta: i32,
-    /// What the records' timestamp deltas are added to, in milliseconds.
+    /// The base of the records' timestamp deltas, in milliseconds.
     pub base_timestamp_ms: i64,
     /// The largest timestamp of the records; with `LogAppendTime`, the timestamp of them all.
     pub max_timestamp_ms: i64,
-    /// Who wrote the batch, for idempotent and transactional producers; else -1.
+    /// The producer id of an idempotent or transactional producer; otherwise -1.
     pub producer_id: i64,
-    /// Records in the batch; fewer than the offsets allow after compaction.
+    /// Number of records in the batch; after compaction, fewer than the offsets allow.
     pub record_count: i32,
 }
 
 impl BatchHeader {
     /// Reads the header of the batch that begins at the start of `bytes`.
     ///
-    /// `None`: the batch is cut off (or there is none); a broker may end a response anywhere.
+    /// Returns `None` if the batch is cut off or there is none; a broker may end a response
+    /// anywhere.
     pub fn read(bytes: &[u8], batch_bytes_max: usize) -> Result<Option<BatchHeader>, BatchError> {
-        // The magic stands at byte 16 in every format, so an old one is told from a cut-off one.
+        // The magic byte is at position 16 in every format, which distinguishes an old format from
+        // a batch that is cut off.
         let (Some(offset), Some(length), Some(&magic)) =
             (field::<8>(bytes, 0), field::<4>(bytes, 8), bytes.get(16))
         else {
@@ -191,12 +193,12 @@ impl BatchHeader {
         self.base_offset + i64::from(self.last_offset_delta)
     }
 
-    /// The batch belongs to a transaction.
+    /// Whether the batch belongs to a transaction.
     pub(crate) fn is_transactional(&self) -> bool {
         self.attributes & 1 << 4 != 0
     }
 
-    /// The batch holds a marker of Kafka's own, no records of a producer.
+    /// Whether the batch holds a marker of Kafka, not records of a producer.
     pub(crate) fn is_control(&self) -> bool {
         self.attributes & 1 << 5 != 0
     }
@@ -220,21 +222,22 @@ fn known_field<const N: usize>(header: &[u8; BATCH_HEADER_BYTES], at: usize) -> 
 /// The result of scanning the headers of a partition's batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderScan {
-    /// Where the next Fetch continues: after the last whole batch, or at the asked offset if there
-    /// is none.
+    /// Where the next Fetch continues: after the last whole batch, or at the requested offset if
+    /// there is none.
     pub next_offset: i64,
     /// Leader epoch of the last whole batch, for truncation detection (KIP-320).
     pub leader_epoch: Option<i32>,
-    /// Whole batches.
+    /// Number of whole batches.
     pub batches: usize,
-    /// Bytes of the whole batches.
+    /// Size of the whole batches.
     pub bytes: usize,
-    /// Records that the whole batches state, control records and ones below the asked offset too.
+    /// Record count of the whole batches, including control records and records below the requested
+    /// offset.
     pub records: u64,
 }
 
-/// Where the next batch of a partition may begin. No checksum covers a batch's base offset, so it
-/// is compared with what was read before.
+/// The possible base offsets of a partition's next batch. No checksum covers a batch's base offset,
+/// so it is compared with what was read before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchStart {
     min: i64,
@@ -242,22 +245,22 @@ pub struct BatchStart {
 }
 
 impl BatchStart {
-    /// Exactly there: the batch before ends there, or this one was read in part.
+    /// Exactly this offset: the previous batch ends there, or this one was read in part.
     pub fn at(offset: i64) -> BatchStart {
         BatchStart { min: offset, max: offset }
     }
 
-    /// Anywhere up to the offset that is asked for, which may lie within a batch.
+    /// Any offset up to the requested one, which may lie within a batch.
     pub fn up_to(offset: i64) -> BatchStart {
         BatchStart { min: 0, max: offset }
     }
 
-    /// Whether one offset only is possible.
+    /// Whether only one offset is possible.
     pub(crate) fn is_known(&self) -> bool {
         self.min == self.max
     }
 
-    /// Passes a batch, if it may begin where it does. The next one has to begin behind it.
+    /// Accepts a batch whose base offset is possible. The next one has to begin after it.
     pub(crate) fn pass(&mut self, header: &BatchHeader) -> Result<(), BatchError> {
         let offset = header.base_offset;
         if offset < self.min {
@@ -271,8 +274,8 @@ impl BatchStart {
     }
 }
 
-/// Scans the headers of a partition's batches: `records` is what a Fetch for `offset` brought, and
-/// the first one has to begin at `start`.
+/// Scans the headers of a partition's batches. `records` is the data returned by a Fetch for
+/// `offset`; the first batch has to begin at `start`.
 pub fn scan_headers(
     records: &[u8],
     offset: i64,
@@ -292,7 +295,7 @@ pub fn scan_headers(
     Ok(scan)
 }
 
-/// Hands out the whole batches of a partition's records, one by one.
+/// Returns the whole batches of a partition's records, one by one.
 #[derive(Debug)]
 pub(crate) struct Batches<'a> {
     rest: &'a mut [u8],
@@ -301,7 +304,7 @@ pub(crate) struct Batches<'a> {
 }
 
 impl<'a> Batches<'a> {
-    /// The batches of `records`.
+    /// Iterates over the batches of `records`.
     pub(crate) fn new(records: &'a mut [u8], batch_bytes_max: usize) -> Batches<'a> {
         Batches { rest: records, batch_bytes_max, start: BatchStart::up_to(i64::MAX) }
     }
@@ -330,7 +333,7 @@ impl<'a> Iterator for Batches<'a> {
     }
 }
 
-/// One whole batch whose checksum holds, not yet checked beyond its header.
+/// A whole batch with a valid checksum; its records are not checked yet.
 #[derive(Debug)]
 pub struct Batch<'a> {
     /// The header.
@@ -343,12 +346,12 @@ pub struct Batch<'a> {
 pub enum OpenBatch<'r> {
     /// All of them, in memory.
     Whole(Records<'r>),
-    /// One after the other.
+    /// One at a time.
     Stream(Box<RecordStream<'r>>),
 }
 
 impl<'a> Batch<'a> {
-    /// The batch that begins at the start of `bytes`, checked; `None` if it is cut off.
+    /// Reads and verifies the batch at the start of `bytes`; `None` if it is cut off.
     pub fn read(
         bytes: &'a mut [u8],
         batch_bytes_max: usize,
@@ -356,8 +359,8 @@ impl<'a> Batch<'a> {
         Batches::new(bytes, batch_bytes_max).take_batch()
     }
 
-    /// The batch that has this header and these bytes, if its checksum holds. A batch that will be
-    /// passed over is checked, too, because its header says where it ends and whose it is.
+    /// Verifies the checksum of a batch. A batch that will be skipped is verified, too, because its
+    /// header states where it ends and who wrote it.
     pub(crate) fn checked(
         header: BatchHeader,
         bytes: &'a mut [u8],
@@ -370,8 +373,8 @@ impl<'a> Batch<'a> {
         Ok(Batch { header, bytes })
     }
 
-    /// Opens the batch's records, those below `offset_min` left out. Uncompressed
-    /// records are read in place, others in the decompressor's buffer.
+    /// Opens the batch's records from `offset_min` on. Uncompressed records are read in place,
+    /// others in the decompressor's buffer.
     pub fn open<'r>(
         self,
         offset_min: i64,
@@ -389,8 +392,8 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Like [`Batch::open`], but records that do not fit into the decompressor's buffer come as a
-    /// stream.
+    /// Like [`Batch::open`], but records that do not fit the decompressor's buffer are returned as
+    /// a stream.
     pub fn open_any<'r>(
         self,
         offset_min: i64,

@@ -1,13 +1,13 @@
-//! The records of a batch that decompresses to more than the decompressor's buffer, one after the
-//! other. A step does a bounded amount of work and no record is held as a whole: a few kilobytes on
-//! the wire can be gigabytes of one letter.
+//! Reads the records of a batch that is larger, decompressed, than the decompressor's buffer. Each
+//! step does a bounded amount of work and no record is held as a whole: a few kilobytes on the wire
+//! can be gigabytes of one letter.
 
 use crate::kafka::checksum::RunningCrc32c;
 use crate::kafka::codec::{self, Codec, CodecError};
 use crate::kafka::record_batch::{BROKER_BATCH_BYTES, BatchError, BatchHeader, BatchReason};
 use std::io::{BufRead, Read};
 
-/// Bytes that one step decompresses: less than the hot thread needs to fill a few blocks.
+/// Bytes decompressed in one step: less than the hot thread needs to fill a few blocks.
 const STEP_BYTES_MAX: u64 = 128 * 1024;
 
 /// Bytes of a key or a value that are kept: a broker with default settings stores no more.
@@ -16,23 +16,23 @@ const HEAD_BYTES_MAX: usize = BROKER_BATCH_BYTES;
 /// Bytes of the longest variable-length integer of 64 bits.
 const VARINT_BYTES_MAX: u32 = 10;
 
-/// How far a step has come.
+/// The result of a step.
 #[derive(Debug)]
 pub enum Step<'s> {
-    /// Not to the end of a record. The next step goes on.
+    /// No record was completed; take another step.
     Unfinished,
-    /// To a record's end.
+    /// A record was completed.
     Record(StreamedRecord<'s>),
-    /// To the end of the batch.
+    /// The batch has ended.
     End,
 }
 
-/// One record, or only its first bytes if it is very long.
+/// A record, or only its first bytes if it is very long.
 #[derive(Debug)]
 pub struct StreamedRecord<'s> {
     /// Offset in the partition.
     pub offset: i64,
-    /// Timestamp in milliseconds since the Unix epoch, as the topic's timestamp type gives it.
+    /// Timestamp in milliseconds since the Unix epoch, of the topic's timestamp type.
     pub timestamp_ms: i64,
     /// The key, if not null.
     pub key: Option<&'s Excerpt>,
@@ -40,11 +40,11 @@ pub struct StreamedRecord<'s> {
     pub value: Option<&'s Excerpt>,
 }
 
-/// The start of a key or a value, and length and checksum of the whole.
+/// The start of a key or a value, with the length and checksum of the whole.
 pub struct Excerpt {
-    /// The first bytes: all of them, unless there are very many.
+    /// The first bytes; all bytes, unless they exceed the limit.
     pub head: Vec<u8>,
-    /// How many bytes there are.
+    /// Length of the whole.
     pub bytes: u64,
     sum: RunningCrc32c,
 }
@@ -73,15 +73,15 @@ impl std::fmt::Debug for Excerpt {
     }
 }
 
-/// Where in the records the stream stands.
+/// The stream's position within a record.
 #[derive(Clone, Copy, Debug)]
 enum RecordPart {
     BeforeRecord,
-    /// This many bytes of the key are to come.
+    /// This many bytes of the key are left.
     Key(u64),
-    /// This many bytes of the value are to come.
+    /// This many bytes of the value are left.
     Value(u64),
-    /// The rest is Kafka's headers, which say nothing to huntd.
+    /// Kafka's record headers, which huntd ignores.
     Headers,
 }
 
@@ -90,10 +90,10 @@ pub struct RecordStream<'r> {
     bytes: Box<dyn BufRead + 'r>,
     header: BatchHeader,
     offset_min: i64,
-    /// Records whose start was read.
+    /// Number of records begun.
     index: i32,
     place: RecordPart,
-    /// Bytes of the present record that are to come.
+    /// Bytes left of the current record.
     record_left: u64,
     offset_delta: i32,
     timestamp_ms: i64,
@@ -108,7 +108,7 @@ impl std::fmt::Debug for RecordStream<'_> {
 }
 
 impl<'r> RecordStream<'r> {
-    /// The records in `compressed`, those below `offset_min` left out.
+    /// Reads the records in `compressed` from `offset_min` on.
     pub(super) fn new(
         codec: Codec,
         compressed: &'r [u8],
@@ -129,7 +129,7 @@ impl<'r> RecordStream<'r> {
         })
     }
 
-    /// Goes on. After an error the rest of the batch must not be read.
+    /// Reads on. After an error the rest of the batch must not be read.
     pub fn step(&mut self) -> Result<Step<'_>, BatchError> {
         match self.go_on() {
             Ok(true) => Ok(Step::Record(StreamedRecord {
@@ -144,7 +144,7 @@ impl<'r> RecordStream<'r> {
         }
     }
 
-    /// Whether a record has ended that is asked for.
+    /// Reads until a requested record is complete. Returns whether one is.
     fn go_on(&mut self) -> Result<bool, BatchReason> {
         let mut budget = STEP_BYTES_MAX;
         while budget > 0 {
@@ -225,7 +225,7 @@ impl<'r> RecordStream<'r> {
         Ok(())
     }
 
-    /// The length of a key or a value; `None`: it is null.
+    /// Reads the length of a key or a value; `None` for null.
     fn begin_part(&mut self) -> Result<Option<u64>, BatchReason> {
         let Ok(length) = u64::try_from(self.varint()?) else { return Ok(None) };
         if length > self.record_left {
@@ -254,7 +254,7 @@ impl<'r> RecordStream<'r> {
         Ok(taken as u64)
     }
 
-    /// A zigzag integer of variable length.
+    /// Reads a zigzag integer of variable length.
     fn varint(&mut self) -> Result<i64, BatchReason> {
         let mut value = 0;
         for place in 0..VARINT_BYTES_MAX {

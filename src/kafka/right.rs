@@ -1,33 +1,33 @@
-//! What a user must be allowed to do with a topic or the cluster, as Kafka's ACLs name it.
-//! docs/OPERATIONS.md lists which verb needs what.
+//! The rights that a user needs on a topic or the cluster, as named in Kafka's ACLs.
+//! docs/OPERATIONS.md lists the rights for each verb.
 
 use crate::kafka::error_code::ErrorCode;
 use std::fmt::{self, Display, Formatter};
 
-/// What a user must be allowed to do with a topic or the cluster. `READ` and `WRITE` include
-/// `DESCRIBE`.
+/// A right on a topic or the cluster. `READ` and `WRITE` include `DESCRIBE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
-    /// To read records.
+    /// Read records.
     Read,
-    /// To append records.
+    /// Append records.
     Write,
-    /// To read and to append: a topic that huntd continues.
+    /// Read and append, for a topic that huntd continues.
     ReadAndWrite,
-    /// To create the topic.
+    /// Create the topic.
     Create,
-    /// To ask how many partitions it has, and who leads them.
+    /// Query the topic's number of partitions and their leaders.
     Describe,
-    /// To ask for its settings.
+    /// Query the topic's settings.
     DescribeConfigs,
-    /// To be given a producer id.
+    /// Obtain a producer id.
     IdempotentWrite,
-    /// To ask about the cluster.
+    /// Query the cluster.
     DescribeCluster,
 }
 
 impl Right {
-    /// What is missing if a broker refuses with this error what needs this right on a topic.
+    /// Returns the missing right when a broker refuses, with this error, an operation that needs
+    /// this right.
     pub(crate) fn refused_with(self, error: ErrorCode) -> Right {
         if error != ErrorCode::CLUSTER_AUTHORIZATION_FAILED {
             return self;
@@ -42,7 +42,7 @@ impl Right {
     }
 }
 
-/// What to grant; `it` is the topic, or what else was named.
+/// The right to grant, for an error message; "it" is the topic or the resource named before.
 impl Display for Right {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {

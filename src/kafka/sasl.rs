@@ -1,4 +1,4 @@
-//! SASL, as Kafka carries it (KIP-43, KIP-368): values and bytes, no I/O. The `rsasl` crate
+//! SASL over Kafka's protocol (KIP-43, KIP-368): values and bytes, no I/O. The `rsasl` crate
 //! implements the mechanisms.
 
 use crate::kafka::error_code::ErrorCode;
@@ -11,7 +11,7 @@ use rsasl::property::{AuthId, OAuthBearerToken, Password};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Versions that are spoken; all brokers since Kafka 2.2 do.
+/// Supported versions, which all brokers since Kafka 2.2 have.
 const HANDSHAKE: Api =
     Api { key: ApiKey::SaslHandshake, name: "SaslHandshake", version_min: 1, version_max: 1 };
 const AUTHENTICATE: Api =
@@ -20,17 +20,17 @@ const AUTHENTICATE: Api =
 /// The version of both requests.
 pub(crate) const SASL_VERSION: i16 = 1;
 
-/// The broker does not offer the mechanism that was asked for.
+/// The broker does not offer the requested mechanism.
 const UNSUPPORTED_SASL_MECHANISM: ErrorCode = ErrorCode(33);
 
-/// The listener asks for no authentication.
+/// The listener does not expect authentication.
 const ILLEGAL_SASL_STATE: ErrorCode = ErrorCode(34);
 
-/// The broker refuses the user, or its secret.
+/// The broker refuses the user or the secret.
 const SASL_AUTHENTICATION_FAILED: ErrorCode = ErrorCode(58);
 
-/// Rounds of the hash that SCRAM may take: RFC 7677 wants that many at least, and brokers ask for
-/// some thousands. librdkafka has the same upper bound.
+/// Iterations that SCRAM may use. RFC 7677 requires the lower bound, and brokers ask for a few
+/// thousand. librdkafka has the same upper bound.
 const SCRAM_ITERATIONS: RangeInclusive<u32> = 4_096..=1_000_000;
 
 /// Why a broker does not authenticate this client.
@@ -45,14 +45,14 @@ pub enum SaslError {
          kafka.sasl.mechanism, or enable {mechanism} on the listener"
     )]
     MechanismNotOffered {
-        /// What was asked for.
+        /// The requested mechanism.
         mechanism: &'static str,
-        /// What there is.
+        /// The mechanisms that the broker offers.
         offered: String,
     },
-    /// The listener has no SASL.
+    /// The listener does not use SASL.
     #[error(
-        "the listener asks for no authentication: leave out [kafka.sasl], or connect to the port \
+        "the listener does not use SASL: leave out [kafka.sasl], or connect to the port \
          of a SASL listener"
     )]
     NotAsked,
@@ -62,38 +62,38 @@ pub enum SaslError {
          it names"
     )]
     Refused {
-        /// Who was refused: a user, or the one whom the token names.
+        /// The user, or the subject of the token.
         who: String,
         /// The mechanism.
         mechanism: &'static str,
-        /// The broker's own words.
+        /// The broker's reason.
         sentence: String,
     },
-    /// The mechanism takes no such user or secret. The broker has not been asked yet.
+    /// The mechanism does not accept the user or the secret. The broker has not been contacted yet.
     #[error(
-        "{mechanism} cannot be begun: {sentence}; check [kafka.sasl] and the file that it names"
+        "{mechanism} cannot be started: {sentence}; check [kafka.sasl] and the file that it names"
     )]
     NotBegun {
         /// The mechanism.
         mechanism: &'static str,
-        /// What does not fit.
+        /// The cause.
         sentence: String,
     },
-    /// The broker's answer is no step of the mechanism: perhaps it does not know the password
+    /// The broker's answer is not a valid step of the mechanism: it may not know the password
     /// either.
-    #[error("the broker's part of {mechanism} is wrong: {sentence}; is it the right broker?")]
+    #[error("the broker's {mechanism} answer is invalid: {sentence}; is it the right broker?")]
     Exchange {
         /// The mechanism.
         mechanism: &'static str,
-        /// What does not fit.
+        /// The cause.
         sentence: String,
     },
-    /// An answer cannot be read.
+    /// An answer cannot be parsed.
     #[error(transparent)]
     Message(#[from] MessageError),
 }
 
-/// One authentication under way: [`SaslExchange::step`] and the broker take turns.
+/// An authentication in progress: [`SaslExchange::step`] and the broker take turns.
 pub struct SaslExchange {
     session: Session,
     mechanism: Mechanism,
@@ -101,7 +101,7 @@ pub struct SaslExchange {
     is_over: bool,
 }
 
-/// What a mechanism asks for.
+/// The credentials that a mechanism asks for.
 struct Credentials {
     user: String,
     secret: Secret,
@@ -124,7 +124,7 @@ impl SessionCallback for Credentials {
 }
 
 impl SaslExchange {
-    /// Begins an authentication with what the file holds now.
+    /// Starts an authentication with the secret that is in the file now.
     pub fn begin(options: &SaslOptions) -> Result<SaslExchange, SaslError> {
         let mechanism = options.mechanism.name();
         let secret = Secret::read(&options.secret_file)?;
@@ -142,8 +142,8 @@ impl SaslExchange {
         Ok(SaslExchange { session, mechanism, user, is_over: false })
     }
 
-    /// The next bytes for the broker, after these from it; none before its first. `None`: the
-    /// client has no more to say.
+    /// Returns the next bytes for the broker, given its last answer; none before its first. `None`
+    /// if the client has nothing more to send.
     pub fn step(&mut self, from_broker: Option<&[u8]>) -> Result<Option<Vec<u8>>, SaslError> {
         // A broker that refuses a token sends the reason instead of an empty answer (RFC 7628), and
         // ends the exchange.
@@ -167,12 +167,12 @@ impl SaslExchange {
         Ok((state != State::Finished(MessageSent::No)).then_some(out))
     }
 
-    /// Whether the broker's next answer is the last word.
+    /// Whether the broker's next answer is the last one.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Why the broker has refused.
+    /// Returns the error for a refusal.
     fn refused(&self, sentence: String) -> SaslError {
         let who = match self.mechanism {
             Mechanism::OauthBearer => "the token".to_owned(),
@@ -182,7 +182,7 @@ impl SaslExchange {
     }
 }
 
-/// A broker's first part of SCRAM says how often the password is to be hashed. With few rounds it
+/// Checks the iteration count in a broker's first SCRAM message. With few iterations the password
 /// can be guessed from the proof, and with very many the proof takes hours.
 fn check_iterations(from_broker: Option<&[u8]>) -> Result<(), String> {
     let attributes = from_broker.unwrap_or_default().split(|byte| *byte == b',');
@@ -196,13 +196,13 @@ fn check_iterations(from_broker: Option<&[u8]>) -> Result<(), String> {
     Ok(())
 }
 
-/// Appends a SaslHandshake request: which mechanism is wanted.
+/// Appends a SaslHandshake request for this mechanism.
 pub(crate) fn handshake_request(envelope: Envelope<'_>, mechanism: Mechanism, out: &mut Vec<u8>) {
     let request = SaslHandshakeRequest::default().with_mechanism(text(mechanism.name()));
     encode(&HANDSHAKE, envelope, &request, out);
 }
 
-/// Reads the answer to a SaslHandshake request.
+/// Parses the answer to a SaslHandshake request.
 pub(crate) fn parse_handshake(
     bytes: &[u8],
     correlation_id: i32,
@@ -230,16 +230,16 @@ pub(crate) fn authenticate_request(envelope: Envelope<'_>, bytes: Vec<u8>, out: 
     encode(&AUTHENTICATE, envelope, &request, out);
 }
 
-/// A broker's part of the exchange.
+/// A broker's step of the exchange.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Authenticated {
     /// The mechanism's bytes.
     pub bytes: Vec<u8>,
-    /// How long the authentication holds; `None`: as long as the connection (KIP-368).
+    /// How long the authentication is valid; `None` for as long as the connection lasts (KIP-368).
     pub lifetime: Option<Duration>,
 }
 
-/// Reads the answer to a SaslAuthenticate request.
+/// Parses the answer to a SaslAuthenticate request.
 pub(crate) fn parse_authenticate(
     bytes: &[u8],
     correlation_id: i32,
@@ -264,7 +264,7 @@ pub(crate) fn parse_authenticate(
 mod tests {
     use super::*;
 
-    /// What becomes of a broker that asks for this many rounds of the hash.
+    /// The result of an exchange with a broker that asks for this many iterations.
     fn asked_for(iterations: &str) -> Result<(), SaslError> {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         std::fs::write(file.path(), "secret").expect("it can be written");
@@ -286,7 +286,7 @@ mod tests {
         let options = SaslOptions { mechanism: Mechanism::Plain, user, secret_file };
         let stepped = SaslExchange::begin(&options).and_then(|mut exchange| exchange.step(None));
         let sentence = stepped.expect_err("PLAIN has no such user").to_string();
-        assert!(sentence.starts_with("PLAIN cannot be begun: "), "{sentence}");
+        assert!(sentence.starts_with("PLAIN cannot be started: "), "{sentence}");
         assert!(!sentence.contains("broker"), "{sentence}");
     }
 

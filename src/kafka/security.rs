@@ -1,43 +1,43 @@
-//! How connections to brokers are protected: options, and the secrets behind them.
+//! How connections to brokers are protected: options and secrets.
 //!
-//! Secrets stand in files alone. They are read again for each connection, so that a rotated one is
-//! used without a restart, and no type that holds one can be printed.
+//! Secrets are kept in files only. They are read again for each connection, so that a rotated one
+//! is used without a restart. No type that holds a secret can be printed.
 
 use crate::runtime::regular_file::{RegularFileError, read_bytes};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a file with a password or a token.
+/// Limit of a file with a password or a token.
 const SECRET_BYTES_MAX: u64 = 64 * 1024;
 
-/// Bytes of a file with certificates or a key. All authorities of a system take a quarter.
+/// Limit of a file with certificates or a key. All authorities of a system take a quarter of this.
 pub(crate) const PEM_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Permission of users that are neither the file's owner nor of its group.
+/// The read permission of other users.
 const READ_BY_OTHERS: u32 = 0o004;
 
-/// The same, for a folder.
+/// The permission of other users to enter a folder.
 const ENTERED_BY_OTHERS: u32 = 0o001;
 
 /// How every connection to a broker is protected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Security {
-    /// Encrypts the connection and authenticates the broker; `None`: plaintext.
+    /// Encrypts the connection and authenticates the broker; `None` for plaintext.
     pub tls: Option<TlsOptions>,
-    /// Authenticates this client; `None`: the broker asks for nothing, or for a certificate.
+    /// Authenticates this client; `None` if the broker requires nothing, or a certificate.
     pub sasl: Option<SaslOptions>,
 }
 
-/// TLS. The broker's certificate must be valid for its host name: there is no way around that.
+/// TLS options. The broker's certificate must be valid for its host name; this cannot be disabled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsOptions {
     /// Certificates (PEM) of the authorities to trust; `None`: those of the system.
     pub ca_file: Option<PathBuf>,
-    /// What this client shows to the broker, if anything.
+    /// This client's certificate, if any.
     pub client: Option<ClientCertificate>,
 }
 
-/// A client's certificate, for brokers that ask for one.
+/// A client certificate, for brokers that require one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificate {
     /// The certificate and its intermediates (PEM).
@@ -46,27 +46,27 @@ pub struct ClientCertificate {
     pub key_file: PathBuf,
 }
 
-/// SASL.
+/// SASL options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SaslOptions {
-    /// How the secret is shown to the broker.
+    /// The SASL mechanism.
     pub mechanism: Mechanism,
-    /// The user's name; empty where a token names it.
+    /// The user's name; empty if a token names it.
     pub user: String,
     /// The file with the password, or with the token.
     pub secret_file: PathBuf,
 }
 
-/// The SASL mechanisms that are spoken.
+/// The supported SASL mechanisms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mechanism {
-    /// The password itself (RFC 4616).
+    /// Sends the password itself (RFC 4616).
     Plain,
-    /// A proof of the password, both ways (RFC 5802, RFC 7677).
+    /// Proves the password, in both directions (RFC 5802, RFC 7677).
     ScramSha256,
-    /// As before, with the longer hash (RFC 7677).
+    /// Like `ScramSha256`, with the longer hash (RFC 7677).
     ScramSha512,
-    /// A token that another program keeps fresh (RFC 7628, KIP-255).
+    /// Sends a token that another program keeps fresh (RFC 7628, KIP-255).
     OauthBearer,
 }
 
@@ -75,12 +75,12 @@ impl Mechanism {
     pub const ALL: [Mechanism; 4] =
         [Mechanism::Plain, Mechanism::ScramSha256, Mechanism::ScramSha512, Mechanism::OauthBearer];
 
-    /// Whether it proves the password without showing it.
+    /// Whether it proves the password without revealing it.
     pub(crate) fn is_scram(self) -> bool {
         matches!(self, Mechanism::ScramSha256 | Mechanism::ScramSha512)
     }
 
-    /// Its registered name.
+    /// The registered name.
     pub fn name(self) -> &'static str {
         match self {
             Mechanism::Plain => "PLAIN",
@@ -97,17 +97,17 @@ impl Mechanism {
 pub struct SecurityFileError {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong with it; never what it holds.
+    /// The cause; never the file's content.
     pub sentence: String,
 }
 
 impl SecurityFileError {
-    /// The file is not in the required form.
+    /// Returns the error for a file with invalid content.
     pub fn new(path: &Path, sentence: impl ToString) -> SecurityFileError {
         SecurityFileError { path: path.to_owned(), sentence: sentence.to_string() }
     }
 
-    /// Without the path if it looks like none: it may be the secret itself.
+    /// Hides the path if it does not look like one: it may be the secret itself.
     pub(crate) fn hiding_secret(self) -> SecurityFileError {
         let text = self.path.to_string_lossy();
         let begins_as_path = ["/", "./", "../", "%"].iter().any(|begin| text.starts_with(begin));
@@ -121,7 +121,7 @@ impl SecurityFileError {
     }
 }
 
-/// The files with secrets of ours that every user of this host can read.
+/// The files with this instance's secrets that every user of this host can read.
 pub(crate) fn readable_by_all(security: &Security) -> Vec<&Path> {
     let key = security.tls.as_ref().and_then(|tls| tls.client.as_ref());
     let files = [
@@ -142,7 +142,7 @@ pub(crate) fn readable_by_all(security: &Security) -> Vec<&Path> {
 pub struct Secret(String);
 
 impl Secret {
-    /// Reads a secret. The line break that editors leave at the end does not belong to it.
+    /// Reads a secret. The line break that editors append is not part of it.
     pub fn read(path: &Path) -> Result<Secret, SecurityFileError> {
         let wrong = |sentence: String| SecurityFileError::new(path, sentence);
         let text = read_file(path, SECRET_BYTES_MAX).map_err(SecurityFileError::hiding_secret)?;
@@ -151,7 +151,7 @@ impl Secret {
         if secret.is_empty() {
             return Err(wrong("is empty: write the password or the token into it".to_owned()));
         }
-        // PLAIN parts its fields by it (RFC 4616), and no password or token may hold one.
+        // PLAIN separates its fields with NUL (RFC 4616), and no password or token may contain one.
         if secret.contains('\0') {
             return Err(wrong(
                 "holds a NUL character: write the password or the token as UTF-8 text".to_owned(),
@@ -160,22 +160,22 @@ impl Secret {
         Ok(Secret(secret.to_owned()))
     }
 
-    /// The secret, for the code that shows it to a broker.
+    /// The secret, for the code that sends it to a broker.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
 }
 
-/// The bytes of a file that the configuration names.
+/// Reads a file that the configuration names.
 pub(crate) fn read_file(path: &Path, bytes_max: u64) -> Result<Vec<u8>, SecurityFileError> {
     let sentence = |error| match error {
         RegularFileError::Io(error) if path.to_string_lossy().contains('%') => {
-            format!("cannot be read: {error}; `%d` and the like mean something only in units")
+            format!("cannot be read: {error}; `%d` and the like work only in systemd units")
         }
         RegularFileError::Io(error) => {
             format!("cannot be read: {error}; check path and permissions")
         }
-        RegularFileError::Irregular => "is no regular file".to_owned(),
+        RegularFileError::Irregular => "is not a regular file".to_owned(),
         RegularFileError::TooLong { bytes_max } => format!("is longer than {bytes_max} bytes"),
         RegularFileError::NotText => "is not UTF-8 text".to_owned(),
     };

@@ -1,19 +1,19 @@
-//! A broker that throttles a client (KIP-219): it answers at once and says for how long it then
-//! reads no further request of the connection.
+//! Broker quotas (KIP-219): a broker that throttles a client answers at once with a throttle time,
+//! during which it reads no further request of the connection.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// Milliseconds for which a broker is sent nothing because it asks for that, at most. A wrong
-/// number must not stop a shard for days.
+/// Upper limit, in milliseconds, of the pause between requests that a throttle causes. A wrong
+/// value must not stop a shard for days.
 const QUIET_MS_MAX: u32 = 10_000;
 
-/// Milliseconds of a throttle that are believed, at most: ten times the span of a broker's quota
-/// samples, 11 s by default. For so long an answer is not overdue. A wrong number must not hide for
-/// days that nobody answers.
+/// Upper limit of a throttle time, in milliseconds: ten times the span of a broker's quota samples,
+/// 11 s by default. For that time an answer is not overdue. A wrong value must not hide an
+/// unresponsive broker for days.
 const MUTED_MS_MAX: u32 = 110_000;
 
-/// What a connection's broker asks for.
+/// The throttle of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Throttle {
     quiet_until: Instant,
@@ -21,27 +21,27 @@ pub(crate) struct Throttle {
 }
 
 impl Throttle {
-    /// A broker that has asked for nothing yet.
+    /// No throttle so far.
     pub(crate) fn none(now: Instant) -> Throttle {
         Throttle::asked(0, now)
     }
 
-    /// The broker asks with an answer to be left alone for so long. 0: it reads, whatever it asked
-    /// for before.
+    /// Applies the throttle time of an answer. 0 means that the broker reads, whatever it asked for
+    /// before.
     pub(crate) fn asked(throttle_ms: u32, now: Instant) -> Throttle {
         let after = |ms_max| now + Duration::from_millis(throttle_ms.min(ms_max).into());
         Throttle { quiet_until: after(QUIET_MS_MAX), muted_until: after(MUTED_MS_MAX) }
     }
 
-    /// Milliseconds for which the broker reads nothing, as far as that is believed.
+    /// Milliseconds for which the broker reads nothing, up to the limit.
     pub(crate) fn muted_ms(throttle_ms: u32) -> u64 {
         throttle_ms.min(MUTED_MS_MAX).into()
     }
 
-    /// What the log says of it. The quota is one that may be the cause.
+    /// The sentence for the log; `quota` is one that may be the cause.
     pub(crate) fn sentence(address: SocketAddr, throttle_ms: u32, quota: &str) -> String {
         format!(
-            "broker {address} wants to be left alone for {throttle_ms} ms: raise this client's \
+            "broker {address} throttles this client for {throttle_ms} ms: raise this client's \
              quotas, such as {quota}"
         )
     }
@@ -51,7 +51,7 @@ impl Throttle {
         self.quiet_until
     }
 
-    /// When the broker reads a request that was sent at this time.
+    /// When the broker will read a request sent at this time.
     pub(crate) fn reads_at(self, sent_at: Instant) -> Instant {
         sent_at.max(self.muted_until)
     }

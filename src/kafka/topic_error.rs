@@ -1,4 +1,4 @@
-//! Why topics could not be reached or used: one sentence each, that says what to do.
+//! Why topics cannot be reached or used: one sentence each that says what to do.
 
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::right::Right;
@@ -10,7 +10,7 @@ pub enum TopicError {
     /// A topic does not exist.
     #[error("the topic `{0}` does not exist; create it with `huntd topics`")]
     Missing(String),
-    /// Output partition = input partition, so there must be as many.
+    /// Each output partition belongs to one input partition, so the counts must be equal.
     #[error(
         "`{output_topic}` has {output} partitions and `{input_topic}` has {input}; \
          they must be equal, see `huntd topics`"
@@ -25,9 +25,9 @@ pub enum TopicError {
         /// Its partitions.
         output: i32,
     },
-    /// More partitions than a process has room for.
+    /// The topic has more partitions than a process supports.
     #[error(
-        "`{topic}` has {partitions} partitions and huntd takes {SHARDS_MAX} at most; use a topic \
+        "`{topic}` has {partitions} partitions and huntd supports {SHARDS_MAX} at most; use a topic \
          with fewer"
     )]
     TooManyPartitions {
@@ -36,12 +36,12 @@ pub enum TopicError {
         /// Its partitions.
         partitions: usize,
     },
-    /// The broker refuses.
+    /// The broker denies access.
     #[error("not authorised for `{topic}`; grant {right} to huntd's user")]
     NotAuthorised {
         /// The topic.
         topic: String,
-        /// What is missing.
+        /// The missing right.
         right: Right,
     },
     /// The broker does not create the topic.
@@ -53,29 +53,29 @@ pub enum TopicError {
         topic: String,
         /// Kafka's error code.
         code: i16,
-        /// The broker's own words.
+        /// The broker's reason.
         sentence: String,
     },
-    /// No answer. Trying again is right.
+    /// No broker answers. Retry.
     #[error("the brokers do not answer: {0}; check `brokers` and the network")]
     Unreachable(String),
-    /// Brokers have answered, and it is not to be had now. Trying again is right.
+    /// Brokers have answered, but cannot serve the request now. Retry.
     #[error("{0}; that may pass by itself")]
     NotNow(String),
 }
 
 impl TopicError {
-    /// The broker refuses what needs this right.
+    /// Returns the error for an operation that needs this right.
     pub(crate) fn not_authorised(topic: &str, right: Right) -> TopicError {
         TopicError::NotAuthorised { topic: topic.to_owned(), right }
     }
 
-    /// The broker refuses what needs this right with this error, which is about a right.
+    /// Maps an authorization error to the missing right.
     pub(crate) fn refused(topic: &str, right: Right, error: ErrorCode) -> TopicError {
         TopicError::not_authorised(topic, right.refused_with(error))
     }
 
-    /// The partitions of a topic, if there is room for all of them.
+    /// Returns the number of partitions of a topic, if it is within the limit.
     pub(crate) fn unless_too_many(topic: &str, partitions: usize) -> Result<u16, TopicError> {
         match u16::try_from(partitions) {
             Ok(few) if partitions <= SHARDS_MAX => Ok(few),
@@ -101,7 +101,8 @@ mod tests {
         for many in [SHARDS_MAX + 1, 5_000, usize::from(u16::MAX) + 2] {
             let error = TopicError::unless_too_many("updates", many).expect_err("too many");
             assert!(!error.may_pass());
-            let words = format!("`updates` has {many} partitions and huntd takes 1024 at most; ");
+            let words =
+                format!("`updates` has {many} partitions and huntd supports 1024 at most; ");
             assert!(error.to_string().starts_with(&words), "{error}");
         }
     }

@@ -1,6 +1,5 @@
-//! Requests about topics as such: their settings (DescribeConfigs), and their creation
-//! (CreateTopics). In versions that all brokers from Kafka 1.1 to 4.x speak. Source: Kafka's
-//! protocol guide.
+//! Requests about topics: their settings (DescribeConfigs), and their creation (CreateTopics), in
+//! versions that all brokers from Kafka 1.1 to 4.x support. Source: Kafka's protocol guide.
 
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::message::{
@@ -11,10 +10,10 @@ use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::{ApiKey, CreateTopicsRequest, DescribeConfigsRequest, TopicName};
 use std::collections::BTreeMap;
 
-/// The version of DescribeConfigs that is spoken.
+/// The supported version of DescribeConfigs.
 pub(crate) const SETTINGS_VERSION: i16 = 1;
 
-/// The version of CreateTopics that is spoken.
+/// The supported version of CreateTopics.
 pub(crate) const CREATE_VERSION: i16 = 2;
 
 const DESCRIBE_CONFIGS: Api = Api {
@@ -41,7 +40,7 @@ pub(crate) type TopicSettings = BTreeMap<String, String>;
 pub(crate) struct NewTopic<'a> {
     /// Its name.
     pub name: &'a str,
-    /// How many partitions.
+    /// Number of partitions.
     pub partitions: u16,
     /// Replicas of each partition.
     pub replicas: u16,
@@ -49,16 +48,16 @@ pub(crate) struct NewTopic<'a> {
     pub settings: Vec<(&'a str, &'a str)>,
 }
 
-/// What became of a topic that was to be created.
+/// The result of creating a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Creation {
     /// Why it was not created.
     pub error: ErrorCode,
-    /// Why it was not, in the broker's own words.
+    /// The broker's reason.
     pub sentence: String,
 }
 
-/// Whether a broker with these ranges answers questions about topics' settings.
+/// Whether a broker with these API ranges answers DescribeConfigs.
 pub(super) fn tells_settings(ranges: &[ApiRange]) -> bool {
     let key = DESCRIBE_CONFIGS.key as i16;
     ranges.iter().any(|range| {
@@ -76,7 +75,7 @@ pub(crate) fn settings_request(envelope: Envelope<'_>, topic: &str, out: &mut Ve
     encode(&DESCRIBE_CONFIGS, envelope, &request, out);
 }
 
-/// Reads the answer to [`settings_request`]. A setting without a value is left out.
+/// Parses the answer to [`settings_request`]. Settings without a value are left out.
 pub(crate) fn parse_settings(
     bytes: &[u8],
     correlation_id: i32,
@@ -135,7 +134,7 @@ pub(crate) fn create_request(
     encode(&CREATE_TOPICS, envelope, &request, out);
 }
 
-/// Reads the answer to [`create_request`].
+/// Parses the answer to [`create_request`].
 pub(crate) fn parse_create(
     bytes: &[u8],
     correlation_id: i32,

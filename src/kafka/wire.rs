@@ -1,7 +1,7 @@
 //! Kafka's wire primitives over byte slices: a bounds-checked reader and a writer.
 //!
-//! Nothing here panics, whatever the bytes: a reader that runs out of bytes or meets a length that
-//! cannot be returns a [`WireError`]. All integers are big-endian; variable-length integers are
+//! Nothing here panics, whatever the bytes: a reader that runs out of bytes or meets an invalid
+//! length returns a [`WireError`]. All integers are big-endian; variable-length integers are
 //! little-endian groups of seven bits, signed ones in zigzag form. Source: Kafka's protocol guide,
 //! "Protocol Primitive Types", and KIP-482 for compact and tagged fields.
 
@@ -9,45 +9,45 @@ use std::ops::Range;
 
 use thiserror::Error;
 
-/// Why bytes are not a valid message. The place is counted from the start of the reader's bytes.
+/// Why bytes are not a valid message. Positions are counted from the start of the reader's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WireError {
-    /// The message ends before a value that it must hold.
+    /// The message ends within a value.
     #[error("the message ends before the {wanted} bytes that it must hold at byte {at}")]
     Truncated {
-        /// Where the value begins.
+        /// Position of the value.
         at: usize,
-        /// Bytes that the value takes.
+        /// Size of the value.
         wanted: usize,
     },
     /// A variable-length integer does not fit its type.
     #[error("the variable-length integer at byte {at} does not fit its type")]
     VarintTooLong {
-        /// Where the integer begins.
+        /// Position of the integer.
         at: usize,
     },
-    /// A length is negative where the value may not be null.
+    /// A length is negative, but the value may not be null.
     #[error("the length at byte {at} is negative")]
     NegativeLength {
-        /// Where the length begins.
+        /// Position of the length.
         at: usize,
     },
     /// A string is not UTF-8.
     #[error("the string at byte {at} is not UTF-8")]
     NotUtf8 {
-        /// Where the string's bytes begin.
+        /// Position of the string's bytes.
         at: usize,
     },
-    /// No log has such an offset, or no broker gives such a number.
-    #[error("the number before byte {at} is none that a broker gives")]
+    /// A number that no broker sends, such as an offset that no log has.
+    #[error("the number before byte {at} is not one that a broker sends")]
     Implausible {
-        /// Where the number ends.
+        /// Position after the number.
         at: usize,
     },
     /// Bytes are left after the end of the message.
     #[error("the message should end at byte {at}, but bytes follow")]
     Trailing {
-        /// Where the message should end.
+        /// Expected end of the message.
         at: usize,
     },
 }
@@ -60,41 +60,41 @@ pub struct WireReader<'a> {
 }
 
 impl<'a> WireReader<'a> {
-    /// A reader at the start of `bytes`.
+    /// Creates a reader at the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> WireReader<'a> {
         WireReader { bytes, at: 0 }
     }
 
-    /// A reader that goes on at byte `at`; beyond the end it finds nothing to read.
+    /// Creates a reader at byte `at`; beyond the end there is nothing to read.
     pub fn resume(bytes: &'a [u8], at: usize) -> WireReader<'a> {
         WireReader { bytes, at: at.min(bytes.len()) }
     }
 
-    /// Bytes read so far: the place of the next value.
+    /// Number of bytes read: the position of the next value.
     #[inline]
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// Bytes left to read.
+    /// Number of bytes left.
     #[inline]
     pub fn left(&self) -> usize {
         self.bytes.len() - self.at
     }
 
-    /// Checks that every byte was read.
+    /// Checks that no bytes are left.
     pub fn finish(&self) -> Result<(), WireError> {
         if self.left() == 0 { Ok(()) } else { Err(WireError::Trailing { at: self.at }) }
     }
 
-    /// The next `count` bytes.
+    /// Reads `count` bytes.
     #[inline]
     pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], WireError> {
         let range = self.skip(count)?;
         Ok(&self.bytes[range])
     }
 
-    /// Passes over `count` bytes and says where they lie.
+    /// Skips `count` bytes and returns their range.
     #[inline]
     pub fn skip(&mut self, count: usize) -> Result<Range<usize>, WireError> {
         if count > self.left() {
@@ -116,45 +116,45 @@ impl<'a> WireReader<'a> {
         }
     }
 
-    /// One byte, signed.
+    /// Reads a signed byte.
     #[inline]
     pub fn i8(&mut self) -> Result<i8, WireError> {
         self.fixed().map(i8::from_be_bytes)
     }
 
-    /// Two bytes, signed.
+    /// Reads a signed 16-bit integer.
     #[inline]
     pub fn i16(&mut self) -> Result<i16, WireError> {
         self.fixed().map(i16::from_be_bytes)
     }
 
-    /// Four bytes, signed.
+    /// Reads a signed 32-bit integer.
     #[inline]
     pub fn i32(&mut self) -> Result<i32, WireError> {
         self.fixed().map(i32::from_be_bytes)
     }
 
-    /// Four bytes, unsigned.
+    /// Reads an unsigned 32-bit integer.
     #[inline]
     pub fn u32(&mut self) -> Result<u32, WireError> {
         self.fixed().map(u32::from_be_bytes)
     }
 
-    /// Eight bytes, signed.
+    /// Reads a signed 64-bit integer.
     #[inline]
     pub fn i64(&mut self) -> Result<i64, WireError> {
         self.fixed().map(i64::from_be_bytes)
     }
 
-    /// Sixteen bytes: a UUID.
+    /// Reads a UUID.
     pub fn u128(&mut self) -> Result<u128, WireError> {
         self.fixed().map(u128::from_be_bytes)
     }
 
-    /// A variable-length unsigned integer of at most 32 bits.
+    /// Reads an unsigned variable-length integer of at most 32 bits.
     #[inline(always)]
     pub(crate) fn unsigned_varint(&mut self) -> Result<u32, WireError> {
-        // One and two bytes are nearly all there is: the lengths and deltas of small records.
+        // Nearly all integers have one or two bytes: the lengths and deltas of small records.
         match self.bytes[self.at..] {
             [first, ..] if first < 0x80 => {
                 self.at += 1;
@@ -193,14 +193,14 @@ impl<'a> WireReader<'a> {
         Err(WireError::Truncated { at, wanted: self.left() + 1 })
     }
 
-    /// A variable-length signed integer of at most 32 bits.
+    /// Reads a signed variable-length integer of at most 32 bits.
     #[inline(always)]
     pub(crate) fn varint(&mut self) -> Result<i32, WireError> {
         let value = self.unsigned_varint()?;
         Ok((value >> 1) as i32 ^ -((value & 1) as i32))
     }
 
-    /// A variable-length signed integer of at most 64 bits.
+    /// Reads a signed variable-length integer of at most 64 bits.
     #[inline(always)]
     pub(crate) fn varlong(&mut self) -> Result<i64, WireError> {
         let value = match self.bytes[self.at..] {
@@ -217,7 +217,7 @@ impl<'a> WireReader<'a> {
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    /// A length-prefixed value's length, `None` for null. `compact` is the form of KIP-482.
+    /// Reads the length of a value, `None` for null. `compact` selects the encoding of KIP-482.
     fn length(&mut self, compact: bool, width: Width) -> Result<Option<usize>, WireError> {
         let at = self.at;
         if compact {
@@ -235,7 +235,7 @@ impl<'a> WireReader<'a> {
         }
     }
 
-    /// A string that may be null.
+    /// Reads a nullable string.
     pub fn nullable_string(&mut self, compact: bool) -> Result<Option<&'a str>, WireError> {
         let Some(length) = self.length(compact, Width::Two)? else {
             return Ok(None);
@@ -245,13 +245,13 @@ impl<'a> WireReader<'a> {
         std::str::from_utf8(bytes).map(Some).map_err(|_| WireError::NotUtf8 { at })
     }
 
-    /// A string.
+    /// Reads a string.
     pub fn string(&mut self, compact: bool) -> Result<&'a str, WireError> {
         let at = self.at;
         self.nullable_string(compact)?.ok_or(WireError::NegativeLength { at })
     }
 
-    /// Where bytes that may be null lie.
+    /// Reads nullable bytes and returns their range.
     #[inline]
     pub fn nullable_bytes(&mut self, compact: bool) -> Result<Option<Range<usize>>, WireError> {
         match self.length(compact, Width::Four)? {
@@ -260,24 +260,24 @@ impl<'a> WireReader<'a> {
         }
     }
 
-    /// The number of elements of an array that may be null. The elements must be read one by one:
-    /// a number that lies then ends in [`WireError::Truncated`], not in a huge allocation.
+    /// Reads the number of elements of a nullable array. The elements must be read one by one: a
+    /// false number then ends in [`WireError::Truncated`], not in a huge allocation.
     pub(crate) fn nullable_array(&mut self, compact: bool) -> Result<Option<usize>, WireError> {
         self.length(compact, Width::Four)
     }
 
-    /// The number of elements of an array; see [`WireReader::nullable_array`].
+    /// Reads the number of elements of an array; see [`WireReader::nullable_array`].
     pub fn array(&mut self, compact: bool) -> Result<usize, WireError> {
         let at = self.at;
         self.nullable_array(compact)?.ok_or(WireError::NegativeLength { at })
     }
 
-    /// The number of tagged fields that follow; each is read by [`WireReader::tagged_field`].
+    /// Reads the number of tagged fields that follow; read each with [`WireReader::tagged_field`].
     pub(crate) fn tagged_fields(&mut self) -> Result<u32, WireError> {
         self.unsigned_varint()
     }
 
-    /// One tagged field: its tag, and a reader limited to its value.
+    /// Reads a tagged field: its tag, and a reader limited to its value.
     pub(crate) fn tagged_field(&mut self) -> Result<(u32, WireReader<'a>), WireError> {
         let tag = self.unsigned_varint()?;
         let length = self.unsigned_varint()? as usize;
@@ -285,7 +285,7 @@ impl<'a> WireReader<'a> {
         Ok((tag, WireReader { bytes: &self.bytes[..range.end], at: range.start }))
     }
 
-    /// Passes over all tagged fields.
+    /// Skips all tagged fields.
     pub fn skip_tagged_fields(&mut self) -> Result<(), WireError> {
         for _ in 0..self.tagged_fields()? {
             self.tagged_field()?;
@@ -300,7 +300,7 @@ enum Width {
     Four,
 }
 
-/// Bytes that a variable-length signed integer takes.
+/// Size of a signed variable-length integer.
 pub(crate) fn varint_bytes(value: i32) -> usize {
     let zigzag = (value << 1 ^ value >> 31).cast_unsigned();
     (u32::BITS - (zigzag | 1).leading_zeros()).div_ceil(7) as usize
@@ -313,42 +313,42 @@ pub struct WireWriter<'a> {
 }
 
 impl<'a> WireWriter<'a> {
-    /// A writer that appends to `out`.
+    /// Creates a writer that appends to `out`.
     pub fn new(out: &'a mut Vec<u8>) -> WireWriter<'a> {
         WireWriter { out }
     }
 
-    /// One byte, signed.
+    /// Writes a signed byte.
     pub fn i8(&mut self, value: i8) {
         self.out.extend_from_slice(&value.to_be_bytes());
     }
 
-    /// Two bytes, signed.
+    /// Writes a signed 16-bit integer.
     pub fn i16(&mut self, value: i16) {
         self.out.extend_from_slice(&value.to_be_bytes());
     }
 
-    /// Four bytes, signed.
+    /// Writes a signed 32-bit integer.
     pub fn i32(&mut self, value: i32) {
         self.out.extend_from_slice(&value.to_be_bytes());
     }
 
-    /// Four bytes, unsigned.
+    /// Writes an unsigned 32-bit integer.
     pub fn u32(&mut self, value: u32) {
         self.out.extend_from_slice(&value.to_be_bytes());
     }
 
-    /// Eight bytes, signed.
+    /// Writes a signed 64-bit integer.
     pub fn i64(&mut self, value: i64) {
         self.out.extend_from_slice(&value.to_be_bytes());
     }
 
-    /// Bytes as they are.
+    /// Writes bytes unchanged.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }
 
-    /// A variable-length unsigned integer.
+    /// Writes an unsigned variable-length integer.
     pub fn unsigned_varint(&mut self, value: u32) {
         self.unsigned_varlong(u64::from(value));
     }
@@ -361,21 +361,22 @@ impl<'a> WireWriter<'a> {
         self.out.push(value as u8);
     }
 
-    /// A variable-length signed integer of 32 bits.
+    /// Writes a signed 32-bit integer in variable length.
     pub fn varint(&mut self, value: i32) {
         self.varlong(i64::from(value));
     }
 
-    /// A variable-length signed integer of 64 bits.
+    /// Writes a signed 64-bit integer in variable length.
     pub fn varlong(&mut self, value: i64) {
         self.unsigned_varlong((value << 1 ^ value >> 63) as u64);
     }
 
-    /// A string of at most 32,767 bytes.
+    /// Writes a string of at most 32,767 bytes.
     ///
     /// # Panics
     ///
-    /// When the string is longer: names of topics and clients are checked with the configuration.
+    /// Panics if the string is longer: names of topics and clients are checked with the
+    /// configuration.
     pub fn string(&mut self, value: &str, compact: bool) {
         assert!(value.len() <= i16::MAX as usize);
         if compact {
@@ -386,18 +387,18 @@ impl<'a> WireWriter<'a> {
         self.raw(value.as_bytes());
     }
 
-    /// A string that is not there.
+    /// Writes a null string.
     pub(crate) fn null_string(&mut self, compact: bool) {
         if compact { self.unsigned_varint(0) } else { self.i16(-1) }
     }
 
-    /// Bytes with their length before them.
+    /// Writes bytes with their length.
     pub(crate) fn bytes(&mut self, value: &[u8], compact: bool) {
         self.array(value.len(), compact);
         self.raw(value);
     }
 
-    /// The number of elements of an array, which the caller then writes.
+    /// Writes the number of elements of an array; the caller then writes the elements.
     pub fn array(&mut self, count: usize, compact: bool) {
         assert!(count < i32::MAX as usize);
         if compact {
@@ -407,30 +408,30 @@ impl<'a> WireWriter<'a> {
         }
     }
 
-    /// An empty list of tagged fields, in the versions that have them.
+    /// Writes an empty list of tagged fields, in the versions that have them.
     pub fn no_tagged_fields(&mut self, flexible: bool) {
         if flexible {
             self.unsigned_varint(0);
         }
     }
 
-    /// Begins a length-prefixed message; [`WireWriter::end_frame`] needs the answer.
+    /// Starts a length-prefixed message; [`WireWriter::end_frame`] ends it.
     pub fn begin_frame(&mut self) -> FrameStart {
         let start = FrameStart(self.out.len());
         self.i32(0);
         start
     }
 
-    /// Ends a length-prefixed message: its length is now known.
+    /// Ends a length-prefixed message by writing its length.
     pub fn end_frame(&mut self, start: FrameStart) {
         let length = (self.out.len() - start.0 - FRAME_PREFIX_BYTES) as u32;
         self.out[start.0..start.0 + FRAME_PREFIX_BYTES].copy_from_slice(&length.to_be_bytes());
     }
 }
 
-/// Where a length-prefixed message began.
+/// Start of a length-prefixed message.
 #[derive(Debug)]
 pub struct FrameStart(usize);
 
-/// Bytes of the length that stands before each request and each response.
+/// Size of the length prefix of requests and responses.
 pub const FRAME_PREFIX_BYTES: usize = 4;

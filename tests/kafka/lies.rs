@@ -159,7 +159,7 @@ fn a_broker_that_wants_to_be_left_alone_for_days_is_asked_again_within_seconds()
     let id = victim.input_id();
     let [truth, lie] = [0, THROTTLE_MS].map(|throttle_ms| head(throttle_ms, 0, id));
     proxied.proxy.replace(Way::FromBroker, &truth, &lie);
-    let words = format!("wants to be left alone for {THROTTLE_MS} ms");
+    let words = format!("throttles this client for {THROTTLE_MS} ms");
     victim.huntd.wait_until("the lie", |_| proxied.proxy.is_done());
     victim.goes_on();
     assert!(victim.huntd.log().contains(&words), "{}", victim.huntd.log());

@@ -95,14 +95,15 @@ fn a_broker_that_reads_no_frames_for_a_while_because_of_a_quota_is_waited_for_an
     huntd.wait_until("the broker throttles", |huntd| {
         produce(kafka::shared(), topics, &events(1, 40, round..=round + 20));
         round += 21;
-        huntd.log().contains("wants to be left alone")
+        huntd.log().contains("throttles this client")
     });
     limited.produce(round..=round + 20);
     limited.wait_for_the_reason("output", ["frames", "fetch"]);
     let log = limited.finish();
     let trouble = log.lines().filter(|line| line.contains("frames cannot be sent now"));
     let trouble: Vec<&str> = trouble.collect();
-    let (_, asked_ms) = trouble[0].split_once("left alone for ").expect("the first line says so");
+    let (_, asked_ms) =
+        trouble[0].split_once("throttles this client for ").expect("the first line says so");
     let asked_ms: u32 = asked_ms[..asked_ms.find(' ').expect("ms")].parse().expect("a number");
     assert!(asked_ms > ANSWER_MS_MAX, "{asked_ms} ms is no longer than an answer may take");
     assert!(trouble.iter().all(|line| line.contains("raise this client's quotas")), "{trouble:?}");
@@ -115,6 +116,6 @@ fn a_broker_that_takes_no_fetch_for_a_while_because_of_a_quota_is_waited_for_and
     limited.produce(3..=6);
     limited.wait_for_the_reason("input", ["fetch", "frames"]);
     let log = limited.finish();
-    assert!(log.contains("wants to be left alone"), "{log}");
+    assert!(log.contains("throttles this client"), "{log}");
     assert!(!log.contains("timed out"), "{log}");
 }

@@ -1,4 +1,4 @@
-//! Aborted transactions: whose batches are passed over, and when a transaction ends.
+//! Aborted transactions: which batches are skipped, and when a transaction ends.
 
 use crate::kafka::aborted::{AbortedTransaction, AbortedTransactions, Marker};
 use crate::kafka::codec::Decompressor;

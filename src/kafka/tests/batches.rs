@@ -1,4 +1,4 @@
-//! Batches without damage, and batches that lie in one field each.
+//! Valid batches, and batches with one invalid field.
 
 use crate::kafka::codec::Decompressor;
 use crate::kafka::record_batch::{self, Batch, BatchError, BatchReason, BatchStart, HeaderScan};
@@ -12,12 +12,12 @@ use crate::testing::batch_builder::{
     seal,
 };
 
-/// A scan of what a Fetch for this offset brought, which may lie within the first batch.
+/// Scans the result of a Fetch for this offset, which may lie within the first batch.
 fn scan_headers(bytes: &[u8], offset: i64, bytes_max: usize) -> Result<HeaderScan, BatchError> {
     record_batch::scan_headers(bytes, offset, BatchStart::up_to(offset), bytes_max)
 }
 
-/// The reason why a sealed batch of this plan is refused.
+/// The reason why a batch with this plan and a valid checksum is refused.
 fn refusal(plan: &BatchPlan) -> BatchReason {
     let error = read_batch(&mut plan.build(), 0).unwrap_err();
     assert_eq!(error.offset, plan.base_offset);
@@ -28,7 +28,7 @@ fn refusal(plan: &BatchPlan) -> BatchReason {
 fn records_come_back_as_they_were_written_with_every_codec() {
     let written = records(1000, 3000);
     let mut decompressor = Decompressor::new(BATCH_BYTES_MAX);
-    // Twice, so that the codecs' reused state is met too.
+    // Twice, so that the codecs' reused state is covered.
     for packing in PACKINGS.into_iter().chain(PACKINGS) {
         let mut bytes = BatchPlan { packing, ..BatchPlan::new(&written) }.build();
         assert_eq!(read_batches(&mut bytes, 0, &mut decompressor).unwrap(), written, "{packing:?}");
@@ -218,7 +218,7 @@ fn lengths_that_cannot_be_are_refused() {
     }
 }
 
-/// One field made to lie, and the reason that it gives.
+/// A change that makes one field wrong, and the expected reason.
 type Lie = (fn(&mut BatchPlan), BatchReason);
 
 #[test]
@@ -253,7 +253,7 @@ fn a_record_count_that_the_bytes_do_not_hold_is_refused() {
     assert_eq!(refusal(&plan), BatchReason::Trailing(trailing));
 }
 
-/// Where the record of this place begins.
+/// Position of the record with this index.
 fn offset_of_record(body: &[u8], place: usize) -> usize {
     let mut reader = crate::kafka::wire::WireReader::new(body);
     for _ in 0..place {
@@ -330,7 +330,7 @@ fn a_wrong_checksum_is_refused() {
 
 #[test]
 fn a_header_is_not_believed_before_the_checksum_holds() {
-    // Where a batch ends and whose it is decide whether its records are passed over unread.
+    // Where a batch ends and who wrote it decide whether its records are skipped unread.
     for (place, what) in [(26, "last offset delta"), (22, "attributes"), (50, "producer id")] {
         let mut bytes = BatchPlan::new(&records(9, 3)).build();
         bytes[place] ^= 0x10;

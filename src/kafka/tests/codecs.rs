@@ -1,4 +1,4 @@
-//! The decompressor's bound, its reuse, and bytes that no codec produced.
+//! The decompressor's limit, its reuse, and bytes that no codec produced.
 
 use crate::kafka::codec::{Codec, CodecError, Decompressor};
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Damaged batches: an error or the same records, never others, never a panic.
+//! Damaged batches yield an error or the same records, never others, and never a panic.
 
 use crate::kafka::codec::Decompressor;
 use crate::kafka::record_batch::{BatchStart, scan_headers};
@@ -8,7 +8,7 @@ use crate::testing::batch_builder::{
     BATCH_BYTES_MAX, BatchPlan, Owned, PACKINGS, Packing, read_batch, read_batches, records, seal,
 };
 
-/// Bytes that the checksum leaves out because brokers write them: base offset, length, epoch.
+/// Fields that the checksum leaves out because brokers write them: base offset, length, epoch.
 const BASE_OFFSET: std::ops::Range<usize> = 0..8;
 
 #[test]
@@ -35,7 +35,8 @@ fn every_damaged_byte_yields_an_error_or_the_same_records() {
     }
 }
 
-/// The base offset stands outside the checksum: where the batch before ended tells it.
+/// Whether only the offsets differ: the checksum leaves the base offset out, but the end of the
+/// previous batch determines it.
 fn same_but_offset(read: &[Owned], written: &[Owned]) -> bool {
     let shift = read[0].offset - written[0].offset;
     read.len() == written.len()
@@ -73,7 +74,7 @@ proptest! {
         let plan = BatchPlan { packing, ..BatchPlan::new(&records(500, count)) };
         let mut bytes = plan.build();
         for (place, byte) in damage {
-            // Not the length, so that the checksum is over all of it.
+            // Not the length, so that the checksum covers the whole batch.
             let place = 12 + place.index(bytes.len() - 12);
             bytes[place] = byte;
         }

@@ -1,4 +1,4 @@
-//! Fetch requests and responses, against another implementation of the protocol.
+//! Fetch requests and responses, compared with another implementation of the protocol.
 
 use crate::kafka::aborted::AbortedTransaction;
 use crate::kafka::error_code::ErrorCode;
@@ -17,7 +17,7 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
 use proptest::prelude::*;
 
-/// Every topic of these tests has the id of its name's length.
+/// In these tests a topic's id is the length of its name.
 fn key(name: &str) -> TopicKey<'_> {
     TopicKey { name, id: name.len() as u128 }
 }
@@ -97,7 +97,7 @@ fn oracle_request(request: &FetchRequest<'_>) -> BytesMut {
     out
 }
 
-/// A partition of a response as a test wants it.
+/// A partition of a response.
 #[derive(Clone, Debug)]
 struct Plan {
     partition: i32,
@@ -136,7 +136,7 @@ fn response(version: i16, correlation_id: i32, topics: &[(&str, Vec<Plan>)]) -> 
     if version >= 16 {
         writer.raw(&[2, 0]);
         write_endpoints(&mut writer);
-        writer.raw(&[99, 1, 0xff]); // a tag of some later time
+        writer.raw(&[99, 1, 0xff]); // a tag of a later version
     } else {
         writer.no_tagged_fields(flexible);
     }
@@ -203,7 +203,7 @@ fn write_partition_tags(plan: &Plan, writer: &mut WireWriter<'_>) {
         writer.i32(leader.leader_epoch);
         writer.unsigned_varint(0);
     }
-    writer.raw(&[99, 2, 0xab, 0xcd]); // a tag of some later time
+    writer.raw(&[99, 2, 0xab, 0xcd]); // a tag of a later version
 }
 
 /// All partitions, with their records and aborted transactions.
@@ -221,7 +221,7 @@ fn read(bytes: &[u8], version: i16, topic: &str) -> Result<Read, FetchError> {
     Ok(all)
 }
 
-/// Where the leaders listen, once the partitions were walked.
+/// The endpoints, after the partitions were read.
 fn endpoints(bytes: &[u8], version: i16) -> Vec<(i32, String, i32)> {
     let mut partitions = fetch::parse(bytes, version, 5).unwrap().partitions;
     while partitions.next_partition(bytes, key("zones")).unwrap().is_some() {}

@@ -1,5 +1,5 @@
-//! Batches as Kafka 4.3.0 stored them for its Java producer: the codecs that librdkafka's build
-//! here lacks or frames differently, and transactions with their markers. Requests to produce as
+//! Batches that Kafka 4.3.0 stored for its Java producer, covering the codecs that librdkafka's
+//! build here lacks or frames differently, and transactions with their markers. Produce requests as
 //! librdkafka sent them.
 
 use crate::kafka::aborted::{AbortedTransaction, AbortedTransactions};
@@ -50,7 +50,7 @@ fn the_java_producers_records_are_read_in_every_codec() {
 #[test]
 fn of_two_interleaved_transactional_producers_only_the_committed_records_are_read() {
     let hex = include_str!("../../../tests/data/record_batches/transactions.hex");
-    // As the broker listed them: producer 6 aborted its first and third transaction.
+    // As listed by the broker: producer 6 aborted its first and third transaction.
     let committed = read(hex, &[(6, 0), (6, 12), (7, 13)]);
     let texts: Vec<(i64, String)> = committed
         .into_iter()
@@ -72,7 +72,7 @@ fn of_two_interleaved_transactional_producers_only_the_committed_records_are_rea
     assert_eq!(read(hex, &[]).len(), 16, "all records when nothing is listed as aborted");
 }
 
-/// A Produce request with one batch, as librdkafka sent it.
+/// A Produce request with one batch, sent by librdkafka.
 struct Produced {
     hex: &'static str,
     /// Its version here.
@@ -102,7 +102,7 @@ const PRODUCED: [Produced; 2] = [
     },
     Produced {
         hex: include_str!("../../../tests/data/produce_requests/version-10.hex"),
-        // The request has the form of version 9.
+        // The request has the layout of version 9.
         version: 9,
         correlation_id: 2_065,
         client_id: "huntd-demo",
@@ -117,10 +117,10 @@ const PRODUCED: [Produced; 2] = [
     },
 ];
 
-/// Where a request has its version.
+/// Position of a request's version.
 const VERSION: Range<usize> = 6..8;
 
-/// Where a batch has the epoch of its leader, which the checksum leaves out and the broker sets.
+/// Position of the leader epoch in a batch, which the checksum leaves out and the broker sets.
 /// librdkafka sends 0 there, and others -1.
 const LEADER_EPOCH: Range<usize> = 12..16;
 

@@ -1,4 +1,4 @@
-//! The messages beside Fetch, against another implementation of the protocol.
+//! Messages other than Fetch, compared with another implementation of the protocol.
 
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::message::{
@@ -14,8 +14,8 @@ use proptest::prelude::*;
 
 const ID: i32 = 77;
 
-/// What a modern broker speaks, ListOffsets too, which huntd never sends: ApiVersions, Fetch,
-/// ListOffsets, Metadata.
+/// The versions of a modern broker: ApiVersions, Fetch, ListOffsets, Metadata, Produce,
+/// InitProducerId.
 const RANGES: [(i16, i16, i16); 6] =
     [(18, 0, 4), (1, 4, 17), (2, 1, 10), (3, 0, 13), (0, 3, 13), (22, 0, 6)];
 
@@ -90,7 +90,8 @@ fn metadata_answer(version: i16) -> Vec<u8> {
     out
 }
 
-/// Decodes what follows the header with the other implementation and checks that it takes all.
+/// Decodes the bytes after the header with the other implementation and checks that it consumes all
+/// of them.
 fn oracle<T: Decodable>(bytes: &[u8], version: i16, flexible_header: bool) -> T {
     let mut rest = Bytes::copy_from_slice(&bytes[if flexible_header { 5 } else { 4 }..]);
     let answer = T::decode(&mut rest, version).unwrap();
@@ -203,7 +204,7 @@ fn the_length_before_a_message_is_bounded() {
     }
 }
 
-/// Runs every parser over the bytes, whatever they are.
+/// Runs every parser over the bytes. Returns whether any accepts them.
 fn parse_all(bytes: &[u8]) -> bool {
     let mut accepted = false;
     for version in 0..=3 {

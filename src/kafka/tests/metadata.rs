@@ -1,4 +1,4 @@
-//! The data plane's table of leaders: what is believed, what is stale, what stops the daemon.
+//! The table of leaders: which answers are applied, what is stale, what stops the daemon.
 
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::fetch::CurrentLeader;
@@ -48,7 +48,7 @@ fn the_first_answer_fills_the_table() {
     assert_eq!(table.partition_count(), 3);
 }
 
-/// Those who answer first may be cut off.
+/// The brokers that answer first may be cut off.
 #[test]
 fn an_answer_of_a_lower_epoch_than_others_have_told_is_no_first_one() {
     for is_first in [true, false] {
@@ -81,7 +81,7 @@ fn an_answer_of_a_lower_epoch_is_passed_over_and_the_partition_stays_stale() {
     assert_eq!(stale(&table), [0]);
     table.fold(&metadata(&[(1, 5), (3, 6)])).unwrap();
     assert_eq!((table.leader(0), stale(&table)), (leads(1, 5), vec![]));
-    // A broker before Kafka 2.4 names no leader epoch: it is believed.
+    // A broker before Kafka 2.4 reports no leader epoch: its answer is applied.
     table.fold(&metadata(&[(2, -1), (3, 6)])).unwrap();
     assert_eq!(table.leader(0), leads(2, -1));
 }
@@ -159,7 +159,7 @@ fn a_leader_epoch_that_goes_back_and_stays_there_is_believed() {
     table.fold(&metadata(&[(2, 3)])).unwrap();
     assert_eq!(table.leader(0), leads(2, 3));
 
-    // Others may say so as often as they like while nobody doubts the leader.
+    // Other answers have no effect, however often they come, while the leader is not in doubt.
     let mut table = LeaderTable::new();
     table.fold(&metadata(&[(1, 9)])).unwrap();
     for _ in 0..20 {
@@ -167,7 +167,7 @@ fn a_leader_epoch_that_goes_back_and_stays_there_is_believed() {
         assert_eq!(table.leader(0), leads(1, 9));
     }
 
-    // A leader in doubt is not waited for: it may hold what it gets.
+    // A leader in doubt is not trusted to serve: it may hold requests.
     let mut table = LeaderTable::new();
     table.fold(&metadata(&[(1, 9), (2, 9)])).unwrap();
     for _ in 0..4 {
@@ -177,7 +177,7 @@ fn a_leader_epoch_that_goes_back_and_stays_there_is_believed() {
     table.fold_doubting(&metadata(&[(2, 3), (1, 3)]), Some(1)).unwrap();
     assert_eq!((table.leader(0), table.leader(1)), (leads(2, 3), leads(2, 9)));
 
-    // What comes in between begins the count again.
+    // Any other answer in between restarts the count.
     let mut table = LeaderTable::new();
     table.fold(&metadata(&[(1, 9)])).unwrap();
     for round in 0..20 {
@@ -190,13 +190,13 @@ fn a_leader_epoch_that_goes_back_and_stays_there_is_believed() {
 fn brokers_that_an_answer_does_not_list_are_not_fetched_from() {
     let mut table = LeaderTable::new();
     table.fold(&metadata(&[(1, 5), (2, 5), (2, 5)])).unwrap();
-    // The third entry lags, and what is known of its partition is of no use either.
+    // The third entry lags, and the known leader of its partition is gone, too.
     let mut answer = metadata(&[(1, 5), (2, 5), (1, 4)]);
     answer.brokers.retain(|broker| broker.node_id == 1);
     table.fold(&answer).unwrap();
     assert_eq!(table.leader(0), leads(1, 5));
     assert_eq!(stale(&table), [1, 2], "their leader is gone");
-    // An answer without brokers comes from one that has only just started.
+    // An answer without brokers comes from one that has just started.
     let answer = Metadata { brokers: Vec::new(), ..metadata(&[(1, 5), (1, 6), (1, 6)]) };
     table.fold(&answer).unwrap();
     assert_eq!((table.leader(1), stale(&table)), (leads(1, 6), vec![]));

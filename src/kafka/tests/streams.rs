@@ -1,4 +1,4 @@
-//! Batches that are read record by record: the same records as those read as a whole.
+//! Batches that are read record by record yield the same records as those read as a whole.
 
 use crate::kafka::checksum::crc32c;
 use crate::kafka::codec::Decompressor;
@@ -10,7 +10,7 @@ use crate::testing::batch_builder::{
     BATCH_BYTES_MAX, BatchPlan, Owned, PACKINGS, Packing, read_batch, records, seal,
 };
 
-/// Reads a batch with a decompressor that holds no byte of it.
+/// Reads a batch with a decompressor that has no buffer.
 fn streamed(bytes: &mut [u8], offset_min: i64) -> Result<Vec<Owned>, BatchError> {
     let mut none = Decompressor::new(0);
     let Some(batch) = Batch::read(bytes, BATCH_BYTES_MAX)? else { return Ok(Vec::new()) };
@@ -64,7 +64,7 @@ fn of_a_very_long_record_a_stream_keeps_the_start_and_knows_the_rest() {
     for packing in compressed() {
         let mut bytes = BatchPlan { packing, ..BatchPlan::new(&written) }.build();
         let mut small = Decompressor::new(100_000);
-        // Snappy makes it no smaller than a twentieth.
+        // Snappy compresses it to a twentieth at best.
         let batch = Batch::read(&mut bytes, 100_000_000).unwrap().unwrap();
         let Ok(OpenBatch::Stream(mut stream)) = batch.open_any(0, &mut small) else {
             panic!("{packing:?} is held as a whole");
@@ -122,7 +122,7 @@ proptest! {
         plan.body[place] = byte;
         let whole = read_batch(&mut plan.build(), 0);
         let stream = streamed(&mut plan.build(), 0);
-        // Of headers, which mean nothing to huntd, a stream reads the length only.
+        // A stream reads only the length of headers, which huntd ignores.
         if let Ok(whole) = whole {
             prop_assert_eq!(stream, Ok(whole));
         }

@@ -1,4 +1,4 @@
-//! Requests about topics, beside another implementation of the protocol.
+//! Requests about topics, compared with another implementation of the protocol.
 
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::message::{Envelope, MessageError};
@@ -17,7 +17,7 @@ fn envelope(version: i16) -> Envelope<'static> {
     Envelope { version, correlation_id: ID, client_id: "huntd" }
 }
 
-/// A reader behind the length and the header of a request.
+/// A reader after the length and the header of a request.
 fn body(bytes: &[u8], api_key: i16, version: i16) -> WireReader<'_> {
     let mut reader = WireReader::resume(bytes, 4);
     let header = (reader.i16(), reader.i16(), reader.i32(), reader.string(false));
@@ -25,7 +25,7 @@ fn body(bytes: &[u8], api_key: i16, version: i16) -> WireReader<'_> {
     reader
 }
 
-/// Decodes what follows the correlation id with the other implementation.
+/// Decodes the bytes after the correlation id with the other implementation.
 fn oracle<T: Decodable>(bytes: &[u8], version: i16) -> T {
     let mut rest = Bytes::copy_from_slice(&bytes[4..]);
     let answer = T::decode(&mut rest, version).unwrap();
@@ -99,7 +99,7 @@ fn a_topic_is_created_as_asked_and_the_brokers_own_words_are_kept() {
     for text in ["cleanup.policy", "delete", "retention.ms", "-1"] {
         assert_eq!(reader.string(false), Ok(text));
     }
-    // Not only to try.
+    // `validate_only` is false.
     assert_eq!((reader.i32(), reader.i8(), reader.left()), (Ok(15_000), Ok(0), 0));
 
     let mut bytes = Vec::new();

@@ -1,5 +1,5 @@
-//! The files of `[kafka.tls]`: what is read from them, and what is said about those that cannot be
-//! used. Nothing here knows a connection.
+//! Reads the files of `[kafka.tls]`, and explains why a file cannot be used. Independent of
+//! connections.
 
 use super::certificate_fault;
 use crate::kafka::security::{ClientCertificate, PEM_BYTES_MAX, SecurityFileError, read_file};
@@ -8,14 +8,14 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::path::Path;
 
-/// What a key with a passphrase has in the label of its block (PKCS #8), or in the headers behind
+/// Marks a key with a passphrase, in the label of its PEM block (PKCS #8) or in the headers after
 /// that line (RFC 1421).
 const ENCRYPTED: &[u8] = b"ENCRYPTED";
 
 /// A client's certificate with its intermediates, and its key.
 pub(super) type ClientIdentity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-/// The authorities in a file.
+/// Reads the certificate authorities in a file.
 pub(super) fn authorities(path: &Path) -> Result<RootCertStore, SecurityFileError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {
@@ -24,14 +24,14 @@ pub(super) fn authorities(path: &Path) -> Result<RootCertStore, SecurityFileErro
     Ok(roots)
 }
 
-/// What this client shows to brokers.
+/// Reads the client's certificate and key.
 pub(super) fn client_certificate(
     client: &ClientCertificate,
 ) -> Result<ClientIdentity, SecurityFileError> {
     Ok((certificates(&client.certificate_file)?, private_key(&client.key_file)?))
 }
 
-/// Why this certificate and this key, each of which can be read, are of no use together.
+/// Explains why a certificate and a key, each valid, cannot be used together.
 pub(super) fn pair_fault(client: &ClientCertificate, error: &rustls::Error) -> SecurityFileError {
     let ClientCertificate { certificate_file, key_file } = client;
     match error {
@@ -44,11 +44,11 @@ pub(super) fn pair_fault(client: &ClientCertificate, error: &rustls::Error) -> S
             );
             SecurityFileError::new(key_file, sentence)
         }
-        error => SecurityFileError::new(key_file, format!("is of no use: {error}")),
+        error => SecurityFileError::new(key_file, format!("cannot be used: {error}")),
     }
 }
 
-/// All certificates in a file; at least one.
+/// Reads all certificates in a file; at least one.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, SecurityFileError> {
     let text = read_file(path, PEM_BYTES_MAX)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
@@ -86,14 +86,14 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, SecurityFileError>
     })
 }
 
-/// Whether a file has a block of PEM whose label ends in this.
+/// Whether a file has a PEM block whose label ends in this.
 fn has_block(text: &[u8], label: &str) -> bool {
     let end = format!("{label}-----");
     let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     lines.any(|line| line.starts_with(b"-----BEGIN ") && line.ends_with(end.as_bytes()))
 }
 
-/// Whether the first private key in a file has a passphrase. What stands around it may be anything.
+/// Whether the first private key in a file has a passphrase. Other text may surround it.
 fn is_encrypted(text: &[u8]) -> bool {
     let says_so = |line: &[u8]| line.windows(ENCRYPTED.len()).any(|part| part == ENCRYPTED);
     let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
@@ -109,12 +109,12 @@ fn pem_error(path: &Path, error: &pem::Error) -> SecurityFileError {
         pem::Error::MissingSectionEnd { .. } => {
             "ends within a block of PEM, without its line `-----END`: copy the whole file"
         }
-        _ => "is no sound PEM file: copy it again",
+        _ => "is not a valid PEM file: copy it again",
     };
     SecurityFileError::new(path, sentence)
 }
 
-/// A file holds a certificate that cannot be used.
+/// Returns the error for a file with an unusable certificate.
 fn certificate_error(path: &Path, error: &rustls::Error) -> SecurityFileError {
     let fault = match error {
         rustls::Error::InvalidCertificate(error) => certificate_fault(error),
@@ -146,7 +146,7 @@ mod tests {
         path
     }
 
-    /// What is said about files with these texts, and the name of the file that is blamed.
+    /// The error for files with these texts, and the name of the file that it blames.
     fn refused(ca: &str, certificate: &str, key: &str) -> (String, String) {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let certificate_file = write(&folder, "certificate", certificate);
@@ -179,7 +179,7 @@ mod tests {
             (&pem, &pem, &key[..key.len() / 2], "key", "copy the whole file"),
             (&damaged, &pem, &key, "ca", "it is damaged: copy it again"),
             (&pem, &damaged, &key, "certificate", "it is damaged: copy it again"),
-            (&no_base64, &pem, &key, "ca", "is no sound PEM file"),
+            (&no_base64, &pem, &key, "ca", "is not a valid PEM file"),
             (&pem, &pem, &other_key, "key", "is not the key of the certificate in "),
             (&pem, &pem, &pem, "key", "holds a certificate and no private key"),
             (&key, &pem, &key, "ca", "holds a private key and no certificate"),

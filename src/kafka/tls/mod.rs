@@ -1,9 +1,9 @@
 //! TLS as bytes in and bytes out, without I/O: the handshake, and the records after it.
 //!
-//! The handshake is rustls' own. Afterwards rustls' unbuffered connection would copy each record
-//! into memory of its own, so the connection is taken apart, as for a kernel's TLS: records are
-//! opened in place by rustls' own code for one record, and keys are renewed by rustls. What stands
-//! here are the record's header, the count of records, and what a record may hold.
+//! rustls performs the handshake. Afterwards, its unbuffered connection would copy each record into
+//! memory of its own, so the connection is taken apart, as for kernel TLS: rustls' code for single
+//! records decrypts in place, and rustls renews the keys. This module handles the record's header,
+//! the count of records, and the content types.
 
 mod files;
 pub mod records;
@@ -17,13 +17,13 @@ use rustls::unbuffered::{ConnectionState, EncodeError, UnbufferedStatus};
 use rustls::{CertificateError, ClientConfig, OtherError, RootCertStore};
 use std::sync::Arc;
 
-/// Bytes of plaintext in a record.
+/// Limit of plaintext in a record.
 pub(crate) const PLAINTEXT_BYTES_MAX: usize = 16 * 1024;
 
-/// Why there is no TLS connection, or no more of it.
+/// Why a TLS connection cannot be opened or continued.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
-    /// A file of `[kafka.tls]`.
+    /// A file of `[kafka.tls]` cannot be used.
     #[error("kafka.tls: {0}")]
     File(#[from] SecurityFileError),
     /// The broker's certificate is signed by an authority that is not trusted.
@@ -44,11 +44,11 @@ pub enum TlsError {
     /// The broker's certificate is not valid yet.
     #[error("the broker's certificate is not valid yet: check the clocks of both hosts")]
     NotYetValid,
-    /// The broker's certificate has another fault.
+    /// The broker's certificate is invalid for another reason.
     #[error("the broker's certificate cannot be used: {0}")]
     BrokerCertificate(String),
     /// The broker has ended the connection with an alert.
-    #[error("the broker refuses the TLS connection with the alert {}{}", .0, alert_hint(.0))]
+    #[error("the broker refused the TLS connection with the alert {}{}", .0, alert_hint(.0))]
     Alert(String),
     /// The received bytes are not TLS.
     #[error(
@@ -56,15 +56,15 @@ pub enum TlsError {
          listener"
     )]
     NotTls,
-    /// Anything else.
+    /// Any other protocol error.
     #[error("TLS: {0}")]
     Protocol(String),
-    /// The broker has closed the connection in order.
+    /// The broker has closed the connection with a close_notify alert.
     #[error("the broker has closed the connection")]
     Closed,
 }
 
-/// What to do about an alert.
+/// Suggests a remedy for an alert.
 fn alert_hint(name: &str) -> &'static str {
     match name {
         "CertificateRequired" | "HandshakeFailure" => {
@@ -87,7 +87,7 @@ fn alert_hint(name: &str) -> &'static str {
 /// The settings of every handshake.
 pub type TlsConfig = Arc<ClientConfig>;
 
-/// Reads the files.
+/// Reads the files and creates the settings.
 pub fn client_config(options: &TlsOptions) -> Result<TlsConfig, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let wrong = |error: rustls::Error| TlsError::Protocol(error.to_string());
@@ -104,12 +104,12 @@ pub fn client_config(options: &TlsOptions) -> Result<TlsConfig, TlsError> {
         }
     };
     config.enable_secret_extraction = true;
-    // Connections are few and long: a ticket would save nothing.
+    // Connections are few and long-lived: a session ticket would save nothing.
     config.resumption = rustls::client::Resumption::disabled();
     Ok(Arc::new(config))
 }
 
-/// The authorities that may have signed a broker's certificate.
+/// The authorities that are trusted to sign a broker's certificate.
 fn roots(options: &TlsOptions) -> Result<RootCertStore, TlsError> {
     if let Some(path) = &options.ca_file {
         return Ok(files::authorities(path)?);
@@ -126,7 +126,7 @@ fn roots(options: &TlsOptions) -> Result<RootCertStore, TlsError> {
     }
 }
 
-/// The first bytes of a client that speaks TLS, to learn whether a listener does. No handshake
+/// Returns the first bytes of a TLS client, to find out whether a listener uses TLS. No handshake
 /// follows.
 pub(crate) fn greeting() -> Result<Vec<u8>, TlsError> {
     let wrong = |error: rustls::Error| TlsError::Protocol(error.to_string());
@@ -141,34 +141,34 @@ pub(crate) fn greeting() -> Result<Vec<u8>, TlsError> {
     Ok(greeting)
 }
 
-/// A handshake under way.
+/// A handshake in progress.
 pub struct Handshake {
     connection: UnbufferedClientConnection,
     host: String,
 }
 
-/// What a handshake wants next.
+/// The next step of a handshake.
 #[derive(Debug, PartialEq, Eq)]
 pub enum HandshakeStep {
     /// Send what was appended to `outgoing`, then step again.
     Send,
     /// Receive more, then step again.
     Receive,
-    /// It is complete.
+    /// The handshake is complete.
     Done,
 }
 
 impl Handshake {
-    /// A handshake with the broker of this name, which its certificate must have.
+    /// Starts a handshake with the broker of this name, which its certificate must contain.
     pub fn begin(config: &TlsConfig, host: &str) -> Result<Handshake, TlsError> {
         let name = ServerName::try_from(host.to_owned())
-            .map_err(|_| TlsError::Protocol(format!("{host} is no host name")))?;
+            .map_err(|_| TlsError::Protocol(format!("{host} is not a host name")))?;
         let connection = UnbufferedClientConnection::new(config.clone(), name)
             .map_err(|error| TlsError::Protocol(error.to_string()))?;
         Ok(Handshake { connection, host: host.to_owned() })
     }
 
-    /// Goes on with what has been received; what was used is removed from `incoming`.
+    /// Continues with the received bytes. Consumed bytes are removed from `incoming`.
     pub fn step(
         &mut self,
         incoming: &mut Vec<u8>,
@@ -201,7 +201,7 @@ impl Handshake {
         }
     }
 
-    /// The connection after the handshake.
+    /// Returns the session after the handshake.
     pub fn finish(self) -> Result<TlsSession, TlsError> {
         let wrong = |error: rustls::Error| TlsError::Protocol(error.to_string());
         let (secrets, kernel) =
@@ -210,7 +210,7 @@ impl Handshake {
     }
 }
 
-/// Lets rustls append, with as much room as it asks for.
+/// Lets rustls append its output, with as much space as it asks for.
 fn encode_into(
     outgoing: &mut Vec<u8>,
     mut encode: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>,
@@ -230,10 +230,10 @@ fn encode_into(
     }
 }
 
-/// What is wrong with a certificate, and what to do.
+/// Returns the fault of a certificate, and the remedy.
 fn certificate_fault(error: &CertificateError) -> String {
     let name = match error {
-        // An error of webpki, whose text is its name.
+        // A webpki error, whose text is its name.
         CertificateError::Other(OtherError(error)) => error.to_string(),
         error => error.to_string(),
     };
@@ -277,7 +277,7 @@ mod tests {
 
     const HOST: &str = "localhost";
 
-    /// Of the version that `openssl x509 -req` without extensions makes.
+    /// A certificate of the version that `openssl x509 -req` without extensions makes.
     const CERTIFICATE_V1: &str = "\
 -----BEGIN CERTIFICATE-----
 MIIBIzCBywIUD3cxvmfRrI+zbH5KthcezDjzWDEwCgYIKoZIzj0EAwIwFDESMBAG
@@ -290,7 +290,7 @@ OlVFSg8gmQ==
 -----END CERTIFICATE-----
 ";
 
-    /// What is said about a broker with this certificate, which is trusted as an authority's, too.
+    /// The error for a broker with this certificate, which is also trusted as an authority.
     fn refused(pem: &str) -> TlsError {
         let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).expect("a certificate");
         let mut roots = RootCertStore::empty();

@@ -1,4 +1,4 @@
-//! The records of a connection after its handshake: sealed into a buffer, opened in place.
+//! The records of a connection after its handshake: encrypted into a buffer, decrypted in place.
 
 use super::sealer::Sealer;
 use super::{PLAINTEXT_BYTES_MAX, TlsError};
@@ -11,52 +11,51 @@ use rustls::{
 };
 use std::ops::Range;
 
-/// Bytes of a record's header.
+/// Size of a record's header.
 pub(crate) const RECORD_HEADER_BYTES: usize = 5;
 
-/// Bytes of a whole record: RFC 8446 allows less, RFC 5246 this much.
+/// Limit of a whole record: RFC 8446 allows less, RFC 5246 this much.
 pub(crate) const TLS_RECORD_BYTES_MAX: usize = RECORD_HEADER_BYTES + 16 * 1024 + 2048;
 
-/// Records under one key after which a connection is replaced: far below the 2^24.5 of RFC 8446,
-/// 5.5.
+/// Records per key after which a connection is replaced: far below the 2^24.5 of RFC 8446, 5.5.
 const RECORDS_MAX: u64 = 1 << 23;
 
-/// Records in a row that may hold nothing but what TLS says to itself: a few tickets and new keys.
-/// Who sends more keeps this thread from its other connections. rustls has the same bound.
+/// Consecutive records without application data: a few tickets and key updates. A peer that sends
+/// more keeps this thread from its other connections. rustls has the same limit.
 pub(crate) const IDLE_RECORDS_MAX: u32 = 32;
 
-/// The records of one connection after its handshake.
+/// The TLS state of a connection after its handshake.
 pub struct TlsSession {
     opener: Box<dyn MessageDecrypter>,
-    /// Records opened with the current key.
+    /// Records decrypted with the current key.
     opened: u64,
     sealer: Sealer,
-    /// Records sealed with the current key.
+    /// Records encrypted with the current key.
     sealed: u64,
     suite: SupportedCipherSuite,
     kernel: KernelConnection<ClientConnectionData>,
-    /// Records in a row that held nothing for us.
+    /// Consecutive records without application data.
     idle_records: u32,
-    /// The broker has renewed its key and asks for the same (RFC 8446, 4.6.3).
+    /// Whether the broker has updated its key and requests the same (RFC 8446, 4.6.3).
     must_update: bool,
 }
 
-/// What stands at the start of received bytes.
+/// The result of decrypting at the start of received bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Opened {
-    /// Not a whole record.
+    /// No whole record has arrived.
     Incomplete,
     /// A record.
     Record {
-        /// Its bytes, which are used up.
+        /// Size of the record, which is consumed.
         bytes: usize,
-        /// Where in them its plaintext stands: nowhere if the record is TLS' own.
+        /// Range of its plaintext; empty for TLS control records.
         plaintext: Range<usize>,
     },
 }
 
 impl TlsSession {
-    /// The records that follow a handshake.
+    /// Creates the session from the secrets of a handshake.
     pub(super) fn new(
         secrets: ExtractedSecrets,
         kernel: KernelConnection<ClientConnectionData>,
@@ -75,10 +74,10 @@ impl TlsSession {
         })
     }
 
-    /// Appends plaintext as records to `out`.
+    /// Encrypts plaintext and appends the records to `out`.
     pub fn seal(&mut self, plaintext: &[u8], out: &mut Vec<u8>) -> Result<(), TlsError> {
         if std::mem::take(&mut self.must_update) {
-            // KeyUpdate, which asks for none in return: its type, three bytes of length, 0.
+            // KeyUpdate without a request for one in return: its type, three bytes of length, 0.
             let update = [u8::from(HandshakeType::KeyUpdate), 0, 0, 1, 0];
             self.sealer.seal(self.sealed, ContentType::Handshake, &update, out);
             let (sealed, secrets) = self.kernel.update_tx_secret().map_err(protocol)?;
@@ -92,19 +91,19 @@ impl TlsSession {
         Ok(())
     }
 
-    /// Whether the connection should be replaced by a new one: its keys have sealed or opened as
+    /// Whether the connection should be replaced, because its keys have encrypted or decrypted as
     /// many records as they should.
     pub(crate) fn is_worn(&self) -> bool {
         self.sealed.max(self.opened) >= RECORDS_MAX
     }
 
-    /// Bytes of the records, at least, that hold so much plaintext.
+    /// Lower bound of the size of the records that hold this much plaintext.
     pub(crate) fn record_bytes_min(&self, plaintext_bytes: usize) -> usize {
         let records_min = plaintext_bytes.div_ceil(PLAINTEXT_BYTES_MAX);
         plaintext_bytes + records_min * self.sealer.overhead_bytes()
     }
 
-    /// Opens the record at the start of `bytes`, in place.
+    /// Decrypts the record at the start of `bytes`, in place.
     pub fn open(&mut self, bytes: &mut [u8]) -> Result<Opened, TlsError> {
         let Some([content, major, minor, high, low]) = bytes.first_chunk() else {
             return Ok(Opened::Incomplete);
@@ -115,7 +114,7 @@ impl TlsSession {
         if end > TLS_RECORD_BYTES_MAX {
             return Err(TlsError::Protocol(format!("a record of {end} bytes")));
         }
-        // TLS 1.3 hides what a record is, and has the version from the handshake (RFC 8446, 5.2).
+        // TLS 1.3 hides the content type, and fixes the version in the handshake (RFC 8446, 5.2).
         let is_tls13 = self.kernel.protocol_version() == ProtocolVersion::TLSv1_3;
         if is_tls13 && content != ContentType::ApplicationData {
             return Err(TlsError::Protocol(format!("a record of type {content:?}")));
@@ -129,7 +128,7 @@ impl TlsSession {
         self.opened += 1;
         let plaintext = match opened.typ {
             ContentType::ApplicationData => {
-                // In place: behind the header and, in TLS 1.2, a part of the nonce.
+                // In place: after the header and, in TLS 1.2, a part of the nonce.
                 let start = RECORD_HEADER_BYTES + opened.payload.as_ptr().addr() - record_start;
                 start..start + opened.payload.len()
             }
@@ -148,7 +147,8 @@ impl TlsSession {
         Ok(Opened::Record { bytes: end, plaintext })
     }
 
-    /// Handshake messages after the handshake: tickets, which are not used, and new keys.
+    /// Processes handshake messages after the handshake: session tickets, which are ignored, and
+    /// key updates.
     fn heed(&mut self, mut messages: &[u8]) -> Result<(), TlsError> {
         if self.kernel.protocol_version() != ProtocolVersion::TLSv1_3 {
             return Err(TlsError::Protocol("the broker renegotiates, which is refused".to_owned()));
@@ -161,7 +161,7 @@ impl TlsSession {
             messages = rest;
             match (HandshakeType::from(*kind), body) {
                 (HandshakeType::NewSessionTicket, _) => {}
-                // New keys begin with the next record, so nothing may follow in this one.
+                // The new key applies from the next record on, so nothing may follow in this one.
                 (HandshakeType::KeyUpdate, [asked @ 0..=1]) if messages.is_empty() => {
                     let (opened, secrets) = self.kernel.update_rx_secret().map_err(protocol)?;
                     self.opener = opener(self.suite, secrets)?;
@@ -192,7 +192,7 @@ fn alert(bytes: &[u8]) -> TlsError {
     }
 }
 
-/// rustls' own code for opening one record.
+/// Returns rustls' code for decrypting single records.
 pub(crate) fn opener(
     suite: SupportedCipherSuite,
     secrets: ConnectionTrafficSecrets,
@@ -206,7 +206,7 @@ pub(crate) fn opener(
     Ok(match suite {
         SupportedCipherSuite::Tls13(suite) => suite.aead_alg.decrypter(key, iv),
         SupportedCipherSuite::Tls12(suite) => {
-            // The rest of the nonce stands in each record (RFC 5288, 3).
+            // The rest of the nonce is part of each record (RFC 5288, 3).
             let fixed = if is_gcm { &iv.as_ref()[..4] } else { iv.as_ref() };
             suite.aead_alg.decrypter(key, fixed)
         }

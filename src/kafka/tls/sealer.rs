@@ -1,4 +1,5 @@
-//! Seals records into a buffer that its owner reuses; rustls' own code would allocate one for each.
+//! Encrypts records into a buffer that its owner reuses; rustls' own code would allocate one for
+//! each.
 
 use super::records::RECORD_HEADER_BYTES;
 use super::{PLAINTEXT_BYTES_MAX, TlsError};
@@ -15,19 +16,19 @@ pub(super) struct Sealer {
     form: RecordForm,
 }
 
-/// How a record is laid out, and what its nonce is.
+/// The layout of a record and the construction of its nonce.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RecordForm {
     /// RFC 8446, 5.2 and 5.3.
     Tls13,
-    /// RFC 5288, 3: a part of the nonce stands in the record.
+    /// RFC 5288, 3: the record contains a part of the nonce.
     Tls12Gcm,
     /// RFC 7905, 2.
     Tls12Chacha,
 }
 
 impl RecordForm {
-    /// Bytes that stand before the plaintext and behind it, beside header and tag.
+    /// Bytes before and after the plaintext, without header and tag.
     fn extra_bytes(self) -> (usize, usize) {
         match self {
             RecordForm::Tls13 => (0, 1),
@@ -60,13 +61,13 @@ impl Sealer {
         Ok(Sealer { key: aead::LessSafeKey::new(key), iv, form })
     }
 
-    /// Bytes of a record beside its plaintext.
+    /// Overhead of a record beyond its plaintext.
     pub(super) fn overhead_bytes(&self) -> usize {
         let (explicit, inner) = self.form.extra_bytes();
         RECORD_HEADER_BYTES + explicit + inner + self.key.algorithm().tag_len()
     }
 
-    /// Appends one record. `number` counts the records under this key.
+    /// Appends one record. `number` is the index of the record under this key.
     pub(super) fn seal(
         &self,
         number: u64,
