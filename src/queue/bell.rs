@@ -1,6 +1,6 @@
-//! How one thread wakes another that sleeps, without a system call while the other is awake.
+//! Wakes a sleeping thread, without a system call while it is awake.
 
-use crate::queue::rest::Rest;
+use crate::queue::sleep_state::SleepState;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use std::fs::File;
@@ -11,27 +11,27 @@ use std::sync::atomic::AtomicU8;
 use std::task::Wake;
 use std::time::Duration;
 
-/// Wakes one thread, its owner: an eventfd to sleep at, and whether the owner sleeps.
+/// Wakes one thread, its owner. Consists of an eventfd to sleep on, and the owner's sleep state.
 pub struct Bell {
-    rest: Rest<AtomicU8>,
+    state: SleepState<AtomicU8>,
     eventfd: File,
 }
 
 impl Bell {
-    /// A bell for a thread that sleeps in [`Bell::sleep`] or in its ring. Fails when the process
-    /// has no file descriptor left.
+    /// Creates a bell for a thread that sleeps in [`Bell::sleep`] or in its ring. Fails if the
+    /// process has no file descriptor left.
     pub fn new() -> io::Result<Bell> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        Ok(Bell { rest: Rest::default(), eventfd: File::from(eventfd(0, flags)?) })
+        Ok(Bell { state: SleepState::default(), eventfd: File::from(eventfd(0, flags)?) })
     }
 
-    /// Calls the owner, after its work is visible. True: it sleeps, and the caller must write the
-    /// eventfd. True at most once a sleep.
+    /// Notifies the owner of work that is already visible. Returns true, at most once per sleep, if
+    /// the owner sleeps and the caller must write the eventfd.
     pub fn call(&self) -> bool {
-        self.rest.call()
+        self.state.call()
     }
 
-    /// Calls the owner, and wakes it if it sleeps. For callers that may make system calls.
+    /// Notifies the owner, and wakes it if it sleeps. For callers that may make system calls.
     pub fn ring(&self) {
         if self.call() {
             let written = (&self.eventfd).write(&1u64.to_ne_bytes());
@@ -40,27 +40,28 @@ impl Bell {
         }
     }
 
-    /// For the owner: sleeps until the bell rings or `wait_max` is over, unless somebody has called
-    /// since it last woke up. It must look for work afterwards, rung or not.
+    /// For the owner: sleeps until the bell rings or `wait_max` has passed. Returns at once if
+    /// there was a call since the last wake-up. The owner must then look for work, rung or not.
     pub fn sleep(&self, wait_max: Duration) -> io::Result<()> {
         let slept = if self.try_rest() { self.poll(wait_max) } else { Ok(()) };
         self.wake_up();
         slept
     }
 
-    /// For an owner that sleeps in its ring: whether it may. See [`Bell::wake_up`].
+    /// For an owner that sleeps in its ring: returns whether it may. See [`Bell::wake_up`].
     pub fn try_rest(&self) -> bool {
-        self.rest.try_rest()
+        self.state.try_rest()
     }
 
-    /// For an owner that slept in its ring, or was not allowed to: before it looks for work.
+    /// For an owner that slept in its ring, or was not allowed to: call this before looking for
+    /// work.
     pub fn wake_up(&self) {
-        self.rest.wake_up();
+        self.state.wake_up();
     }
 
-    /// For the owner: whether somebody has called since it last woke up.
+    /// For the owner: whether there was a call since it last woke up.
     pub(crate) fn is_called(&self) -> bool {
-        self.rest.is_called()
+        self.state.is_called()
     }
 
     fn poll(&self, wait_max: Duration) -> io::Result<()> {
@@ -78,7 +79,7 @@ impl Bell {
 }
 
 impl AsFd for Bell {
-    /// The eventfd, for those who read or write it through a ring.
+    /// The eventfd, for callers that read or write it through a ring.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.eventfd.as_fd()
     }

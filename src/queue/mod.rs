@@ -1,13 +1,13 @@
-//! A bounded queue of many senders and one receiver, lock-free: crossbeam's `ArrayQueue` with ends
-//! that know when the other is gone.
+//! A bounded lock-free queue with many senders and one receiver: crossbeam's `ArrayQueue` with ends
+//! that know when the other end is gone.
 //!
-//! Full: sending fails, and its caller waits a turn. All senders gone: the receiver drains what is
-//! left, then sees the end. A queue wakes nobody by itself, unless it was made with the bell of
-//! the thread that receives from it.
+//! If the queue is full, sending fails, and the caller waits a turn. If all senders are gone, the
+//! receiver drains the rest, then sees the end. A queue wakes nobody by itself, unless it was
+//! created with the receiving thread's bell.
 
 pub mod bell;
 
-mod rest;
+mod sleep_state;
 
 #[cfg(test)]
 mod tests;
@@ -17,12 +17,13 @@ use crossbeam_queue::ArrayQueue;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// A queue for at most `items_max` items, with its first sender.
+/// Creates a queue for at most `items_max` items, with its first sender.
 pub fn bounded<T>(items_max: usize) -> (Sender<T>, Receiver<T>) {
     ends(items_max, None)
 }
 
-/// A queue whose senders ring the receiver's bell after each item, and when the last of them goes.
+/// Like [`bounded`], but senders ring the receiver's bell after each item, and when the last sender
+/// is dropped.
 pub fn bounded_with_bell<T>(items_max: usize, bell: &Arc<Bell>) -> (Sender<T>, Receiver<T>) {
     ends(items_max, Some(bell.clone()))
 }
@@ -52,14 +53,13 @@ impl<T> SharedQueue<T> {
     }
 }
 
-/// An end to put items in. Clones are further senders.
+/// The sending end. Clones are further senders.
 pub struct Sender<T> {
     shared: Arc<SharedQueue<T>>,
 }
 
 impl<T> Sender<T> {
-    /// Sends if there is room now. `Err` gives the item back: the queue is full or its receiver
-    /// gone.
+    /// Sends if there is room. `Err` returns the item: the queue is full or its receiver is gone.
     pub fn try_send(&self, item: T) -> Result<(), T> {
         if self.receiver_gone() {
             return Err(item);
@@ -69,8 +69,8 @@ impl<T> Sender<T> {
         Ok(())
     }
 
-    /// Sends if fewer items than this wait now, so that the rest of the room is left for messages
-    /// that must not be lost. `Err` gives the item back.
+    /// Sends if fewer than `items_max` items are waiting, which reserves the other places for
+    /// messages that must not be lost. `Err` returns the item.
     pub(crate) fn try_send_below(&self, items_max: usize, item: T) -> Result<(), T> {
         match self.len() < items_max {
             true => self.try_send(item),
@@ -78,17 +78,17 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Whether sending has become pointless.
+    /// Whether the receiver is gone, so that sending is pointless.
     pub(crate) fn receiver_gone(&self) -> bool {
         self.shared.receiver_gone.load(Ordering::Acquire)
     }
 
-    /// Items that wait now.
+    /// Number of waiting items.
     pub fn len(&self) -> usize {
         self.shared.items.len()
     }
 
-    /// Whether none waits now.
+    /// Whether no item is waiting.
     pub fn is_empty(&self) -> bool {
         self.shared.items.is_empty()
     }
@@ -109,27 +109,27 @@ impl<T> Drop for Sender<T> {
     }
 }
 
-/// What a receiver finds.
+/// The result of receiving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received<T> {
     /// The next item.
     Item(T),
-    /// Nothing now.
+    /// No item now.
     Empty,
-    /// Nothing now, and nothing will come: all senders are gone.
+    /// No item now or later: all senders are gone.
     Ended,
 }
 
-/// The end to take items out.
+/// The receiving end.
 pub struct Receiver<T> {
     shared: Arc<SharedQueue<T>>,
 }
 
 impl<T> Receiver<T> {
-    /// The next item, or why there is none.
+    /// Receives the next item, or says why there is none.
     pub fn receive(&mut self) -> Received<T> {
-        // A sender pushes, then goes: the poll after this sees everything that a gone sender has
-        // pushed.
+        // A sender pushes, then drops: the poll after this check sees every item of the dropped
+        // senders.
         let ended = self.senders_gone();
         match self.try_receive() {
             Some(item) => Received::Item(item),
@@ -138,22 +138,22 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// The next item, if one is there now.
+    /// Receives the next item, if one is waiting.
     pub fn try_receive(&mut self) -> Option<T> {
         self.shared.items.pop()
     }
 
-    /// Whether all senders are gone: what waits now is the last.
+    /// Whether all senders are gone: no further item will come.
     pub(crate) fn senders_gone(&self) -> bool {
         self.shared.senders.load(Ordering::Acquire) == 0
     }
 
-    /// Items that wait now.
+    /// Number of waiting items.
     pub(crate) fn len(&self) -> usize {
         self.shared.items.len()
     }
 
-    /// Whether none waits now.
+    /// Whether no item is waiting.
     pub fn is_empty(&self) -> bool {
         self.shared.items.is_empty()
     }

@@ -1,7 +1,7 @@
 //! The bounded queue between threads, and its receiver's sleep under a model checker.
 
 use crate::queue::bell::Bell;
-use crate::queue::rest::{Rest, Word};
+use crate::queue::sleep_state::{SleepState, Word};
 use crate::queue::{Received, bounded, bounded_with_bell};
 use loom::model::Builder;
 use loom::sync::Notify;
@@ -46,12 +46,12 @@ fn without_its_receiver_every_item_comes_back() {
     drop(receiver);
     assert!(sender.receiver_gone());
     assert_eq!(sender.try_send(Arc::new("late")), Err(Arc::new("late")));
-    // What was in the queue went with the receiver.
+    // The item in the queue was dropped with the receiver.
     assert_eq!(Arc::strong_count(&item), 1);
 }
 
-/// Items of several threads that meet at a small queue, and a receiver that sleeps for ever unless
-/// it is rung.
+/// Sends items from several threads through a small queue to a receiver that sleeps until it is
+/// rung.
 fn items_arrive_once_and_in_each_senders_order(queue_items: usize, senders: u64, each: u64) {
     let bell = Arc::new(Bell::new().expect("an eventfd"));
     let (sender, mut receiver) = bounded_with_bell(queue_items, &bell);
@@ -107,10 +107,10 @@ impl Word for loom::sync::atomic::AtomicU8 {
     }
 }
 
-/// A thread that sleeps at an eventfd, and a place for an item of each sender. Nothing but the rest
-/// makes one thread's doings visible to another: the places are read and written relaxed.
+/// A thread that sleeps on an eventfd, and a place for an item of each sender. Only the sleep state
+/// orders memory between threads: the places are read and written relaxed.
 struct Model {
-    rest: Rest<loom::sync::atomic::AtomicU8>,
+    state: SleepState<loom::sync::atomic::AtomicU8>,
     eventfd: Notify,
     places: Vec<loom::sync::atomic::AtomicU64>,
 }
@@ -119,7 +119,7 @@ impl Model {
     fn new(senders: usize) -> loom::sync::Arc<Model> {
         let place = |_| loom::sync::atomic::AtomicU64::new(0);
         loom::sync::Arc::new(Model {
-            rest: Rest::with(loom::sync::atomic::AtomicU8::new(0)),
+            state: SleepState::with(loom::sync::atomic::AtomicU8::new(0)),
             eventfd: Notify::new(),
             places: (0..senders).map(place).collect(),
         })
@@ -127,28 +127,29 @@ impl Model {
 
     fn send(&self, sender: usize, item: u64) {
         self.places[sender].store(item, Ordering::Relaxed);
-        if self.rest.call() {
+        if self.state.call() {
             self.eventfd.notify();
         }
     }
 
-    /// Sleeps until each place has had its last item.
+    /// Sleeps until each place holds its last item.
     fn receive(&self, last: u64) {
         loop {
             let seen = |place: &loom::sync::atomic::AtomicU64| place.load(Ordering::Relaxed);
             if self.places.iter().all(|place| seen(place) == last) {
                 return;
             }
-            if self.rest.try_rest() {
+            if self.state.try_rest() {
                 self.eventfd.wait();
             }
-            self.rest.wake_up();
+            self.state.wake_up();
         }
     }
 }
 
-/// In every interleaving, and every order in which memory operations may become visible, the owner
-/// sees every item: a lost call would let it sleep for ever, which the checker calls a deadlock.
+/// Checks that the owner sees every item, in every interleaving and every order in which memory
+/// operations may become visible. After a lost call it would sleep forever, which the checker
+/// reports as a deadlock.
 fn check_model(senders: usize, items: u64) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(3);
