@@ -1,5 +1,5 @@
-//! Closed list of what is counted, and the values. Each has one writing thread, so counting is a
-//! load and a store.
+//! The closed list of metrics, and their values. Each has one writing thread, so counting is a load
+//! and a store.
 
 use super::tally::Tally;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Generates the enum, its names and its help texts from one table.
 macro_rules! counters {
     ($($counter:ident, $name:literal, $writer:literal, $help:literal;)*) => {
-        /// Everything that is counted over the daemon's life, whatever the shard.
+        /// Everything that is counted over the daemon's life, for all shards together.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(usize)]
         pub enum Counter {
@@ -23,13 +23,13 @@ macro_rules! counters {
                 match self { $(Counter::$counter => $name),* }
             }
 
-            /// What an increment means.
+            /// The help text.
             pub fn help(self) -> &'static str {
                 match self { $(Counter::$counter => $help),* }
             }
         }
 
-        /// Counters in all, for the table of values.
+        /// Number of counters.
         const COUNTERS: usize = [$($name),*].len();
     };
 }
@@ -40,11 +40,11 @@ counters! {
     RecordsReceived, "records_received", "hot thread",
         "Records read from record batches.";
     RecordsOfKnownLayout, "records_of_known_layout", "hot thread",
-        "Records read without parsing, because they are laid out as earlier ones.";
+        "Records decoded on the fast path, without parsing.";
     UpdatesMade, "updates_made", "hot thread",
         "Updates that the engine made, suppressed ones included.";
     UpdatesSuppressed, "updates_suppressed", "hot thread",
-        "Updates not published again, because an earlier run has.";
+        "Updates not published again, because an earlier run published them.";
     FramesSent, "frames_sent", "hot thread",
         "Frames handed to the publisher.";
     FramesAcked, "frames_acked", "publisher",
@@ -82,33 +82,33 @@ counters! {
         "Allocations of the hot thread since it began to fetch.";
 }
 
-/// Something whose value goes up and down.
+/// A value that goes up and down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Gauge {
-    /// Blocks that wait in the queue between decoder and engine. Hot thread.
+    /// Blocks in the queue between decoder and engine. Hot thread.
     QueueBlocks,
-    /// Blocks that the queue can hold. Hot thread, once.
+    /// Capacity of that queue in blocks. Hot thread, once.
     QueueBlocksMax,
-    /// Connections to brokers that are open. Hot thread.
+    /// Open connections to brokers. Hot thread.
     Connections,
-    /// Bytes of encoded frames that wait for their acknowledgement. Publisher.
+    /// Bytes of encoded frames that are not acknowledged yet. Publisher.
     InFlightBytes,
     /// Partitions of the input topic; 0 while unknown. Control thread.
     Partitions,
 }
 
-/// Gauges in all.
+/// Number of gauges.
 const GAUGES: usize = Gauge::Partitions as usize + 1;
 
-/// Microseconds that an event may be old, or ahead of the clock: Kafka keeps records for seven days
-/// by default. A producer that counts in milliseconds is decades away.
+/// Limit, in microseconds, of an event's age, and of its lead over the clock: Kafka keeps records
+/// for seven days by default. A producer that counts in milliseconds is decades off.
 const AGE_US_MAX: u64 = 7 * 24 * 3600 * 1_000_000;
 
-/// The one name in the tally of events that changed nothing.
+/// The only name in the tally of events that changed nothing.
 const NO_OP: &str = "no_op";
 
-/// The values of everything that is measured.
+/// The values of all metrics.
 pub struct Metrics {
     counters: [AtomicU64; COUNTERS],
     gauges: [AtomicU64; GAUGES],
@@ -118,9 +118,9 @@ pub struct Metrics {
     pub refusals: Tally,
     /// Events that changed nothing, under one name. Hot thread.
     pub no_ops: Tally,
-    /// Records that are no valid event, by reason. Hot thread.
+    /// Records that are not valid events, by reason. Hot thread.
     pub rejects: Tally,
-    /// Partitions that a broker did not serve in a Fetch, by its error. Hot thread.
+    /// Partitions that a Fetch response did not serve, by error code. Hot thread.
     pub fetch_errors: Tally,
     /// From the `ts_us` of a frame's newest event to the frame's acknowledgement. Publisher.
     pub end_to_end: Histogram,
@@ -135,13 +135,13 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// All zero, and no names: what a test of one stage needs.
+    /// All zero, without names, for a test of one stage.
     pub fn new() -> Metrics {
         Metrics::with_names(&[], &[], &[])
     }
 
-    /// All zero. The names are types of events, reasons to refuse an event and reasons to reject a
-    /// record, each in the order of their codes.
+    /// All zero. The names are event types, refusal reasons and reject reasons, each in the order
+    /// of their codes.
     pub fn with_names(
         types: &[&'static str],
         refusals: &[&'static str],
@@ -162,32 +162,32 @@ impl Metrics {
         }
     }
 
-    /// Also counts errors of Fetches. The names are in the order of `ErrorCode::place`.
+    /// Adds a tally of Fetch errors. The names are in the order of `ErrorCode::place`.
     pub(crate) fn counting_fetch_errors(self, names: &[&'static str]) -> Metrics {
         Metrics { fetch_errors: Tally::new(names), ..self }
     }
 
-    /// Counts `n` more. Only the counter's one writing thread may call this.
+    /// Adds `n`. Only the counter's writing thread may call this.
     pub fn add(&self, counter: Counter, n: u64) {
         add(&self.counters[counter as usize], n);
     }
 
-    /// Sets a counter that is kept elsewhere to its current value, which never falls.
+    /// Stores the current value of a counter that is kept elsewhere and never falls.
     pub(crate) fn take_over(&self, counter: Counter, value: u64) {
         self.counters[counter as usize].store(value, Ordering::Relaxed);
     }
 
-    /// The value now.
+    /// The current value.
     pub fn get(&self, counter: Counter) -> u64 {
         self.counters[counter as usize].load(Ordering::Relaxed)
     }
 
-    /// A new value. Only the gauge's one writing thread may call this.
+    /// Stores a new value. Only the gauge's writing thread may call this.
     pub fn set_gauge(&self, gauge: Gauge, value: u64) {
         self.gauges[gauge as usize].store(value, Ordering::Relaxed);
     }
 
-    /// The value now.
+    /// The current value.
     pub fn gauge(&self, gauge: Gauge) -> u64 {
         self.gauges[gauge as usize].load(Ordering::Relaxed)
     }
@@ -199,7 +199,7 @@ impl Default for Metrics {
     }
 }
 
-/// A histogram of times in microseconds. Each doubling has four buckets, so that a bucket's bounds
+/// A histogram of times in microseconds. Each doubling has four buckets, so the bounds of a bucket
 /// differ by at most a quarter.
 ///
 /// One thread writes. A reader may see a bucket before the sum, or the other way round.
@@ -209,11 +209,11 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// The first bucket holds all up to this many microseconds.
+    /// Upper bound of the first bucket, in microseconds.
     const FIRST_US: u64 = 64;
     /// Doublings after the first bucket: up to 67 s.
     const DOUBLINGS: usize = 20;
-    /// Buckets in all; the last has no upper bound.
+    /// Number of buckets; the last has no upper bound.
     const BUCKETS: usize = 1 + 4 * Histogram::DOUBLINGS + 1;
 
     fn new() -> Histogram {
@@ -223,15 +223,16 @@ impl Histogram {
         }
     }
 
-    /// Counts `n` events that took `us` microseconds each. A sum that begins again from 0 is a
-    /// counter that was reset, which every reader understands.
+    /// Counts `n` events that took `us` microseconds each. The sum may wrap around, which every
+    /// reader treats as a counter reset.
     pub(crate) fn record(&self, us: u64, n: u64) {
         add(&self.buckets[Histogram::bucket(us)], n);
         add(&self.sum, us.wrapping_mul(n));
     }
 
-    /// Counts one event of this age, which is negative if the clock of its producer is ahead: as 0.
-    /// False: the age is beyond [`AGE_US_MAX`], so its producer is wrong, and it does not count.
+    /// Counts one event of this age; a negative age, from a producer whose clock is ahead, counts
+    /// as 0. Returns false without counting if the age is beyond [`AGE_US_MAX`], because its
+    /// timestamp is wrong.
     pub fn record_age(&self, us: i64) -> bool {
         let is_plausible = us.unsigned_abs() <= AGE_US_MAX;
         if is_plausible {
@@ -240,7 +241,7 @@ impl Histogram {
         is_plausible
     }
 
-    /// The largest time that belongs to a bucket; `None` for the last one.
+    /// Upper bound of a bucket; `None` for the last one.
     pub(crate) fn upper_us(bucket: usize) -> Option<u64> {
         if bucket + 1 >= Histogram::BUCKETS {
             return None;
@@ -251,17 +252,17 @@ impl Histogram {
         Some((Histogram::FIRST_US / 4 * (step as u64 % 4 + 5)) << (step / 4))
     }
 
-    /// How many events each bucket holds now.
+    /// The number of events in each bucket.
     pub fn counts(&self) -> [u64; Histogram::BUCKETS] {
         std::array::from_fn(|bucket| self.buckets[bucket].load(Ordering::Relaxed))
     }
 
-    /// The sum of all times now, in microseconds.
+    /// The sum of all times, in microseconds.
     pub(crate) fn sum_us(&self) -> u64 {
         self.sum.load(Ordering::Relaxed)
     }
 
-    /// The bucket of a time. Bounds belong to the bucket below them, hence the minus one.
+    /// The bucket of a time. Upper bounds are inclusive, hence the minus one.
     fn bucket(us: u64) -> usize {
         let below = us.saturating_sub(1);
         if below < Histogram::FIRST_US {

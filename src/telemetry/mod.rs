@@ -1,5 +1,5 @@
-//! Numbers about the running daemon: counters, and how far each shard is. Also how text of others
-//! is shown.
+//! Numbers about the running daemon: counters, and the progress of each shard. Also the escaping of
+//! foreign text for output.
 
 pub mod metrics;
 

@@ -1,10 +1,10 @@
-//! Text of others, as a terminal may have it.
+//! Makes foreign text safe for a terminal.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Replaces each character that a terminal may act on by its escape in JSON, so that a JSON string
-/// stays one. These are the control characters of ASCII and of Latin-1, and those that change the
+/// Replaces each character that a terminal may interpret by its JSON escape, so that a JSON string
+/// stays one. These are the control characters of ASCII and Latin-1, and those that change the
 /// direction of text.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_acted_on) {

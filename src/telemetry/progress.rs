@@ -1,38 +1,38 @@
-//! Per shard, how far each stage is.
+//! The progress of each shard through the stages.
 //!
-//! Each number has one writer at a time, the thread that its comment names; the control thread sets
-//! some of them again before it opens the shard. So readers on other threads need no lock. Offsets
-//! are exclusive: the next one that is not fetched, decoded, applied and so on.
+//! Each number has one writer at a time, the thread named in its comment; the control thread resets
+//! some of them before it opens the shard. So readers on other threads need no lock. Offsets are
+//! exclusive: the next offset that is not fetched, decoded, applied and so on.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Partitions that one daemon may own. Each partition holds one zone, and one core plays some
-/// hundred zones at most. The bound sizes the tables that must not grow while events flow.
+/// Partitions that one daemon may own. Each partition holds one zone, and one core can run a few
+/// hundred zones. The limit sizes the tables that must not grow while events flow.
 pub const SHARDS_MAX: usize = 1024;
 
-/// Id of a topic, which changes when the topic is created again (KIP-516). It is written once, when
-/// a broker has answered; zeros: brokers give none.
+/// Id of a topic, which changes when the topic is recreated (KIP-516). It is written once, when a
+/// broker has answered; zeros if brokers report none.
 pub type TopicId = Arc<OnceLock<[u8; 16]>>;
 
-/// Rulesets that are shown: as many as a daemon can have.
+/// Number of rulesets that are exported: as many as a daemon can have.
 pub(crate) const RULESETS_SHOWN: usize = 16;
 
 /// The progress of all shards, by partition number.
 pub struct Progress {
     shards: Box<[ShardProgress]>,
-    /// The rulesets that an event may change to, each with one added to it; 0 = none. Hot thread.
+    /// The rulesets that an event may switch to, each plus one; 0 = none. Hot thread.
     rulesets: [Count; RULESETS_SHOWN],
-    /// Which topic the input offsets are about. Hot thread, before any shard is acquired.
+    /// Id of the topic that the input offsets belong to. Hot thread, before any shard is acquired.
     pub input_topic_id: TopicId,
-    /// Partitions, from 0 on, that `group_lag` is about now.
+    /// Number of partitions, from 0 on, that have a `group_lag`.
     pub group_lag_partitions: Count,
-    /// Partitions of other instances, or of none, that have records and that nobody reads.
+    /// Partitions that this instance does not own, that have records, and that nobody reads.
     pub unread_partitions: Count,
 }
 
 impl Progress {
-    /// Nothing has happened yet.
+    /// Creates the progress at start-up.
     pub fn new() -> Progress {
         let shards = (0..SHARDS_MAX).map(|_| ShardProgress::default()).collect();
         Progress {
@@ -44,7 +44,7 @@ impl Progress {
         }
     }
 
-    /// Nothing has happened yet, and all shards know these rulesets.
+    /// Creates the progress at start-up; all shards know these rulesets.
     pub(crate) fn with_rulesets(rulesets: impl Iterator<Item = u32>) -> Progress {
         let progress = Progress::new();
         progress.set_rulesets(rulesets);
@@ -57,20 +57,20 @@ impl Progress {
         &self.shards[usize::try_from(partition).expect("partition numbers are not negative")]
     }
 
-    /// The rulesets that an event may change to, in the order of their files.
+    /// The rulesets that an event may switch to, in the order of their files.
     pub fn rulesets(&self) -> impl Iterator<Item = u32> {
         let known = self.rulesets.iter().map_while(|known| known.get().checked_sub(1));
         known.map(|ruleset| ruleset as u32)
     }
 
-    /// All shards know these rulesets. Hot thread.
+    /// Stores the rulesets that all shards know. Hot thread.
     pub(crate) fn set_rulesets(&self, rulesets: impl Iterator<Item = u32>) {
         for (known, ruleset) in self.rulesets.iter().zip(rulesets) {
             known.set(u64::from(ruleset) + 1);
         }
     }
 
-    /// All shards that are owned now, with their partitions.
+    /// All shards that this instance owns, with their partitions.
     pub(crate) fn owned(&self) -> impl Iterator<Item = (i32, &ShardProgress)> {
         (0..).zip(self.shards.iter()).filter(|(_, shard)| shard.is_owned())
     }
@@ -82,16 +82,16 @@ impl Default for Progress {
     }
 }
 
-/// How far one shard is.
+/// The progress of one shard.
 #[derive(Default)]
 pub struct ShardProgress {
-    /// Which ownership within this process the numbers belong to; 0 = not owned. Control thread.
+    /// The ownership that the numbers belong to; 0 = not owned. Control thread.
     pub ownership_id: OwnershipId,
-    /// End of the input log, as the last Fetch response said; -1 while unknown. Hot
-    /// thread; the control thread when it begins an ownership.
+    /// End of the input log in the last Fetch response; -1 while unknown. Hot thread; the control
+    /// thread when it begins an ownership.
     pub high_watermark: Offset,
-    /// Where the input ended when the ownership began; -1 while unknown. The shard is live once it
-    /// has applied all before that. Control thread.
+    /// End of the input log when the ownership began; -1 while unknown. The shard is live once it
+    /// has applied everything before that. Control thread.
     pub goal: Offset,
     /// Received from the broker. Hot thread.
     pub fetched: Offset,
@@ -106,65 +106,66 @@ pub struct ShardProgress {
     pub acked: Offset,
     /// Frames and dead letters handed to the publisher since the process began. Hot thread.
     pub sent: Count,
-    /// Of these, how many are acknowledged, failed or dropped with a failed ownership. The
-    /// difference is on its way, whatever the ownership. Publisher.
+    /// How many of these are acknowledged, failed or dropped with a failed ownership. The others
+    /// are in flight, in whatever ownership. Publisher.
     pub settled: Count,
-    /// Bytes of all these frames and dead letters, each counted at its longest. Hot thread.
+    /// Bytes of all these frames and dead letters, each counted at its maximum size. Hot thread.
     pub sent_bytes: Count,
     /// How many of these bytes are settled. Publisher.
     pub settled_bytes: Count,
-    /// Checkpoints that were begun since the process began. Hot thread.
+    /// Checkpoints begun since the process began. Hot thread.
     pub checkpoints: Count,
-    /// Of these, how many are stored, failed or dropped. The difference is the writer's remaining
-    /// work, whatever the ownership. Snapshot writer.
+    /// How many of these are stored, failed or dropped. The others are still with the writer, in
+    /// whatever ownership. Snapshot writer.
     pub checkpoints_settled: Count,
-    /// When that was, in milliseconds since the Unix epoch; 0 before the first. Snapshot writer.
+    /// Time of the last stored snapshot, in milliseconds since the Unix epoch; 0 before the first.
+    /// Snapshot writer.
     pub snapshot_at_ms: Offset,
-    /// Records of the input that the group has not committed, no matter who owns the shard; -1
-    /// while unknown. Group lag thread.
+    /// Records of the input that the group has not committed, whoever owns the shard; -1 while
+    /// unknown. Group lag thread.
     pub group_lag: Offset,
-    /// Where the log ends as another client was last told; 0 before that. The broker that is
-    /// fetched from may be cut off, and not know of what came later. Group lag thread.
+    /// End of the log as another client last saw it; 0 before that. The broker that is fetched from
+    /// may be cut off, and lack later records. Group lag thread.
     pub end_elsewhere: Offset,
-    /// Milliseconds for which brokers have asked not to be sent a Fetch for the shard, because of a
-    /// quota. Hot thread.
+    /// Milliseconds for which brokers have throttled Fetches for the shard because of a quota. Hot
+    /// thread.
     pub fetch_throttled_ms: Count,
-    /// The same for its frames. Publisher.
+    /// Milliseconds for which brokers have throttled the shard's frames. Publisher.
     pub frames_throttled_ms: Count,
-    /// 1 while the shard stands still although its log has grown, or may have. Service thread.
+    /// 1 while the shard is stalled although its log has grown, or may have. Service thread.
     pub still: Count,
     /// Timestamp of the newest record that was applied or rejected, in milliseconds since the Unix
     /// epoch; 0 before the first. Hot thread.
     pub applied_time_ms: Offset,
     /// Players in the zone. Hot thread.
     pub players: Count,
-    /// Hunts that run in the zone. Hot thread.
+    /// Running hunts in the zone. Hot thread.
     pub hunts: Count,
-    /// Treasures of these that nobody has opened. Hot thread.
+    /// Unopened treasures of these hunts. Hot thread.
     pub treasures: Count,
     /// Number of the next update. Hot thread.
     pub next_update: Count,
-    /// The rules that the last update was made by. Hot thread.
+    /// The ruleset that the last update was made by. Hot thread.
     pub ruleset: Count,
     /// The engine's digest at `published`. Hot thread.
     pub digest: Count,
 }
 
 impl ShardProgress {
-    /// Whether this process owns the shard now.
+    /// Whether this process owns the shard.
     pub(crate) fn is_owned(&self) -> bool {
         self.ownership_id.get() != 0
     }
 
-    /// Records that are in the input log and in no acknowledged frame yet; `None` while the end of
-    /// the log is unknown.
+    /// Records in the input log that no acknowledged frame covers yet; `None` while the end of the
+    /// log is unknown.
     pub(crate) fn lag(&self) -> Option<i64> {
         let (end, elsewhere) = (self.high_watermark.get(), self.end_elsewhere.get());
         (end >= 0).then(|| (end.max(elsewhere) - self.acked.get()).max(0))
     }
 }
 
-/// An input offset that one thread writes and all may read.
+/// An input offset that one thread writes and any thread may read.
 #[derive(Default)]
 pub struct Offset(AtomicI64);
 
@@ -174,13 +175,13 @@ impl Offset {
         self.0.load(Ordering::Acquire)
     }
 
-    /// A new value, by the one writer.
+    /// Stores a value; single writer only.
     pub fn set(&self, offset: i64) {
         self.0.store(offset, Ordering::Release);
     }
 }
 
-/// A 64-bit number that one thread writes and all may read.
+/// A 64-bit number that one thread writes and any thread may read.
 #[derive(Default)]
 pub struct Count(AtomicU64);
 
@@ -190,18 +191,18 @@ impl Count {
         self.0.load(Ordering::Acquire)
     }
 
-    /// A new value, by the one writer.
+    /// Stores a value; single writer only.
     pub fn set(&self, count: u64) {
         self.0.store(count, Ordering::Release);
     }
 
-    /// Counts further, by the one writer.
+    /// Adds to the value; single writer only.
     pub(crate) fn add(&self, more: u64) {
         self.set(self.get() + more);
     }
 }
 
-/// An ownership's number within this process.
+/// The number of an ownership within this process.
 #[derive(Default)]
 pub struct OwnershipId(AtomicU32);
 
@@ -211,7 +212,7 @@ impl OwnershipId {
         self.0.load(Ordering::Acquire)
     }
 
-    /// A new value, by the one writer.
+    /// Stores a value; single writer only.
     pub fn set(&self, ownership_id: u32) {
         self.0.store(ownership_id, Ordering::Release);
     }

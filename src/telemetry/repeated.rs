@@ -1,12 +1,12 @@
-//! Lets a repeated log line through once in a while, and counts the others.
+//! Rate limit of a repeated log line, which counts the suppressed ones.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
-/// Seconds between two log lines about the same repeated trouble.
+/// Seconds between two log lines about the same recurring problem.
 const REPEATED_NOTICE_S: u64 = 10;
 
-/// Lets one of many equal notices through in a while, and counts the others.
+/// A rate limit of equal log lines, which counts the suppressed ones.
 #[derive(Debug, Default)]
 pub(crate) struct Repeated {
     last: Option<Instant>,
@@ -14,19 +14,19 @@ pub(crate) struct Repeated {
 }
 
 impl Repeated {
-    /// No notice so far.
+    /// Starts without a logged line.
     pub(crate) const fn new() -> Repeated {
         Repeated { last: None, withheld: 0 }
     }
 
-    /// Whether a notice now would be withheld.
+    /// Whether a line would be suppressed now.
     pub(crate) fn withholds(&self, now: Instant) -> bool {
         let pause = Duration::from_secs(REPEATED_NOTICE_S);
         self.last.is_some_and(|last| now.saturating_duration_since(last) < pause)
     }
 
-    /// Whether to log now; if so, how many notices were withheld since the last one, if any were: a
-    /// line has no field that says nothing.
+    /// Returns `Some` if the line is to be logged now, with the number of lines suppressed since
+    /// the last one; `None` within if there were none, so that the line needs no such field.
     pub(crate) fn notice(&mut self, now: Instant) -> Option<Option<NonZeroU64>> {
         if self.withholds(now) {
             self.withheld += 1;

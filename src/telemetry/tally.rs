@@ -1,13 +1,13 @@
-//! Counts by partition and by a name out of a closed list that another module owns.
+//! Counts by partition and by a name from a closed list of another module.
 
 use super::progress::SHARDS_MAX;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Names that one tally can have: 128 of them take a megabyte. Kafka's error codes are the longest
+/// Limit of names in a tally: 128 of them take a megabyte. Kafka's error codes are the longest
 /// list.
 const TALLY_NAMES_MAX: usize = 128;
 
-/// One count for each partition and name. One thread writes.
+/// One count per partition and name, written by one thread.
 pub struct Tally {
     names: Box<[&'static str]>,
     /// One row of names per partition.
@@ -15,16 +15,15 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// All zero. The names are in the order of their codes; an empty one is that of a code that
-    /// never comes. Without names nothing is counted.
+    /// All zero. The names are in the order of their codes; an empty name marks a code that never
+    /// occurs. Without names nothing is counted.
     pub fn new(names: &[&'static str]) -> Tally {
         assert!(names.len() <= TALLY_NAMES_MAX);
         let counts = (0..names.len() * SHARDS_MAX).map(|_| AtomicU64::new(0)).collect();
         Tally { names: names.into(), counts }
     }
 
-    /// Counts `n` more of the name with this code. Only the tally's one writing thread may call
-    /// this.
+    /// Adds `n` to the name with this code. Only the tally's writing thread may call this.
     pub fn add(&self, partition: i32, code: usize, n: u64) {
         if self.names.is_empty() {
             return;
@@ -36,7 +35,7 @@ impl Tally {
         count.store(count.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// All counts, zeros included: partition, name and count, in this order.
+    /// All counts, zeros included, as partition, name and count, in this order.
     pub fn counts(&self) -> impl Iterator<Item = (i32, &'static str, u64)> {
         let rows = (0..).zip(self.counts.chunks(self.names.len().max(1)));
         rows.flat_map(|(partition, row)| {

@@ -1,11 +1,10 @@
-//! Whether a thread that must go on does: it counts its turns, and another thread watches the
-//! count.
+//! A watchdog: a thread counts its turns, and another thread watches the count.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The turns of one thread, which alone counts them.
+/// The number of turns of one thread, which alone counts them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TurnCount(Arc<AtomicU64>);
 
@@ -15,13 +14,13 @@ impl TurnCount {
         self.0.store(self.get().wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// The turns so far.
+    /// Number of turns so far.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// When a thread was last seen to turn.
+/// The watchdog's view of a thread: when it last made a turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Turning {
     turns: u64,
@@ -30,14 +29,14 @@ pub(crate) struct Turning {
 }
 
 impl Turning {
-    /// Takes the number of turns that the thread has made by now.
+    /// Records the number of turns that the thread has made by now.
     pub(crate) fn note(&mut self, turns: u64, now: Instant) {
         if turns != self.turns {
             (self.turns, self.seen_at) = (turns, Some(now));
         }
     }
 
-    /// Whether the thread has begun to turn, and has made no turn for more milliseconds than this.
+    /// Whether the thread has started, and has made no turn for more than this many milliseconds.
     pub(crate) fn is_stuck(&self, stuck_ms: u64, now: Instant) -> bool {
         let stands = |at| now.saturating_duration_since(at) > Duration::from_millis(stuck_ms);
         self.seen_at.is_some_and(stands)
