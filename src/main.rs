@@ -6,14 +6,15 @@ use huntd::service::exit::{self, ExitCode};
 use huntd::service::log;
 use huntd::shards;
 use huntd::tools::{
-    check, demo, load, reference, replay, room, rules, run, schema, serve, snapshot, tap, topics,
+    check, demo, load, reference, replay, resources, rules, run, schema, serve,
+    snapshot, tap, topics,
 };
 
 fn main() -> std::process::ExitCode {
     allocator::refuse_huge_pages();
     exit::end_on_panic(shards::is_engine_at_work);
     let verb = Cli::read().verb;
-    let done = room::check(&verb).and_then(|()| match verb {
+    let done = resources::check(&verb).and_then(|()| match verb {
         Verb::Run(args) => run::run(&args),
         Verb::Check(args) => check::run(&args),
         Verb::Demo(args) => demo::run(&args),

@@ -1,9 +1,10 @@
-//! mimalloc, with a count of what the hot thread allocates, and of what the serving thread does.
+//! mimalloc, with counts of the allocations of the hot thread and of the serving thread.
 //!
-//! The hot thread must not allocate once it fetches, the serving thread not for a request: the
-//! counts show whether they do. Other threads pay one thread-local read an allocation.
+//! The hot thread must not allocate once it fetches, and the serving thread must not allocate per
+//! request: the counts show whether they do. Other threads pay one thread-local read per
+//! allocation.
 
-// The allocator interface is unsafe by its nature; std offers no safe one.
+// The allocator interface is unsafe by nature; std has no safe one.
 #![allow(unsafe_code)]
 
 use mimalloc::MiMalloc;
@@ -19,8 +20,8 @@ static HOT_ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 static SERVING_ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    // A constant initial value and no destructor: reading it never allocates, and it can be read
-    // as long as the thread runs.
+    // A constant initial value and no destructor: reading it never allocates, and works as long as
+    // the thread runs.
     static COUNT: Cell<Option<&'static AtomicU64>> = const { Cell::new(None) };
 }
 
@@ -30,44 +31,44 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Bytes that this thread has allocated, less those that it has freed.
+/// Bytes that this thread has allocated, minus those that it has freed.
 #[cfg(test)]
 pub(crate) fn thread_bytes() -> i64 {
     BYTES.get()
 }
 
-/// Allocations of this thread, and growths of allocations.
+/// Number of allocations and reallocations of this thread.
 #[cfg(test)]
 pub(crate) fn thread_allocations() -> u64 {
     ALLOCATIONS.get()
 }
 
-/// Counts the allocations of this thread from now on: the hot thread calls it once it is warm.
+/// Counts the allocations of this thread from now on. The hot thread calls it once it is warm.
 pub fn count_this_thread() {
     COUNT.set(Some(&HOT_ALLOCATIONS));
 }
 
-/// From now on, counts the allocations of this thread as the serving thread's.
+/// Counts the allocations of this thread from now on as the serving thread's.
 pub(crate) fn count_serving_thread() {
     COUNT.set(Some(&SERVING_ALLOCATIONS));
 }
 
-/// Allocations, and growths of allocations, of all threads that are counted as hot.
+/// Number of allocations and reallocations of all threads counted as hot.
 pub fn hot_allocations() -> u64 {
     HOT_ALLOCATIONS.load(Ordering::Relaxed)
 }
 
-/// Allocations, and growths of allocations, of the serving thread.
+/// Number of allocations and reallocations of the serving thread.
 pub(crate) fn serving_allocations() -> u64 {
     SERVING_ALLOCATIONS.load(Ordering::Relaxed)
 }
 
-/// Keeps the kernel from backing this process with pages of 2 MiB.
+/// Disables transparent huge pages for this process.
 ///
-/// Tables, frames and blocks are made before they are needed and take memory only where they are
+/// Tables, frames and blocks are created before they are needed, and take memory only when they are
 /// touched. With huge pages, which mimalloc asks for, the first touch takes 2 MiB.
 pub fn refuse_huge_pages() {
-    // A kernel without huge pages does not know the call, and needs none.
+    // A kernel without huge pages does not know the call and does not need it.
     let _unknown = rustix::thread::disable_transparent_huge_pages(true);
 }
 
@@ -83,7 +84,7 @@ impl CountingAllocator {
         }
     }
 
-    /// Notes how the number of bytes in use has changed.
+    /// Records a change in the number of allocated bytes.
     #[inline]
     fn resize(_from: usize, _to: usize) {
         #[cfg(test)]
@@ -114,14 +115,16 @@ unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         CountingAllocator::count();
         CountingAllocator::resize(layout.size(), bytes);
-        // SAFETY: `block` came from mimalloc with `layout`: no other allocator is behind this one.
+        // SAFETY: `block` came from mimalloc with `layout`, because this type has no other
+        // allocator.
         unsafe { MiMalloc.realloc(block, layout, bytes) }
     }
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         CountingAllocator::resize(layout.size(), 0);
-        // SAFETY: `block` came from mimalloc with `layout`: no other allocator is behind this one.
+        // SAFETY: `block` came from mimalloc with `layout`, because this type has no other
+        // allocator.
         unsafe { MiMalloc.dealloc(block, layout) }
     }
 }
@@ -131,7 +134,7 @@ mod tests {
     use super::*;
     use std::hint::black_box;
 
-    // One test, because the count is the whole process's.
+    // One test, because the counts are global to the process.
     #[test]
     fn only_allocations_of_counted_threads_are_counted_and_bytes_of_each() {
         let uncounted = || {

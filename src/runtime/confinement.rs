@@ -1,8 +1,8 @@
-//! The system calls that a thread with untrusted input may still make: a seccomp filter.
+//! A seccomp filter that limits the system calls of a thread with untrusted input.
 //!
-//! The hot thread reads records and answers of brokers, and has its sockets from the dialler. The
-//! serving thread reads requests, and has its sockets from its ring. Neither needs files,
-//! connections or processes. A call that is not listed fails with EPERM, and the thread goes on.
+//! The hot thread reads records and answers of brokers, and gets its sockets from the dialler. The
+//! serving thread reads requests, and gets its sockets from its ring. Neither needs files,
+//! connections or processes. A call that is not listed fails with EPERM, and the thread continues.
 
 use crate::runtime::ring_error::RingError;
 use seccompiler::{
@@ -12,9 +12,9 @@ use seccompiler::{
 use std::collections::BTreeMap;
 use std::io;
 
-/// What both threads need.
+/// Calls that both threads need.
 const CALLS: [i64; 24] = [
-    // The ring, and the handles that it closes.
+    // The ring, and closing handles.
     libc::SYS_io_uring_enter,
     libc::SYS_close,
     // Memory.
@@ -24,19 +24,19 @@ const CALLS: [i64; 24] = [
     libc::SYS_mprotect,
     libc::SYS_mremap,
     libc::SYS_munmap,
-    // Time, where the kernel does not give it without a call.
+    // Time, where the kernel has no vDSO clock.
     libc::SYS_clock_gettime,
     libc::SYS_gettimeofday,
     // Locks and hash keys.
     libc::SYS_futex,
     libc::SYS_getrandom,
     libc::SYS_sched_yield,
-    // Bells and messages of a panic; what a signal's handler does.
+    // Bells and panic messages; signal handlers.
     libc::SYS_write,
     libc::SYS_writev,
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
-    // The end of the thread or of the process.
+    // Ending the thread or the process.
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_getpid,
@@ -46,19 +46,19 @@ const CALLS: [i64; 24] = [
     libc::SYS_restart_syscall,
 ];
 
-/// What the serving thread needs besides.
+/// Calls that only the serving thread needs.
 const SERVING_CALLS: [i64; 5] = [
-    // The end of what is sent to a client.
+    // Ending the stream to a client.
     libc::SYS_shutdown,
-    // The pipe of the signals, which async-io watches, and librdkafka's wake-ups.
+    // The signal pipe, which async-io watches, and librdkafka's wake-ups.
     libc::SYS_epoll_ctl,
     libc::SYS_read,
     libc::SYS_recvfrom,
-    // A client of librdkafka that ends waits for its threads.
+    // A client of librdkafka waits for its threads when it ends.
     libc::SYS_clock_nanosleep,
 ];
 
-/// Whose calls a thread may make.
+/// Which thread's calls are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confinement {
     /// The hot thread's.
@@ -67,7 +67,8 @@ pub enum Confinement {
     Serving,
 }
 
-/// Forbids the calling thread every system call that a thread of its kind does not need, for good.
+/// Irrevocably forbids the calling thread every system call that a thread of its kind does not
+/// need.
 pub fn confine_this_thread(confinement: Confinement) -> Result<(), RingError> {
     let no_rules = |call: i64| (call, Vec::new());
     let more: &[i64] = match confinement {
@@ -76,11 +77,11 @@ pub fn confine_this_thread(confinement: Confinement) -> Result<(), RingError> {
     };
     let calls = CALLS.into_iter().chain(more.iter().copied());
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = calls.map(no_rules).collect();
-    // A handler of a signal writes to its pipe, a pair of sockets, without naming an address.
+    // A signal handler writes to its pipe, a socket pair, without an address.
     rules.insert(libc::SYS_sendto, vec![argument(4, 0)]);
     // Debug builds check that a handle is open before they close it.
     rules.insert(libc::SYS_fcntl, vec![argument(1, libc::F_GETFD as u64)]);
-    // The allocator gives its memory a name.
+    // The allocator names its memory.
     rules.insert(libc::SYS_prctl, vec![argument(0, libc::PR_SET_VMA as u64)]);
     let (otherwise, listed) = (SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow);
     let arch = TargetArch::try_from(std::env::consts::ARCH).expect("seccomp knows this processor");
@@ -94,7 +95,7 @@ pub fn confine_this_thread(confinement: Confinement) -> Result<(), RingError> {
     })
 }
 
-/// The rule that this argument has this value.
+/// A rule that an argument must have this value.
 fn argument(index: u8, value: u64) -> SeccompRule {
     let is_value = SeccompCondition::new(index, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, value);
     SeccompRule::new(vec![is_value.expect("a call has six arguments")]).expect("one condition")

@@ -1,8 +1,8 @@
-//! Cores: the hot thread has one to itself, all other threads share the rest.
+//! Cores: the hot thread has its own, all other threads share the rest.
 //!
-//! A new thread inherits the allowed cores of its creator, and libraries start threads of their
-//! own. So the whole process is restricted to the helper cores first, the threads are made, the hot
-//! thread is pinned last, and then every task of the process is checked.
+//! A new thread inherits the allowed cores of its creator, and libraries start threads themselves.
+//! So the whole process is restricted to the helper cores first, then the threads are started, the
+//! hot thread is pinned last, and finally every task of the process is checked.
 
 use super::RuntimeOptions;
 
@@ -11,20 +11,20 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::collections::BTreeSet;
 use std::io;
 
-/// Cores that the kernel's affinity calls know, as the C library sizes its sets.
+/// Number of cores in the sets of the kernel's affinity calls, as in the C library.
 pub(crate) const CORES_MAX: usize = 1024;
 
-/// Who runs where.
+/// Which threads run on which cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// The hot thread has a core of its own.
+    /// The hot thread has its own core.
     Pinned {
-        /// The hot thread's.
+        /// The core of the hot thread.
         hot_core: usize,
-        /// Everyone else's.
+        /// The cores of all other threads.
         helper_cores: Vec<usize>,
     },
-    /// Only this one core is allowed, so all threads share it and none is pinned.
+    /// Only one core is allowed, so all threads share it and none is pinned.
     Shared {
         /// The core.
         core: usize,
@@ -47,13 +47,13 @@ pub enum CpuError {
         /// The allowed cores as a list.
         allowed: String,
     },
-    /// The lists leave no core for the other threads.
+    /// No core is left for the other threads.
     #[error("no core is left for the helper threads: name others in cpu.helper_cores")]
     NoHelpers,
     /// The kernel refused to read or set allowed cores.
     #[error("the kernel refuses to set allowed cores ({0}): allow sched_setaffinity")]
     Refused(#[source] io::Error),
-    /// A thread may run where it must not.
+    /// A thread may run on a forbidden core.
     #[error(
         "task {task} ({name}) may run on cores {cores} although the hot core is {hot_core}: \
          keep other programs from changing huntd's affinity"
@@ -63,15 +63,15 @@ pub enum CpuError {
         task: u32,
         /// Its name.
         name: String,
-        /// Where it may run.
+        /// The cores that it may run on.
         cores: String,
-        /// The hot thread's core.
+        /// The core of the hot thread.
         hot_core: usize,
     },
 }
 
-/// Parses a list as the kernel writes it: `0-2,5`. `None` if it is none, or names a core twice or
-/// one beyond any machine's.
+/// Parses a list in the kernel's format: `0-2,5`. `None` if it is malformed, names a core twice, or
+/// names a core beyond the limit.
 pub fn parse_list(text: &str) -> Option<Vec<usize>> {
     let mut cores = BTreeSet::new();
     for range in text.trim().split(',') {
@@ -90,7 +90,7 @@ pub fn parse_list(text: &str) -> Option<Vec<usize>> {
     Some(cores.into_iter().collect())
 }
 
-/// The list in the kernel's form, `0-2,5`.
+/// Formats a list in the kernel's format, `0-2,5`.
 pub fn list(cores: &[usize]) -> String {
     let ranges = cores.chunk_by(|a, b| a + 1 == *b).map(|run| match run {
         [one] => one.to_string(),
@@ -100,23 +100,23 @@ pub fn list(cores: &[usize]) -> String {
     ranges.collect::<Vec<_>>().join(",")
 }
 
-/// The cores that the calling thread may run on: as the supervisor set them, if nothing was
-/// restricted yet.
+/// The cores that the calling thread may run on: those set by the supervisor, unless the thread has
+/// been restricted.
 pub fn allowed_cores() -> Result<Vec<usize>, CpuError> {
     let set = sched_getaffinity(None).map_err(|error| CpuError::Refused(error.into()))?;
     Ok((0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect())
 }
 
-/// The cores that share execution units with `core`, itself among them; only itself if unknown.
+/// The cores that share execution units with `core`, including itself; only itself if unknown.
 pub fn siblings(core: usize) -> Vec<usize> {
     let path = format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list");
     let text = std::fs::read_to_string(path).ok();
     text.and_then(|text| parse_list(&text)).unwrap_or_else(|| vec![core])
 }
 
-/// Decides who runs where. `siblings` is [`siblings`], or a test's.
+/// Decides which threads run where. `siblings` is [`siblings`], or a test's.
 ///
-/// Left to choose, the hot thread gets the last allowed core, because the first ones serve most
+/// Unless configured, the hot thread gets the last allowed core, because the first ones serve most
 /// interrupts, and its siblings stay idle if any other core is left.
 pub fn plan(
     options: &RuntimeOptions,
@@ -157,7 +157,7 @@ pub fn plan(
     Ok(Plan::Pinned { hot_core, helper_cores })
 }
 
-/// Restricts every thread that exists now, and by inheritance those to come, to the helper cores.
+/// Restricts every existing thread, and by inheritance later ones, to the helper cores.
 pub fn restrict_process(plan: &Plan) -> Result<(), CpuError> {
     let Plan::Pinned { helper_cores, .. } = plan else {
         return Ok(());
@@ -166,7 +166,8 @@ pub fn restrict_process(plan: &Plan) -> Result<(), CpuError> {
     for core in helper_cores {
         set.set(*core);
     }
-    // A thread that was not restricted yet may have made another: check until there is no new one.
+    // A thread that was not restricted yet may have started another: repeat until there is no new
+    // one.
     let mut restricted = BTreeSet::new();
     loop {
         let tasks = tasks().map_err(CpuError::Refused)?;
@@ -177,7 +178,7 @@ pub fn restrict_process(plan: &Plan) -> Result<(), CpuError> {
         for task in new {
             let pid = i32::try_from(task).ok().and_then(Pid::from_raw);
             match sched_setaffinity(Some(pid.expect("task ids are positive")), &set) {
-                // The thread has ended meanwhile.
+                // The thread has ended in the meantime.
                 Ok(()) | Err(rustix::io::Errno::SRCH) => {}
                 Err(error) => return Err(CpuError::Refused(error.into())),
             }
@@ -185,7 +186,7 @@ pub fn restrict_process(plan: &Plan) -> Result<(), CpuError> {
     }
 }
 
-/// Pins the calling thread, which becomes the hot thread, to the hot core.
+/// Pins the calling thread, the hot thread, to the hot core.
 pub fn pin_this_thread(plan: &Plan) -> Result<(), CpuError> {
     let Plan::Pinned { hot_core, .. } = plan else {
         tracing::warn!("only one core is allowed: the hot thread shares it with the others");
@@ -202,14 +203,14 @@ pub fn this_task() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }
 
-/// Checks every task of the process, io_uring's workers among them: only the task `hot` may run
-/// on the hot core, and nowhere else.
+/// Checks every task of the process, including io_uring's workers: only the task `hot` may run on
+/// the hot core, and it may run nowhere else.
 pub fn verify(plan: &Plan, hot: u32) -> Result<(), CpuError> {
     let Plan::Pinned { hot_core, .. } = plan else {
         return Ok(());
     };
     for task in tasks().map_err(CpuError::Refused)? {
-        // A thread that has ended meanwhile has no status left.
+        // A thread that has just ended has no status file.
         let path = format!("/proc/self/task/{task}/status");
         let Ok(status) = std::fs::read_to_string(path) else {
             continue;

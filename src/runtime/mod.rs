@@ -1,4 +1,4 @@
-//! What a thread with a ring runs on: turns, operations, the ring, its core, its confinement, the
+//! The runtime of a thread with a ring: turns, operations, the ring, its core, its confinement, the
 //! allocator. Also the sockets of the serving thread, on a ring of another kind.
 
 pub mod turns;
@@ -13,10 +13,10 @@ pub mod allocator;
 pub mod cpu;
 pub(crate) mod prefetch;
 pub mod regular_file;
-pub mod room;
+pub mod resources;
 pub(crate) mod wall_clock;
 
-/// The runtime's options, checked already.
+/// Validated options of the runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuntimeOptions {
     /// The core for the hot thread; `None` lets the daemon choose.

@@ -1,10 +1,10 @@
-//! Operations of a thread with a ring, as values: they are started, executed elsewhere, and
-//! finished.
+//! Operations of a thread with a ring, as values: they are started here, executed elsewhere, and
+//! finished here.
 //!
-//! Nothing here does I/O. The ring executes the operations with the kernel, the simulator with a
-//! network of its own. Buffers go in by value and come back with the completion, so that no other
-//! code can reach a buffer while it is written to. A completion waits in its slot until its future
-//! is polled; there are no callbacks.
+//! Nothing here does I/O. The ring executes operations with the kernel, the simulator with its own
+//! network. Buffers are passed by value and return with the completion, so no other code can reach
+//! a buffer while it is written to. A completion waits in its slot until its future is polled;
+//! there are no callbacks.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// A socket or eventfd that operations are done on. It stays open while one is under way.
+/// A socket or eventfd for operations. It stays open while an operation on it is in flight.
 pub type Handle = Arc<OwnedFd>;
 
 /// All operations of one thread.
@@ -31,7 +31,7 @@ struct OperationTable {
     requests: VecDeque<Request>,
 }
 
-/// An operation under way, or its result until it is taken.
+/// An operation in flight, or its result until it is taken.
 struct OperationSlot {
     /// Distinguishes this operation from earlier ones in the same slot.
     serial: u32,
@@ -46,21 +46,21 @@ enum SlotState {
     Done(Completed),
 }
 
-/// Names an operation from its start to its completion: the `user_data` of its entry in the ring.
+/// Identifies an operation from start to completion: the `user_data` of its ring entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserData {
-    /// Small, and no other operation under way has the same.
+    /// A small number, unique among the operations in flight.
     pub slot: u32,
     serial: u32,
 }
 
-/// An order to the ring. Orders are executed in the order in which they were given.
+/// A request to the ring. Requests are executed in order.
 pub enum Request {
-    /// Begin this, and [`Operations::finish`] it some time.
+    /// Start this task, and [`Operations::finish`] it eventually.
     Start(UserData, Task),
-    /// Finish the operation soon, with what it has done until now. It may have ended already.
+    /// Finish the operation soon, with its result so far. It may have ended already.
     Cancel(UserData),
-    /// Ring another thread's eventfd, which is non-blocking. The result is not needed.
+    /// Ring another thread's eventfd, which is non-blocking. The result is ignored.
     RingBell(Handle),
 }
 
@@ -70,22 +70,22 @@ pub enum Task {
     Receive { socket: Handle, buffer: Vec<u8>, from: usize },
     /// Receive until `range` of the buffer is filled; less only at the end of stream or an error.
     ReceiveAll { socket: Handle, buffer: Vec<u8>, range: Range<usize> },
-    /// Send `buffer[from..]`; the result is the number of bytes that were taken.
+    /// Send `buffer[from..]`; the result is the number of bytes accepted.
     Send { socket: Handle, buffer: Vec<u8>, from: usize },
     /// Read an eventfd into `buffer`, 8 bytes, which resets it; the result is 8.
     ReadBell { bell: Handle, buffer: Vec<u8> },
 }
 
-/// An operation's end.
+/// The result of an operation.
 pub struct Completed {
     /// A count, or an error.
     pub result: io::Result<usize>,
-    /// The buffer that was given with the operation; empty where none was.
+    /// The operation's buffer; empty if it had none.
     pub buffer: Vec<u8>,
 }
 
 impl Operations {
-    /// Nothing is under way.
+    /// Creates an empty table.
     pub fn new() -> Rc<Operations> {
         let inner =
             OperationTable { slots: Vec::new(), free: Vec::new(), requests: VecDeque::new() };
@@ -112,7 +112,7 @@ impl Operations {
         self.start(Task::ReceiveAll { socket: socket.clone(), buffer, range })
     }
 
-    /// Sends `buffer[from..]`; the result is the number of bytes that were taken.
+    /// Sends `buffer[from..]`; the result is the number of bytes accepted.
     pub fn send(self: &Rc<Operations>, socket: &Handle, buffer: Vec<u8>, from: usize) -> Operation {
         self.start(Task::Send { socket: socket.clone(), buffer, from })
     }
@@ -123,9 +123,9 @@ impl Operations {
         self.start(Task::ReadBell { bell: bell.clone(), buffer })
     }
 
-    /// Rings another thread's eventfd. The result is not needed: an eventfd write fails only at a
-    /// count of 2^64 - 1. The eventfd must be non-blocking, or the kernel would leave the write to
-    /// a worker thread.
+    /// Rings another thread's eventfd. The result is ignored: an eventfd write fails only at a
+    /// count of 2^64 - 1. The eventfd must be non-blocking; otherwise the kernel would use a worker
+    /// thread.
     pub fn ring_bell(&self, bell: &Handle) {
         self.inner.borrow_mut().requests.push_back(Request::RingBell(bell.clone()));
     }
@@ -138,17 +138,17 @@ impl Operations {
         Operation { operations: self.clone(), user_data, finished: false }
     }
 
-    /// Called by the ring: the next order.
+    /// For the ring: takes the next request.
     pub fn take_order(&self) -> Option<Request> {
         self.inner.borrow_mut().requests.pop_front()
     }
 
-    /// Called by the ring: whether there is an order.
+    /// For the ring: whether there is a request.
     pub(crate) fn has_orders(&self) -> bool {
         !self.inner.borrow().requests.is_empty()
     }
 
-    /// Called by the ring: this operation has ended. Each is finished once, even a cancelled one.
+    /// For the ring: finishes an operation. Each is finished once, even a cancelled one.
     pub fn finish(&self, user_data: UserData, completed: Completed) {
         let mut inner = self.inner.borrow_mut();
         let slot = &mut inner.slots[user_data.slot as usize];
@@ -179,27 +179,27 @@ impl OperationTable {
 }
 
 impl UserData {
-    /// As one number, never all ones.
+    /// Encodes the value as one number, never all ones.
     pub(crate) fn to_bits(self) -> u64 {
         u64::from(self.serial) << 32 | u64::from(self.slot)
     }
 
-    /// From what [`UserData::to_bits`] gave.
+    /// Decodes the result of [`UserData::to_bits`].
     pub(crate) fn from_bits(bits: u64) -> UserData {
         UserData { slot: bits as u32, serial: (bits >> 32) as u32 }
     }
 }
 
 impl Completed {
-    /// The end of an operation.
+    /// Creates the result of an operation.
     pub fn new(result: io::Result<usize>, buffer: Vec<u8>) -> Completed {
         Completed { result, buffer }
     }
 }
 
-/// One operation under way. Dropped early, it is cancelled, and its result is lost.
+/// An operation in flight. Dropping it early cancels it and discards its result.
 ///
-/// No waker is kept: the ring's loop polls the root future after each completion, and that polls
+/// It stores no waker: the ring's loop polls the root future after each completion, and that polls
 /// its stages.
 pub struct Operation {
     operations: Rc<Operations>,
@@ -208,7 +208,7 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// Ends the operation soon. If it has received or sent something, its result says how much.
+    /// Ends the operation soon. Its result says how much was received or sent until then.
     pub(crate) fn cancel(&self) {
         assert!(!self.finished);
         self.operations.inner.borrow_mut().requests.push_back(Request::Cancel(self.user_data));

@@ -1,21 +1,21 @@
-//! Memory is prefetched before it is read, so that many reads wait for it together. The place to
-//! read is looked up without a branch, because no processor could predict it.
+//! Prefetches memory before it is read, so that many cache misses overlap. Also looks up a position
+//! without a branch, because no processor could predict it.
 
-// Special instructions of the processor: std offers them as unsafe only.
+// Processor instructions that std offers only as unsafe.
 #![allow(unsafe_code)]
 
-/// Bytes that come into the cache at once.
+/// Size of a cache line.
 #[cfg(target_arch = "x86_64")]
 const LINE_BYTES: usize = 64;
 
-/// Prefetches a value without waiting. A hint: only the time depends on it.
+/// Prefetches a value without waiting. A hint: it affects only the time.
 #[inline(always)]
 pub(crate) fn prefetch<T>(value: &T) {
     prefetch_lines(value);
 }
 
-/// Prefetches a value of a list by its number. The number is not checked: beyond the list, the hint
-/// is wasted.
+/// Prefetches an element of a slice. The index is not checked: beyond the slice, the hint is
+/// wasted.
 #[inline(always)]
 pub(crate) fn prefetch_at<T>(values: &[T], at: usize) {
     prefetch_lines(values.as_ptr().wrapping_add(at));
@@ -34,10 +34,10 @@ fn prefetch_lines<T>(value: *const T) {
     let _unused = value;
 }
 
-/// Words that are compared at once.
+/// Number of words compared at once.
 pub(crate) const WORDS: usize = 16;
 
-/// Which words are `wanted` in the bits of `mask`: bit n stands for word n.
+/// Returns the words that equal `wanted` in the bits of `mask`; bit n represents word n.
 #[inline(always)]
 pub(crate) fn places_of(wanted: u32, mask: u32, words: &[u32; WORDS]) -> u32 {
     #[cfg(target_arch = "x86_64")]
@@ -58,7 +58,7 @@ fn places_at_once(wanted: u32, mask: u32, words: &[u32; WORDS]) -> u32 {
     use std::arch::x86_64::*;
     let (wanted, mask) = (_mm_set1_epi32(wanted as i32), _mm_set1_epi32(mask as i32));
     let are_wanted = |four: &[u32; 4]| {
-        // SAFETY: the array is as long as what is read, and needs no alignment.
+        // SAFETY: the array is as long as the read, which needs no alignment.
         let four = unsafe { _mm_loadu_si128(four.as_ptr().cast()) };
         _mm_cmpeq_epi32(_mm_and_si128(four, mask), wanted)
     };

@@ -1,32 +1,32 @@
-//! Files that an operator names: regular, and of bounded length. A pipe would keep a start waiting
-//! for ever, and a device would fill the memory.
+//! Reads files that an operator names: regular, and of bounded length. A pipe would block a start
+//! forever, and a device would fill the memory.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Why a file is not read. The sentence comes behind the file's name.
+/// Why a file cannot be read. The sentence follows the file's name.
 #[derive(Debug, thiserror::Error)]
 pub enum RegularFileError {
-    /// It is not there, or cannot be read.
+    /// It does not exist, or cannot be read.
     #[error("{0}")]
     Io(#[from] io::Error),
     /// It is a folder, a pipe, a device or a socket.
-    #[error("it is no regular file")]
+    #[error("it is not a regular file")]
     Irregular,
-    /// It is longer than a file of its kind may be.
+    /// It is longer than the limit for its kind.
     #[error("it is longer than {bytes_max} bytes")]
     TooLong {
-        /// The bound.
+        /// The limit.
         bytes_max: u64,
     },
-    /// It holds bytes that are not text.
+    /// It contains bytes that are not text.
     #[error("it is not UTF-8 text")]
     NotText,
 }
 
-/// The bytes of a regular file that has at most this many.
+/// Reads a regular file of at most `bytes_max` bytes.
 pub(crate) fn read_bytes(path: &Path, bytes_max: u64) -> Result<Vec<u8>, RegularFileError> {
     // Opening a pipe would wait for its writer.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
@@ -41,7 +41,7 @@ pub(crate) fn read_bytes(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Regular
     }
 }
 
-/// The text of a regular file that has at most this many bytes.
+/// Reads the text of a regular file of at most `bytes_max` bytes.
 pub(crate) fn read_text(path: &Path, bytes_max: u64) -> Result<String, RegularFileError> {
     let bytes = read_bytes(path, bytes_max)?;
     String::from_utf8(bytes).map_err(|_| RegularFileError::NotText)
@@ -66,8 +66,8 @@ mod tests {
         assert_eq!(read_bytes(&file, 1).expect("bytes need not be text"), b"\xff");
         assert_eq!(sentence(&file, 1), "it is not UTF-8 text");
         mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).expect("a pipe can be made");
-        assert_eq!(sentence(&pipe, 3), "it is no regular file");
-        assert_eq!(sentence(Path::new("/dev/zero"), 3), "it is no regular file");
-        assert_eq!(sentence(folder.path(), 3), "it is no regular file");
+        assert_eq!(sentence(&pipe, 3), "it is not a regular file");
+        assert_eq!(sentence(Path::new("/dev/zero"), 3), "it is not a regular file");
+        assert_eq!(sentence(folder.path(), 3), "it is not a regular file");
     }
 }

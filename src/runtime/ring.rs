@@ -1,10 +1,11 @@
-//! io_uring: submits operations, collects completions, and owns whatever the kernel may touch.
+//! io_uring: submits operations, collects completions, and owns all memory that the kernel may
+//! touch.
 //!
-//! The oldest kernel for it is Linux 6.1: SINGLE_ISSUER and DEFER_TASKRUN, with which completions
-//! come only when the thread asks for them. The ring takes each operation's buffer and handle
-//! along and keeps them until the kernel lets go: nobody else can reach a buffer while the kernel
-//! writes to it, and dropping a future cannot free it. It uses no registered buffers, no multishot
-//! operations and no polling thread: the copy is what bulk TCP waits for.
+//! The oldest supported kernel is Linux 6.1, because of SINGLE_ISSUER and DEFER_TASKRUN, with which
+//! completions arrive only when the thread asks for them. The ring takes ownership of each
+//! operation's buffer and handle until the kernel is done: no other code can reach a buffer while
+//! the kernel writes to it, and dropping a future cannot free it. It uses no registered buffers, no
+//! multishot operations and no polling thread: bulk TCP is limited by copying.
 
 #![allow(unsafe_code)]
 
@@ -19,10 +20,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Entries of the hot thread's submission queue: a few per connection, flushed once a turn.
+/// Entries of the hot thread's submission queue: a few per connection, flushed once per turn.
 pub(crate) const RING_ENTRIES: u32 = 256;
 
-/// A thread's one ring.
+/// The ring of one thread.
 pub struct Ring {
     operations: Rc<Operations>,
     inner: RefCell<RingState>,
@@ -31,25 +32,25 @@ pub struct Ring {
 
 struct RingState {
     uring: IoUring,
-    /// What the kernel has, by the operation's slot.
+    /// The operations in the kernel, by slot.
     carried: Vec<Option<Carried>>,
-    /// Operations that have ended and are not reported yet.
+    /// Number of operations that have ended and are not reported yet.
     ended: usize,
 }
 
-/// An operation that the kernel has.
+/// An operation in the kernel.
 struct Carried {
     user_data: UserData,
-    /// What the kernel reads or writes.
+    /// The memory that the kernel reads or writes.
     buffer: Vec<u8>,
-    /// Kept open until the completion, so that the number cannot name another file.
+    /// Kept open until the completion, so that the descriptor cannot be reused for another file.
     _handle: Handle,
 }
 
 /// The `user_data` of entries whose completions are ignored.
 pub(super) const UNATTENDED: u64 = u64::MAX;
 
-/// All operations that the ring takes. The kernel refuses any other.
+/// All operations that the ring accepts. The kernel refuses any other.
 const OPCODES: [u8; 6] = [
     opcode::Recv::CODE,
     opcode::Send::CODE,
@@ -59,17 +60,18 @@ const OPCODES: [u8; 6] = [
     opcode::AsyncCancel::CODE,
 ];
 
-/// All flags that they may have.
+/// All flags that these operations may have.
 pub(super) const FLAGS: squeue::Flags = squeue::Flags::SKIP_SUCCESS.union(squeue::Flags::IO_LINK);
 
-/// `IORING_REGISTER_IOWQ_AFF`, the one registration that a ring in use takes.
+/// `IORING_REGISTER_IOWQ_AFF`, the only registration that an enabled ring accepts.
 const REGISTER_IOWQ_AFF: u8 = 17;
 
-/// What is written to a bell's eventfd.
+/// The value written to a bell's eventfd.
 static ONE: u64 = 1;
 
 impl Ring {
-    /// A ring for the calling thread, which alone may use it, with room for `entries` submissions.
+    /// Creates a ring for the calling thread, which alone may use it, with room for `entries`
+    /// submissions.
     pub fn new(operations: Rc<Operations>, entries: u32) -> Result<Ring, RingError> {
         let uring = build(entries, 2 * entries)?;
         let flags = Restriction::sqe_flags_allowed(FLAGS.bits());
@@ -78,7 +80,7 @@ impl Ring {
         Ok(Ring { operations, inner: RefCell::new(inner), enters: Cell::new(0) })
     }
 
-    /// Keeps the kernel's worker threads of this ring on these cores.
+    /// Restricts the kernel's worker threads of this ring to these cores.
     pub(crate) fn confine_workers(&self, cores: &[usize]) -> Result<(), RingError> {
         // SAFETY: an all-zero cpu_set_t is the empty set.
         let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -90,19 +92,19 @@ impl Ring {
         Ok(self.inner.borrow().uring.submitter().register_iowq_aff(&set)?)
     }
 
-    /// `io_uring_enter` calls so far.
+    /// Number of `io_uring_enter` calls.
     pub fn enters(&self) -> u64 {
         self.enters.get()
     }
 
-    /// Whether an enter has something to do: orders to carry out, or completions to fetch.
+    /// Whether an enter has something to do: requests to submit, or completions to fetch.
     pub(crate) fn has_work(&self) -> bool {
         let mut inner = self.inner.borrow_mut();
         let submission = inner.uring.submission();
         self.operations.has_orders() || submission.taskrun() || submission.cq_overflow()
     }
 
-    /// Submits what was ordered, waits at most `wait` for a completion (`None`: not at all), and
+    /// Submits the requests, waits at most `wait` for a completion (`None`: does not wait), and
     /// finishes all operations that have ended.
     pub(crate) fn enter(&self, wait: Option<Duration>) -> Result<(), RingError> {
         let mut inner = self.inner.borrow_mut();
@@ -110,7 +112,7 @@ impl Ring {
             self.carry_out(&mut inner, order);
         }
         self.enters.set(self.enters.get() + 1);
-        // What ended while the orders were carried out has to be seen before anybody waits.
+        // Completions that were collected meanwhile have to be processed before waiting.
         submit(&inner.uring, wait.filter(|_| inner.ended == 0))?;
         self.collect(&mut inner);
         inner.ended = 0;
@@ -140,9 +142,9 @@ impl Ring {
                         &alone
                     }
                 };
-                // SAFETY: what the entry points to is on the heap, and was just put where it stays
-                // until the completion has arrived, whatever becomes of the future. The entry
-                // before it points to nothing.
+                // SAFETY: what the entry points to is on the heap, and stays in its slot until the
+                // completion has arrived, even if the future is dropped. The entry before it points
+                // to nothing.
                 unsafe { self.push(inner, entries) };
             }
             Request::Cancel(user_data) => {
@@ -154,7 +156,7 @@ impl Ring {
                 let one: *const u64 = &raw const ONE;
                 let length = size_of::<u64>() as u32;
                 let entry = opcode::Write::new(Fd(bell.as_raw_fd()), one.cast(), length).build();
-                // Its completion would end the sleep that it is submitted with.
+                // Without this flag, its completion would end the sleep that it is submitted with.
                 let entry = entry.flags(squeue::Flags::SKIP_SUCCESS);
                 // SAFETY: the kernel reads 8 bytes of a static that is never written.
                 unsafe { self.push(inner, &[entry.user_data(UNATTENDED)]) };
@@ -162,12 +164,12 @@ impl Ring {
         }
     }
 
-    /// Puts entries that belong together into the submission queue, making room if it is full.
+    /// Pushes linked entries to the submission queue, making room if it is full.
     ///
     /// # Safety
-    /// What the entries point to must stay valid, and untouched by others, until their completion.
+    /// What the entries point to must stay valid, and must not be accessed, until their completion.
     unsafe fn push(&self, inner: &mut RingState, entries: &[squeue::Entry]) {
-        // SAFETY: the caller's promise is the one that is asked for here.
+        // SAFETY: the caller's promise is the one that this call requires.
         while unsafe { inner.uring.submission().push_multiple(entries) }.is_err() {
             self.enters.set(self.enters.get() + 1);
             submit(&inner.uring, None).expect("a full submission queue can be submitted");
@@ -194,12 +196,13 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // The kernel ends what is under way after the ring is gone: until then it may write there.
+        // The kernel ends operations only after the ring is gone; until then it may write to their
+        // memory.
         std::mem::forget(std::mem::take(&mut self.inner.get_mut().carried));
     }
 }
 
-/// A ring that is not enabled yet.
+/// Builds a ring that is not enabled yet.
 pub(super) fn build(entries: u32, completions: u32) -> Result<IoUring, RingError> {
     let uring = IoUring::builder()
         .setup_single_issuer()
@@ -215,7 +218,8 @@ pub(super) fn build(entries: u32, completions: u32) -> Result<IoUring, RingError
     Ok(uring)
 }
 
-/// Enables a ring that takes these operations, what the other restrictions allow, and nothing else.
+/// Enables a ring that accepts these operations, what the other restrictions allow, and nothing
+/// else.
 pub(super) fn enable(
     uring: &IoUring,
     opcodes: &[u8],
@@ -227,33 +231,33 @@ pub(super) fn enable(
     Ok(uring.submitter().register_enable_rings()?)
 }
 
-/// Submits, and waits at most so long for a completion; `None`: not at all.
+/// Submits, and waits at most `wait` for a completion; `None`: does not wait.
 pub(super) fn submit(uring: &IoUring, wait: Option<Duration>) -> Result<(), RingError> {
     let timeout = Timespec::from(wait.unwrap_or_default());
     let arguments = SubmitArgs::new().timespec(&timeout);
     let submitted = uring.submitter().submit_with_args(usize::from(wait.is_some()), &arguments);
     let Err(error) = submitted else { return Ok(()) };
     match error.raw_os_error() {
-        // The wait is over; a signal; completions have to be taken first.
+        // The wait is over; a signal arrived; or completions have to be taken first.
         Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
         _ => Err(RingError::Unexpected(error)),
     }
 }
 
-/// What has to end before a task.
+/// The entry that has to complete before a task.
 fn entry_before(task: &Task) -> Option<squeue::Entry> {
     let Task::ReadBell { bell, .. } = task else { return None };
     Some(bell_rings(bell.as_fd()))
 }
 
-/// Ends when a bell is rung: a bell is non-blocking, so that a ring can write to it at once, and
-/// would be read at once too.
+/// An entry that completes when a bell is rung. A bell is non-blocking so that a ring can write to
+/// it at once; without this entry, a read would fail at once, too.
 pub(super) fn bell_rings(bell: BorrowedFd) -> squeue::Entry {
     let entry = opcode::PollAdd::new(Fd(bell.as_raw_fd()), libc::POLLIN as u32).build();
     entry.flags(FLAGS).user_data(UNATTENDED)
 }
 
-/// The entry that makes the kernel do a task, with the memory that it points to.
+/// The entry that makes the kernel execute a task, with the memory that it points to.
 fn entry_of(task: Task) -> (squeue::Entry, Vec<u8>, Handle) {
     let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
     match task {
@@ -288,7 +292,7 @@ fn receive_entry(socket: &Handle, room: &mut [u8], flags: i32) -> squeue::Entry 
 pub(super) mod tests {
     use super::*;
 
-    /// What the kernel answers to an entry, which points to nothing.
+    /// The kernel's result for an entry, which points to nothing.
     fn answer(uring: &mut IoUring, entry: squeue::Entry) -> i32 {
         // SAFETY: the entry points to nothing.
         unsafe { uring.submission().push(&entry).expect("there is room") };
@@ -296,7 +300,7 @@ pub(super) mod tests {
         uring.completion().next().expect("it waited for one").result()
     }
 
-    /// Whether a ring takes cancels alone of these: all rings take those.
+    /// Asserts that a ring accepts only cancels of these operations, which all rings accept.
     pub(in crate::runtime) fn assert_refuses_what_has_no_use(uring: &mut IoUring) {
         let cancel = opcode::AsyncCancel::new(1).build();
         let answers = answer(uring, cancel.clone());

@@ -1,8 +1,8 @@
-//! Why there is no io_uring, or none any more.
+//! Why io_uring cannot be used.
 
 use std::io;
 
-/// Why there is no ring. Each says what an operator can do.
+/// Why there is no ring. Each sentence says what an operator can do.
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
     /// The kernel refuses io_uring to this process.
@@ -11,22 +11,22 @@ pub enum RingError {
          io_uring_setup in the seccomp filter of the container or unit"
     )]
     Forbidden(#[source] io::Error),
-    /// The kernel has no io_uring, or lacks what the ring is built on.
+    /// The kernel has no io_uring, or lacks a required feature.
     #[error("this kernel's io_uring is too old: huntd needs Linux 6.1 or newer")]
     TooOld(#[source] io::Error),
     /// Locked memory ran out.
     #[error("no memory for the io_uring: raise LimitMEMLOCK (ulimit -l) for huntd")]
     NoMemory(#[source] io::Error),
-    /// The process may open no more files.
+    /// The process has reached its limit of open files.
     #[error("no file descriptor is left for the io_uring: raise LimitNOFILE (ulimit -n) for huntd")]
     NoDescriptors(#[source] io::Error),
-    /// The kernel refuses a filter of system calls.
+    /// The kernel refuses the seccomp filter.
     #[error(
-        "a thread cannot forbid itself what it does not need: allow seccomp in the filter of the \
+        "a thread cannot restrict its system calls: allow seccomp in the filter of the \
          container or unit: {0}"
     )]
     Unconfined(#[source] io::Error),
-    /// Anything else that the kernel answered.
+    /// Any other error from the kernel.
     #[error("io_uring failed: {0}; this is not expected on any supported kernel, please report it")]
     Unexpected(#[source] io::Error),
 }

@@ -1,5 +1,5 @@
-//! The loop of a thread with a ring, the hot thread's and the publisher's: poll the root future,
-//! then sleep in `io_uring_enter` until there is something to do.
+//! The loop of a thread with a ring, the hot thread or the publisher: poll the root future, then
+//! sleep in `io_uring_enter` until there is something to do.
 //!
 //! The root future runs under smol's `LocalExecutor`.
 
@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// Milliseconds that the hot thread may sleep in `io_uring_enter`, so that the watchdog sees it
-/// turn even when no event comes.
+/// Upper limit of the hot thread's sleep in `io_uring_enter`, in milliseconds, so that the watchdog
+/// sees turns even when no event arrives.
 pub(crate) const PARK_MS_MAX: u64 = 100;
 
 /// Runs one root future on the calling thread.
@@ -30,8 +30,8 @@ pub struct RingLoop {
 }
 
 impl RingLoop {
-    /// A loop over a new ring with room for `ring_entries` submissions, which sleeps `park_max` at
-    /// most, and less if it is called with the bell.
+    /// Creates a loop over a new ring with room for `ring_entries` submissions. It sleeps
+    /// `park_max` at most; the bell wakes it earlier.
     pub fn new(
         ring_entries: u32,
         park_max: Duration,
@@ -43,17 +43,17 @@ impl RingLoop {
         Ok(RingLoop { turns, ring, eventfd, park_max })
     }
 
-    /// Time and turns, for the stages.
+    /// Time and turns for the stages.
     pub fn turns(&self) -> &Rc<Turns> {
         &self.turns
     }
 
-    /// For its counters, and to confine the threads that it starts.
+    /// The ring, for its counters and to restrict its worker threads.
     pub fn ring(&self) -> &Ring {
         &self.ring
     }
 
-    /// Runs `root` to its end. `each_turn` is called once a turn, to let counters be published.
+    /// Runs `root` to completion. `each_turn` is called once per turn, to publish counters.
     pub fn run<T>(
         &self,
         root: impl Future<Output = T>,
@@ -68,7 +68,7 @@ impl RingLoop {
         loop {
             self.turns.begin_turn(clock());
             if let Poll::Ready(output) = root.as_mut().poll(&mut context) {
-                // The last bells are rung, the last cancels submitted.
+                // Rings the last bells and submits the last cancels.
                 self.ring.enter(None)?;
                 return Ok(output);
             }
@@ -78,7 +78,7 @@ impl RingLoop {
         }
     }
 
-    /// Submits, and sleeps if no stage asked for another turn.
+    /// Submits, and sleeps unless a stage asked for another turn.
     fn sleep(&self) -> Result<(), RingError> {
         if self.turns.try_rest() {
             let wait = match self.turns.deadline() {
@@ -95,7 +95,7 @@ impl RingLoop {
         Ok(())
     }
 
-    /// Keeps one read of the bell under way, so that other threads can end the sleep.
+    /// Keeps one read of the bell in flight, so that other threads can end the sleep.
     fn rearm(&self, bell_read: &mut Operation, context: &mut Context<'_>) {
         if let Poll::Ready(rung) = Pin::new(&mut *bell_read).poll(context) {
             assert!(rung.result.is_ok(), "an eventfd can be read: {:?}", rung.result);
@@ -104,7 +104,7 @@ impl RingLoop {
     }
 }
 
-/// The clock that deadlines are measured by.
+/// The clock for deadlines.
 #[expect(clippy::disallowed_methods, reason = "the one clock read a turn")]
 fn clock() -> Instant {
     Instant::now()

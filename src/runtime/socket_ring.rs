@@ -1,5 +1,5 @@
-//! The ring of a thread that serves thousands of clients: one order accepts all of them, one
-//! receives all that a client sends, and a buffer is no client's until bytes have come.
+//! The ring of a thread that serves thousands of clients: one request accepts all of them, one
+//! receives everything a client sends, and no client holds a buffer until bytes have arrived.
 
 #![allow(unsafe_code)]
 
@@ -16,10 +16,10 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-/// Entries of the serving thread's submission queue: answers of one turn, mostly.
+/// Entries of the serving thread's submission queue: mostly the answers of one turn.
 const SOCKET_ENTRIES: u32 = 512;
 
-/// All operations that a [`SocketRing`] takes.
+/// All operations that a [`SocketRing`] accepts.
 const SOCKET_OPCODES: [u8; 6] = [
     opcode::AcceptMulti::CODE,
     opcode::RecvMulti::CODE,
@@ -29,28 +29,28 @@ const SOCKET_OPCODES: [u8; 6] = [
     opcode::AsyncCancel::CODE,
 ];
 
-/// Buffers that bytes of any client are received into. A power of two.
+/// Number of shared receive buffers. A power of two.
 const SHARED_BUFFERS: u16 = 512;
 
-/// Bytes of each: most requests are shorter.
+/// Size of each: most requests are shorter.
 const SHARED_BUFFER_BYTES: usize = 2048;
 
-/// The number of the shared buffers' group.
+/// The id of the shared buffer group.
 const SHARED_GROUP: u16 = 0;
 
-/// The ring of a thread that serves clients. A client has a slot, a small number.
+/// The ring of a thread that serves clients. Each client has a slot, a small number.
 ///
 /// The caller keeps a socket open until its last completion.
 pub(crate) struct SocketRing {
     uring: IoUring,
     shared: SharedBuffers,
-    /// What is being sent, by slot. Without the ring, the kernel may still read it.
+    /// Buffers being sent, by slot. The kernel may still read them after the ring is dropped.
     sending: ManuallyDrop<Vec<Vec<u8>>>,
-    /// What the bell's eventfd is read into.
+    /// The buffer for reading the bell's eventfd.
     rung: *mut u64,
-    /// Answers that were sent: looked at before all else, for their buffers serve the next ones.
+    /// Completed sends, which are processed first, because their buffers serve the next answers.
     sent: VecDeque<cqueue::Entry>,
-    /// What else has ended, and when that was seen.
+    /// Other completions, with the time when they were seen.
     ended: VecDeque<(cqueue::Entry, Instant)>,
 }
 
@@ -60,7 +60,7 @@ pub(super) const RECEIVE: u64 = 1;
 pub(super) const SEND: u64 = 2;
 const READ_BELL: u64 = 3;
 
-/// A shared buffer with bytes, which is not the kernel's until it is given back.
+/// A shared buffer with bytes, which is ours until it is returned to the kernel.
 pub(crate) struct FilledBuffer {
     number: u16,
     bytes: usize,
@@ -69,7 +69,7 @@ pub(crate) struct FilledBuffer {
 }
 
 impl SocketRing {
-    /// A ring for the calling thread, which alone may use it.
+    /// Creates a ring for the calling thread, which alone may use it.
     pub(crate) fn new() -> Result<SocketRing, RingError> {
         let uring = build(SOCKET_ENTRIES, 8 * SOCKET_ENTRIES)?;
         let shared = SharedBuffers::register(&uring)?;
@@ -81,21 +81,21 @@ impl SocketRing {
         Ok(SocketRing { uring, shared, sending, rung, sent, ended })
     }
 
-    /// Accepts clients, until it fails or is cancelled.
+    /// Accepts clients until it fails or is cancelled.
     pub(crate) fn accept(&mut self, listener: BorrowedFd) {
         let entry = opcode::AcceptMulti::new(Fd(listener.as_raw_fd())).flags(libc::SOCK_CLOEXEC);
         // SAFETY: the kernel writes no address, so the entry points to nothing.
         unsafe { self.push(&[entry.build().user_data(user_data(ACCEPT, 0))]) };
     }
 
-    /// Receives all that a client sends, until its end, or until it is cancelled.
+    /// Receives everything a client sends, until its end of stream or until cancelled.
     pub(crate) fn receive(&mut self, slot: u32, socket: BorrowedFd) {
         let entry = opcode::RecvMulti::new(Fd(socket.as_raw_fd()), SHARED_GROUP);
         // SAFETY: the kernel takes a shared buffer, so the entry points to nothing.
         unsafe { self.push(&[entry.build().user_data(user_data(RECEIVE, slot))]) };
     }
 
-    /// Sends `buffer[from..]`, one buffer of a client at a time.
+    /// Sends `buffer[from..]`, one buffer per client at a time.
     pub(crate) fn send(&mut self, slot: u32, socket: BorrowedFd, buffer: Vec<u8>, from: usize) {
         let at = slot as usize;
         if at >= self.sending.len() {
@@ -121,7 +121,7 @@ impl SocketRing {
         unsafe { self.push(&[bell_rings(bell), entry]) };
     }
 
-    /// Ends an operation soon.
+    /// Cancels an operation.
     pub(super) fn cancel(&mut self, operation: u64, slot: u32) {
         let entry = opcode::AsyncCancel::new(user_data(operation, slot)).build();
         let entry = entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(UNATTENDED);
@@ -129,19 +129,19 @@ impl SocketRing {
         unsafe { self.push(&[entry]) };
     }
 
-    /// Puts entries that belong together into the submission queue, making room if it is full.
+    /// Pushes linked entries to the submission queue, making room if it is full.
     ///
     /// # Safety
-    /// What the entries point to must stay valid, and untouched by others, until their completion.
+    /// What the entries point to must stay valid, and must not be accessed, until their completion.
     unsafe fn push(&mut self, entries: &[squeue::Entry]) {
-        // SAFETY: the caller's promise is the one that is asked for here.
+        // SAFETY: the caller's promise is the one that this call requires.
         while unsafe { self.uring.submission().push_multiple(entries) }.is_err() {
             submit(&self.uring, None).expect("a full submission queue can be submitted");
             self.collect();
         }
     }
 
-    /// Takes from the kernel what has ended.
+    /// Takes completions from the kernel.
     fn collect(&mut self) {
         let SocketRing { uring, sent, ended, .. } = self;
         let now = Instant::now();
@@ -154,7 +154,7 @@ impl SocketRing {
         }
     }
 
-    /// Submits what was ordered, and waits at most `wait` for a completion (`None`: not at all).
+    /// Submits the requests, and waits at most `wait` for a completion (`None`: does not wait).
     pub(crate) fn enter(&mut self, wait: Option<Duration>) -> Result<(), RingError> {
         let is_idle = self.sent.is_empty() && self.ended.is_empty();
         submit(&self.uring, wait.filter(|_| is_idle))?;
@@ -162,13 +162,13 @@ impl SocketRing {
         Ok(())
     }
 
-    /// Whether there is something to deal with, as far as the kernel says without a call.
+    /// Whether there is something to process, as far as is known without a system call.
     pub(crate) fn has_work(&mut self) -> bool {
         let is_idle = self.sent.is_empty() && self.ended.is_empty();
         !is_idle || self.uring.submission().taskrun() || !self.uring.completion().is_empty()
     }
 
-    /// The next completion that [`SocketRing::enter`] has brought.
+    /// Returns the next completion that [`SocketRing::enter`] has collected.
     pub(crate) fn next(&mut self) -> Option<SocketCompletion> {
         let result_of = |entry: &cqueue::Entry| {
             let failed = |_| io::Error::from_raw_os_error(-entry.result());
@@ -185,7 +185,8 @@ impl SocketRing {
         let continues = if cqueue::more(entry.flags()) { Continues::Yes } else { Continues::No };
         Some(match operation {
             ACCEPT => {
-                // SAFETY: the number is that of a socket that the kernel has just made for us.
+                // SAFETY: the number is that of a socket that the kernel has just created for this
+                // process.
                 let socket = result.map(|number| unsafe { OwnedFd::from_raw_fd(number as i32) });
                 SocketCompletion::Accepted(socket, continues)
             }
@@ -198,7 +199,7 @@ impl SocketRing {
         })
     }
 
-    /// Lets these bytes be read, and gives their buffer back to the kernel.
+    /// Passes the bytes to `read`, and returns their buffer to the kernel.
     pub(crate) fn read<T>(&mut self, filled: FilledBuffer, read: impl FnOnce(&[u8]) -> T) -> T {
         let done = read(self.shared.bytes(&filled));
         self.shared.give(filled.number);
@@ -206,15 +207,15 @@ impl SocketRing {
     }
 }
 
-/// What names an operation, never all ones.
+/// Identifies an operation; never all ones.
 fn user_data(operation: u64, slot: u32) -> u64 {
     operation << 32 | u64::from(slot)
 }
 
-/// Buffers: the kernel takes one when bytes have come (`io_uring_register_buf_ring(3)`).
-/// They are never freed: the kernel may fill them as long as it has the ring.
+/// Buffers from which the kernel takes one when bytes arrive (`io_uring_register_buf_ring(3)`).
+/// They are never freed: the kernel may fill them as long as the ring exists.
 struct SharedBuffers {
-    /// The buffers that the kernel may fill, as a ring of entries. Its tail lies in the first one.
+    /// The buffers that the kernel may fill, as a ring of entries. Its tail is in the first entry.
     queue: *mut BufRingEntry,
     bytes: *mut u8,
     tail: u16,
@@ -231,7 +232,7 @@ impl SharedBuffers {
         let queue = vec![MemoryPage([0; 4096]); pages].leak().as_mut_ptr().cast::<BufRingEntry>();
         let bytes = vec![0; usize::from(SHARED_BUFFERS) * SHARED_BUFFER_BYTES].leak().as_mut_ptr();
         let submitter = uring.submitter();
-        // SAFETY: the queue has this many entries, begins at a page and is never freed.
+        // SAFETY: the queue has this many entries, starts at a page boundary and is never freed.
         let registered = unsafe {
             submitter.register_buf_ring_with_flags(queue as u64, SHARED_BUFFERS, SHARED_GROUP, 0)
         };
@@ -241,10 +242,10 @@ impl SharedBuffers {
         Ok(shared)
     }
 
-    /// Lets the kernel fill a buffer that it does not have.
+    /// Returns a buffer to the kernel.
     fn give(&mut self, number: u16) {
         let at = usize::from(self.tail % SHARED_BUFFERS);
-        // SAFETY: there are this many entries, and the kernel reads none at the tail or behind it.
+        // SAFETY: the queue has this many entries, and the kernel reads none at or after the tail.
         let entry = unsafe { &mut *self.queue.add(at) };
         // SAFETY: there are this many buffers.
         let bytes = unsafe { self.bytes.add(usize::from(number) * SHARED_BUFFER_BYTES) };
@@ -260,7 +261,7 @@ impl SharedBuffers {
     fn bytes(&self, filled: &FilledBuffer) -> &[u8] {
         assert!(filled.number < SHARED_BUFFERS && filled.bytes <= SHARED_BUFFER_BYTES);
         let begin = usize::from(filled.number) * SHARED_BUFFER_BYTES;
-        // SAFETY: the bytes lie within the buffer, and the kernel does not have it now.
+        // SAFETY: the bytes lie within the buffer, which the kernel does not hold now.
         unsafe { std::slice::from_raw_parts(self.bytes.add(begin), filled.bytes) }
     }
 }

@@ -1,8 +1,8 @@
-//! Sockets of clients, each by a small number: accepted, received from, sent to and closed through
+//! Client sockets, identified by small numbers: accepted, received from, sent to and closed through
 //! one ring.
 //!
-//! A socket is closed when the kernel has let go of it, and its number is given to another client
-//! only then, so nothing that comes late can be taken for the other's.
+//! A socket is closed once the kernel is done with it, and only then is its number reused, so that
+//! a late completion cannot be attributed to another client.
 
 use crate::queue::bell::Bell;
 use crate::runtime::ring_error::RingError;
@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Names a client's socket while it is open.
+/// Identifies a client's socket while it is open.
 pub(crate) type SocketNumber = u32;
 
 /// The sockets of a thread's clients.
@@ -28,64 +28,64 @@ pub(crate) struct Sockets {
     free: Vec<SocketNumber>,
 }
 
-/// An operation that brings something again and again.
+/// The state of a multishot operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Multishot {
     None,
     UnderWay,
     /// It is being cancelled.
     Ending,
-    /// It is being cancelled, and wanted again.
+    /// It is being cancelled, and is wanted again.
     EndingForAnother,
 }
 
 struct Socket {
     handle: OwnedFd,
     receiving: Multishot,
-    /// Where the bytes begin that are being sent.
+    /// Start of the bytes being sent.
     sending_from: Option<usize>,
-    /// Nobody wants to hear of it any more.
+    /// Whether its events are no longer wanted.
     is_closing: bool,
 }
 
-/// What has ended, or has brought something and goes on.
+/// A completion: an operation has ended, or has produced something and continues.
 pub(crate) enum SocketCompletion {
-    /// A client, or why there is none.
+    /// A client, or an error.
     Accepted(io::Result<OwnedFd>, Continues),
-    /// Bytes of a client; `None`: it sends no more.
+    /// Bytes of a client; `None` at the end of its stream.
     Received(u32, io::Result<Option<FilledBuffer>>, Continues),
-    /// This many bytes were taken, of this buffer.
+    /// The number of bytes accepted, and their buffer.
     Sent(u32, io::Result<usize>, Vec<u8>),
     /// The bell was rung.
     Rung,
 }
 
-/// Whether more completions of the same operation will come.
+/// Whether the same operation will complete again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Continues {
     Yes,
     No,
 }
 
-/// What happens to clients.
+/// An event of a client.
 pub(crate) enum SocketEvent {
-    /// There is another one.
+    /// A client has connected.
     Opened(SocketNumber),
-    /// Accepting a client has failed. No more are accepted until [`Sockets::accept`] is called.
+    /// Accepting has failed. No client is accepted until [`Sockets::accept`] is called again.
     NotAccepted,
-    /// It has sent something.
+    /// The client has sent bytes.
     Received(SocketNumber, FilledBuffer),
-    /// It sends no more.
+    /// The client has ended its stream.
     Ended(SocketNumber),
     /// Its connection is broken.
     Broken(SocketNumber),
-    /// This many bytes of this buffer were taken, from its start.
+    /// This many bytes from the start of this buffer were accepted.
     Sent(SocketNumber, Vec<u8>, usize),
 }
 
 impl Sockets {
-    /// No client yet; none is accepted before [`Sockets::accept`]. The bell ends a wait. The
-    /// calling thread alone may use them.
+    /// Creates an empty set; no client is accepted before [`Sockets::accept`]. The bell ends a
+    /// wait. Only the calling thread may use it.
     pub(crate) fn new(listener: TcpListener, bell: Arc<Bell>) -> Result<Sockets, RingError> {
         let mut ring = SocketRing::new()?;
         ring.read_bell(bell.as_fd());
@@ -93,26 +93,27 @@ impl Sockets {
         Ok(Sockets { ring, listener, accepting: Multishot::None, bell, sockets, free })
     }
 
-    /// Clients that are connected.
+    /// Number of connected clients.
     pub(crate) fn count(&self) -> usize {
         self.sockets.len() - self.free.len()
     }
 
-    /// Accepts clients from now on.
+    /// Starts accepting clients.
     pub(crate) fn accept(&mut self) {
         if self.accepting.begin() {
             self.ring.accept(self.listener.as_fd());
         }
     }
 
-    /// Further clients wait. Some may still come that the kernel has accepted already.
+    /// Stops accepting, so that further clients wait. Clients that the kernel has already accepted
+    /// may still follow.
     pub(crate) fn stop_accepting(&mut self) {
         if self.accepting.end() {
             self.ring.cancel(ACCEPT, 0);
         }
     }
 
-    /// Receives what the client sends from now on.
+    /// Starts receiving from a client.
     pub(crate) fn receive(&mut self, number: SocketNumber) {
         let socket = self.sockets[number as usize].as_mut().expect("an open socket");
         if socket.receiving.begin() {
@@ -120,7 +121,7 @@ impl Sockets {
         }
     }
 
-    /// What the client sends waits at its side. Some may still come that was received already.
+    /// Stops receiving from a client. Bytes that are already received may still follow.
     pub(crate) fn stop_receiving(&mut self, number: SocketNumber) {
         let socket = self.sockets[number as usize].as_mut().expect("an open socket");
         if socket.receiving.end() {
@@ -128,21 +129,21 @@ impl Sockets {
         }
     }
 
-    /// Sends `buffer[from..]`, once the buffer before was sent.
+    /// Sends `buffer[from..]`; the previous buffer must have been sent.
     pub(crate) fn send(&mut self, number: SocketNumber, buffer: Vec<u8>, from: usize) {
         let socket = self.sockets[number as usize].as_mut().expect("an open socket");
         assert!(socket.sending_from.replace(from).is_none());
         self.ring.send(number, socket.handle.as_fd(), buffer, from);
     }
 
-    /// Tells the client that nothing more is sent.
+    /// Ends the stream to the client.
     pub(crate) fn end_sending(&mut self, number: SocketNumber) {
         let socket = self.sockets[number as usize].as_ref().expect("an open socket");
-        // A client that is gone already does not need to know.
+        // A client that is already gone does not need it.
         let _gone = shutdown(&socket.handle, Shutdown::Write);
     }
 
-    /// Closes a socket: no further event names it until its number is another client's.
+    /// Closes a socket: no further event names it until its number is reused.
     pub(crate) fn close(&mut self, number: SocketNumber) {
         let socket = self.sockets[number as usize].as_mut().expect("an open socket");
         assert!(!std::mem::replace(&mut socket.is_closing, true));
@@ -155,7 +156,7 @@ impl Sockets {
         self.release(number);
     }
 
-    /// Lets go of a socket that is to be closed, once the kernel has.
+    /// Releases a closing socket once the kernel is done with it.
     fn release(&mut self, number: SocketNumber) {
         let socket = &mut self.sockets[number as usize];
         if socket.as_ref().is_some_and(Socket::is_over) {
@@ -164,23 +165,22 @@ impl Sockets {
         }
     }
 
-    /// Has the kernel do what was ordered, and waits at most so long for an event; `None`: not at
-    /// all.
+    /// Submits the requests, and waits at most `wait` for an event; `None`: does not wait.
     pub(crate) fn turn(&mut self, wait: Option<Duration>) -> Result<(), RingError> {
         self.ring.enter(wait)
     }
 
-    /// Whether an event is there for [`Sockets::turn`] to bring.
+    /// Whether [`Sockets::turn`] would produce an event.
     pub(crate) fn has_work(&mut self) -> bool {
         self.ring.has_work()
     }
 
-    /// Lets a client's bytes be read.
+    /// Passes a client's bytes to `read`.
     pub(crate) fn read<T>(&mut self, filled: FilledBuffer, read: impl FnOnce(&[u8]) -> T) -> T {
         self.ring.read(filled, read)
     }
 
-    /// The next of the events that [`Sockets::turn`] has brought.
+    /// Returns the next event that [`Sockets::turn`] has produced.
     pub(crate) fn next(&mut self) -> Option<SocketEvent> {
         loop {
             let event = match self.ring.next()? {
@@ -254,7 +254,7 @@ impl Sockets {
                 Some(SocketEvent::Received(number, filled))
             }
             Ok(None) => Some(SocketEvent::Ended(number)),
-            // No buffer was left, or it was cancelled: what is still wanted is started again.
+            // No buffer was left, or it was cancelled: restart it if it is still wanted.
             Err(error) if is_cancelled(&error) || is_without_buffer(&error) => {
                 if is_wanted {
                     self.receive(number);
@@ -285,14 +285,14 @@ impl Sockets {
 }
 
 impl Socket {
-    /// Whether it is to be closed, and the kernel does nothing with it any more.
+    /// Whether it is closing and the kernel is done with it.
     fn is_over(&self) -> bool {
         self.is_closing && self.sending_from.is_none() && self.receiving == Multishot::None
     }
 }
 
 impl Multishot {
-    /// It is wanted. True: it has to be given.
+    /// Starts the operation. Returns true if a request must be submitted.
     fn begin(&mut self) -> bool {
         let before = *self;
         *self = match before {
@@ -302,7 +302,7 @@ impl Multishot {
         before == Multishot::None
     }
 
-    /// It is not wanted any more. True: it has to be cancelled.
+    /// Stops the operation. Returns true if a cancel must be submitted.
     fn end(&mut self) -> bool {
         let before = *self;
         *self = match before {
@@ -314,7 +314,7 @@ impl Multishot {
         before == Multishot::UnderWay
     }
 
-    /// It has ended, by itself or because it was cancelled. True: it is wanted still.
+    /// Records its end, by itself or by a cancel. Returns whether it is still wanted.
     fn ended(&mut self) -> bool {
         match std::mem::replace(self, Multishot::None) {
             Multishot::UnderWay | Multishot::EndingForAnother => true,
@@ -337,7 +337,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{self, TcpStream};
 
-    /// The next completion, which comes soon.
+    /// Waits for the next completion.
     fn next(ring: &mut SocketRing) -> SocketCompletion {
         loop {
             if let Some(completion) = ring.next() {
@@ -365,7 +365,7 @@ mod tests {
         for slot in [0, 7] {
             let (mut client, socket) = connect(&mut ring, &listener);
             ring.receive(slot, socket.as_fd());
-            // Many times as much as all buffers hold.
+            // Many times the capacity of all buffers.
             for round in 0..1_000_u32 {
                 let sent = [round as u8; 3_000];
                 client.write_all(&sent).expect("it is received");

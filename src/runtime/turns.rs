@@ -1,11 +1,10 @@
-//! A thread's time and turns, as its stages see them: no I/O, no clock.
+//! A thread's time and turns, as seen by its stages: no I/O, no clock.
 //!
 //! The root future joins all stages of the thread in a fixed order. Each turn polls every stage
-//! once, so a stage that waits needs no waker of its own; it needs a turn. A turn follows a
-//! finished operation, a call from another thread, a deadline that was registered with
-//! [`Turns::turn_at`], or [`Turns::turn_again`], which a stage must use after it has changed what
-//! an earlier stage waits for. `ring_loop.rs` turns with the clock and the kernel, the simulator
-//! with its own.
+//! once, so a waiting stage needs no waker, only a turn. A turn follows a finished operation, a
+//! call from another thread, a deadline registered with [`Turns::turn_at`], or
+//! [`Turns::turn_again`], which a stage must use after it has changed what an earlier stage waits
+//! for. `ring_loop.rs` runs turns with the clock and the kernel, the simulator with its own.
 
 use crate::queue::bell::Bell;
 use crate::runtime::operations::Operations;
@@ -18,11 +17,11 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-/// What the stages of a thread know of it.
+/// The state that the stages of a thread share.
 pub struct Turns {
     operations: Rc<Operations>,
     bell: Arc<Bell>,
-    /// Whether a stage that was polled in this turn has more to do.
+    /// Whether a stage polled in this turn has more to do.
     is_unfinished: Cell<bool>,
     now: Cell<Instant>,
     /// The earliest deadline that a stage registered in this turn.
@@ -31,7 +30,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Before the first turn. Other threads call this one with this bell.
+    /// Creates the state before the first turn. Other threads wake this one with `bell`.
     pub fn new(now: Instant, bell: Arc<Bell>) -> Rc<Turns> {
         Rc::new(Turns {
             operations: Operations::new(),
@@ -43,7 +42,7 @@ impl Turns {
         })
     }
 
-    /// What the stages ask of the kernel.
+    /// The operations that the stages request from the kernel.
     pub fn operations(&self) -> &Rc<Operations> {
         &self.operations
     }
@@ -53,7 +52,7 @@ impl Turns {
         self.now.get()
     }
 
-    /// Turns so far.
+    /// Number of turns.
     pub(crate) fn count(&self) -> u64 {
         self.turns.get()
     }
@@ -63,13 +62,13 @@ impl Turns {
         self.is_unfinished.set(true);
     }
 
-    /// Whether no stage that was polled before in this turn has more to do, and the bell has not
-    /// rung.
+    /// Whether the thread may sleep after this turn, as far as known: no stage polled so far has
+    /// more to do, and the bell has not rung.
     pub(crate) fn is_going_to_rest(&self) -> bool {
         !self.is_unfinished.get() && !self.bell.is_called()
     }
 
-    /// Makes a turn begin at `deadline` or soon after.
+    /// Makes sure that a turn begins at `deadline` or soon after.
     pub(crate) fn turn_at(&self, deadline: Instant) {
         if self.deadline.get().is_none_or(|earliest| deadline < earliest) {
             self.deadline.set(Some(deadline));
@@ -88,7 +87,7 @@ impl Turns {
         .await;
     }
 
-    /// Lets the other stages have their turn, then goes on.
+    /// Gives the other stages their turn, then continues.
     pub async fn yield_turn(&self) {
         let mut yielded = false;
         poll_fn(|_| {
@@ -102,13 +101,13 @@ impl Turns {
         .await;
     }
 
-    /// Waits, a turn at a time, until `condition` gives a value. What changes the condition must
-    /// bring a turn about: a finished operation, a wake, a deadline.
+    /// Waits, polling once per turn, until `condition` returns a value. Whatever changes the
+    /// condition must cause a turn: a finished operation, a wake-up, a deadline.
     pub async fn until<T>(&self, mut condition: impl FnMut() -> Option<T>) -> T {
         poll_fn(|_| condition().map_or(Poll::Pending, Poll::Ready)).await
     }
 
-    /// Called by the loop: a turn begins now.
+    /// For the loop: begins a turn.
     pub fn begin_turn(&self, now: Instant) {
         self.now.set(now);
         self.is_unfinished.set(false);
@@ -116,28 +115,28 @@ impl Turns {
         self.turns.set(self.turns.get() + 1);
     }
 
-    /// Called by the loop after it has polled every stage: the earliest deadline of this turn.
+    /// For the loop, after it has polled every stage: the earliest deadline of this turn.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline.get()
     }
 
-    /// Called by the loop after the turn: whether it may sleep. See [`Bell::try_rest`].
+    /// For the loop, after the turn: returns whether it may sleep. See [`Bell::try_rest`].
     pub fn try_rest(&self) -> bool {
         !self.is_unfinished.get() && self.bell.try_rest()
     }
 
-    /// Called by the loop: what other threads call it with.
+    /// For the loop: the bell with which other threads wake it.
     pub fn bell(&self) -> &Arc<Bell> {
         &self.bell
     }
 }
 
-/// What every stage of the hot thread works with.
+/// The context of every stage of the hot thread.
 #[derive(Clone)]
 pub(crate) struct HotContext {
     /// Time and turns.
     pub turns: Rc<Turns>,
-    /// How far each shard is.
+    /// The progress of each shard.
     pub progress: Arc<Progress>,
     /// The counters.
     pub metrics: Arc<Metrics>,

@@ -5,7 +5,7 @@ use crate::daemon::failure::Failure;
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::right::Right;
 use crate::ownership::start_error::StartError;
-use crate::runtime::room::RoomError;
+use crate::runtime::resources::ResourceError;
 use crate::service::exit::ExitCode;
 use crate::service::settings::ConfigErrors;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -53,7 +53,7 @@ pub enum ToolError {
     },
     /// The process may have too little.
     #[error(transparent)]
-    Room(#[from] RoomError),
+    Resources(#[from] ResourceError),
     /// Several things are wrong, a line each.
     #[error("{}", .0.iter().map(ToolError::to_string).collect::<Vec<_>>().join("\n"))]
     Several(Vec<ToolError>),
@@ -100,7 +100,7 @@ impl ToolError {
             ToolError::NotAuthorised { .. } => ExitCode::NotAuthorised,
             ToolError::VerificationFailed(_) => ExitCode::VerificationFailed,
             ToolError::Daemon { code, .. } => *code,
-            ToolError::Room(_) => ExitCode::OutOfResources,
+            ToolError::Resources(_) => ExitCode::OutOfResources,
             ToolError::Several(errors) => errors.first().map_or(ExitCode::Ok, ToolError::exit_code),
             // A reader that closes the pipe, as `head` does, has seen enough.
             ToolError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::Ok,

@@ -36,7 +36,7 @@ pub mod matches;
 
 pub mod rules;
 
-pub mod room;
+pub mod resources;
 
 pub(crate) mod accounts;
 

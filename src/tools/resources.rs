@@ -1,7 +1,7 @@
 //! How many file descriptors and threads each verb must have before it starts.
 
 use super::failure::ToolError;
-use crate::runtime::room;
+use crate::runtime::resources;
 use crate::serve::sessions::DESCRIPTORS_KEPT;
 use crate::service::cli::Verb;
 
@@ -20,15 +20,15 @@ pub fn check(verb: &Verb) -> Result<(), ToolError> {
     match verb {
         // It names what it lacks wherever it runs out, and a small cluster needs less.
         Verb::Run(_) => {}
-        Verb::Demo(_) => room::check(DESCRIPTORS_KEPT, DEMO_THREADS)?,
-        Verb::Serve(_) => room::check(DESCRIPTORS_KEPT, THREADS_MIN)?,
+        Verb::Demo(_) => resources::check(DESCRIPTORS_KEPT, DEMO_THREADS)?,
+        Verb::Serve(_) => resources::check(DESCRIPTORS_KEPT, THREADS_MIN)?,
         Verb::Check(_)
         | Verb::Load(_)
         | Verb::Replay(_)
         | Verb::Rules(_)
         | Verb::Snapshot(_)
         | Verb::Tap(_)
-        | Verb::Topics(_) => room::check(TOOL_DESCRIPTORS, THREADS_MIN)?,
+        | Verb::Topics(_) => resources::check(TOOL_DESCRIPTORS, THREADS_MIN)?,
         Verb::Config(_) | Verb::Schema | Verb::Completions(_) | Verb::Man(_) => {}
     }
     Ok(())

@@ -184,7 +184,7 @@ fn a_listener_of_another_kind_ends_the_daemon_with_code_14() {
     assert_refused(Kind::Tls, "", "", 14, "the listener speaks TLS: set [kafka.tls]");
     assert_refused(Kind::PlainSasl, &ca, &scram, 14, "the listener does not speak TLS");
     assert_refused(Kind::Sasl, &ca, "", 14, "does not authenticate: set [kafka.sasl]");
-    assert_refused(Kind::Tls, &ca, &scram, 14, "asks for no authentication");
+    assert_refused(Kind::Tls, &ca, &scram, 14, "does not use SASL");
 }
 
 #[test]
