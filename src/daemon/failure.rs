@@ -18,39 +18,39 @@ use std::io;
 /// Why the daemon could not start, or has ended.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// No broker's name is known.
+    /// No broker name can be resolved.
     #[error("none of the brokers {0} can be resolved: check kafka.brokers and the name service")]
     UnknownBrokers(String),
-    /// Certificates, keys or passwords.
+    /// A certificate, key or password file cannot be used.
     #[error(transparent)]
     File(#[from] WrongFile),
-    /// The cores.
+    /// The threads cannot be placed on cores.
     #[error(transparent)]
     Cpu(#[from] CpuError),
-    /// io_uring.
+    /// io_uring cannot be used.
     #[error(transparent)]
     Ring(#[from] RingError),
-    /// The state directory.
+    /// The state directory cannot be used.
     #[error(transparent)]
     StateDirectory(#[from] DirectoryError),
-    /// The service thread.
+    /// The service thread failed.
     #[error(transparent)]
     Service(#[from] service::Error),
-    /// The control thread.
+    /// The control thread failed.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// The publisher.
+    /// The publisher failed.
     #[error(transparent)]
     Publisher(#[from] PublisherError),
 }
 
 impl Failure {
-    /// The process has no file descriptor or thread left.
+    /// Returns the failure of a process without a free file descriptor or thread.
     pub(crate) fn out_of_resources(error: io::Error) -> Failure {
         Failure::Service(service::Error::Resources(error))
     }
 
-    /// What the process exits with.
+    /// The exit code of the process.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Failure::UnknownBrokers(_) => ExitCode::KafkaUnreachable,
@@ -95,7 +95,7 @@ impl Failure {
     }
 }
 
-/// What the process exits with when brokers cannot be reached as the configuration says.
+/// The exit code when brokers cannot be reached with this configuration.
 fn dial_code(error: &DialError) -> ExitCode {
     match error {
         DialError::TlsListener(_)

@@ -1,4 +1,4 @@
-//! The hot thread: the stages of an event's path, joined in one future on one core.
+//! The hot thread: the stages of the event path, joined in one future on one core.
 
 use crate::fetch::FetchOptions;
 use crate::fetch::block::{Block, BlockPool};
@@ -23,17 +23,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// What the hot thread is given.
+/// The hot thread's ends of queues, and its options.
 pub struct HotEnds {
     /// From the control thread.
     pub messages: Receiver<ToHot>,
-    /// What the operator chose for the fetch path.
+    /// Options of the fetch path.
     pub fetch: FetchOptions,
-    /// To the dialler, and back.
+    /// The queues to and from the dialler.
     pub dial_ends: DialEnds,
-    /// Blocks that may wait between decoder and engine; a simulation has room for fewer.
+    /// Blocks that may wait between decoder and engine; a simulation uses fewer.
     pub queue_blocks: usize,
-    /// What the operator chose for the shards.
+    /// Options of the shards.
     pub shards: ShardOptions,
     /// What the shards share with other threads.
     pub shard_ends: ShardEnds,
@@ -41,7 +41,7 @@ pub struct HotEnds {
     pub bell: Arc<Bell>,
     /// Wakes the publisher.
     pub publisher_bell: Arc<Bell>,
-    /// How far each shard is.
+    /// The progress of each shard.
     pub progress: Arc<Progress>,
     /// The counters.
     pub metrics: Arc<Metrics>,
@@ -96,20 +96,20 @@ impl Call {
     }
 }
 
-/// The stages of an event's path.
+/// The stages of the event path.
 pub struct Stages {
     messages: Receiver<ToHot>,
     cursors: Rc<Cursors>,
     turns: Rc<Turns>,
-    /// Dropped when it has ended, and the queue with it: the shards drain what is left, and end
-    /// too.
+    /// Dropped when it has ended, together with its end of the queue: the shards then drain the
+    /// rest, and end, too.
     fetching: Option<Pin<Box<Fetching>>>,
     blocks: Receiver<Box<Block>>,
     shards: Shards,
 }
 
 impl Stages {
-    /// Stages that have not had a turn yet.
+    /// Creates the stages before their first turn.
     pub fn new(turns: &Rc<Turns>, ends: HotEnds) -> Stages {
         let HotEnds { messages, fetch, queue_blocks, shards, shard_ends, .. } = ends;
         let (progress, metrics) = (ends.progress, ends.metrics);
@@ -135,7 +135,8 @@ impl Stages {
         }
     }
 
-    /// One turn of each stage, in the order in which data flows. Ready: the last shard is closed.
+    /// Gives each stage one turn, in the order in which data flows. Ready once the last shard is
+    /// closed.
     pub fn turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.take_messages();
         let fetching = self.fetching.as_mut();

@@ -1,5 +1,5 @@
-//! The whole daemon on one screen: threads are started last to first, except that the hot
-//! one, which is pinned, is the last of all. They end first to last.
+//! The whole daemon on one screen. Threads are started from last to first, except the pinned hot
+//! thread, which is started at the very end. They end from first to last.
 //!
 //! ```text
 //! control ── assignments ─► hot thread: fetch ► decode ► queue ► engine ► frames ─► publisher
@@ -37,7 +37,7 @@ use std::time::Duration;
 
 /// A running daemon.
 pub struct Daemon {
-    /// What can be seen of it from outside.
+    /// The parts of it that other code may observe.
     pub observed: Observed,
     stop: Arc<AtomicBool>,
     service: Service,
@@ -80,7 +80,7 @@ impl Daemon {
         let stop_daemon = move || asked.store(true, Ordering::Release);
         let service =
             Service::start(&config.service, observed.clone(), wiring.reloader, stop_daemon)?;
-        // The port is there and signals are caught: a name server may take its time.
+        // The port is open and signals are handled, so waiting for a name server is harmless.
         check_names(&config.group.client.brokers)?;
         let (options, (ends, dial_ends)) = (config.publisher.clone(), wiring.publisher);
         let publish = move || publisher::run(options, ends, dial_ends);
@@ -99,14 +99,14 @@ impl Daemon {
         self.stop.store(true, Ordering::Release);
     }
 
-    /// Whether a thread that only ends with the daemon has ended.
+    /// Whether a thread has ended that should run as long as the daemon.
     pub fn has_ended(&self) -> bool {
         self.control.is_finished() || self.hot.is_finished() || self.publisher.is_finished()
     }
 
-    /// Waits until the daemon has ended, first to last: the control thread has released the shards,
-    /// so the hot thread ends; its last frames are published and its last snapshots stored; then
-    /// nobody needs the service thread.
+    /// Waits until the daemon has ended, from first to last. The control thread has released the
+    /// shards, so the hot thread ends; its last frames are published and its last snapshots stored;
+    /// then the service thread ends.
     pub fn wait(self) -> Result<(), Failure> {
         let control = joined(self.control);
         let hot = joined(self.hot);
@@ -118,7 +118,7 @@ impl Daemon {
     }
 }
 
-/// The hot thread: the ring is made on it, and it is pinned when all others are there.
+/// Runs the hot thread: creates the ring on it, and pins it once all other threads exist.
 fn run_hot(plan: &Plan, ring_entries: u32, ends: hot::HotEnds) -> Result<(), Failure> {
     let ring_loop =
         RingLoop::new(ring_entries, Duration::from_millis(PARK_MS_MAX), ends.bell.clone())?;

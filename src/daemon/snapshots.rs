@@ -1,5 +1,5 @@
-//! The snapshots' part of the wiring: the state directory, the buffers that go round, and the
-//! threads behind the hot thread's checkpoints.
+//! Wiring of the snapshots: the state directory, the buffers that circulate, and the threads that
+//! store the hot thread's checkpoints.
 
 use crate::daemon::failure::Failure;
 use crate::daemon::threads::{joined_within, spawn};
@@ -23,28 +23,28 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What each thread is given for snapshots.
+/// Each thread's ends for snapshots.
 pub(crate) struct SnapshotWiring {
-    /// The hot thread's; `None`: there are no snapshots.
+    /// The hot thread's; `None` if there are no snapshots.
     pub checkpoints: Option<CheckpointEnds>,
-    /// The publisher's. Without snapshots nobody receives.
+    /// The publisher's. Without snapshots it has no receiver.
     pub to_writer: Sender<ToSnapshots>,
     /// Wakes the writer.
     pub writer_bell: Arc<Bell>,
-    /// The threads behind checkpoints.
+    /// The threads that store checkpoints.
     pub threads: Option<SnapshotThreads>,
-    /// Where the control thread looks for snapshots.
+    /// Where the control thread finds snapshots.
     pub store: Option<Store<Files>>,
 }
 
-/// The threads behind checkpoints, with what they are given.
+/// The threads that store checkpoints, before they are started.
 pub(crate) struct SnapshotThreads {
     writer: SnapshotWriter<Files>,
     ends: writer::WriterEnds,
     replicator: Option<(replicas::ReplicaOptions, Store<Files>, mpsc::Receiver<Header>)>,
 }
 
-/// The running threads behind checkpoints.
+/// The running threads that store checkpoints.
 pub(crate) struct RunningSnapshotThreads {
     writer: JoinHandle<()>,
     replicator: Option<JoinHandle<()>>,
@@ -81,8 +81,8 @@ impl RunningSnapshotThreads {
 }
 
 impl SnapshotWiring {
-    /// Takes the state directory. If it cannot be used, the daemon goes on without snapshots; if
-    /// another daemon uses it, one of them is set up wrongly.
+    /// Opens the state directory. If it cannot be used, the daemon continues without snapshots. If
+    /// another daemon uses it, the start fails, because one of them is misconfigured.
     pub(crate) fn new(config: &Config, observed: &Observed) -> Result<SnapshotWiring, Failure> {
         let (to_writer, messages) = bounded(WRITER_MESSAGES_MAX);
         let writer_bell = Arc::new(Bell::new().map_err(service::Error::Resources)?);
@@ -95,7 +95,7 @@ impl SnapshotWiring {
         };
         let Some(directory) = &config.snapshot.directory else {
             tracing::warn!(
-                "no snapshot.directory is set and systemd gives none: every start replays the \
+                "no snapshot.directory is set and systemd provides none: every start replays the \
                  input from its start"
             );
             return Ok(without);
@@ -144,7 +144,7 @@ impl SnapshotWiring {
     }
 }
 
-/// How replicas of snapshots are reached; `None`: there are none.
+/// How to reach the snapshot topic; `None` if there is none.
 pub fn replica_options(config: &Config, origin: &Origin) -> Option<replicas::ReplicaOptions> {
     Some(replicas::ReplicaOptions {
         client: config.group.client.clone(),
@@ -153,7 +153,7 @@ pub fn replica_options(config: &Config, origin: &Origin) -> Option<replicas::Rep
     })
 }
 
-/// The topics that the snapshots of this configuration are about.
+/// The topics that the snapshots of this configuration belong to.
 pub fn origin(config: &Config, input_topic_id: &TopicId) -> Origin {
     Origin {
         cluster_id: String::new(),

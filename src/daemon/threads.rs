@@ -1,4 +1,4 @@
-//! How the daemon's threads begin and end together.
+//! How the daemon's threads start and end together.
 
 use crate::daemon::failure::Failure;
 use std::sync::Arc;
@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Starts one of the daemon's threads. However it ends, the others have to end too.
+/// Starts one of the daemon's threads. When it ends, for whatever reason, the others have to end,
+/// too.
 pub(crate) fn spawn<T: Send + 'static>(
     name: &str,
     stop: &Arc<AtomicBool>,
@@ -22,7 +23,7 @@ pub(crate) fn spawn<T: Send + 'static>(
     started.map_err(Failure::out_of_resources)
 }
 
-/// Waits until a thread has ended, but not for longer than this: whether it has.
+/// Waits until a thread has ended, at most this long. Returns whether it has.
 pub(crate) fn joined_within<T>(thread: JoinHandle<T>, wait_max: Duration) -> bool {
     let end = Instant::now() + wait_max;
     while !thread.is_finished() && Instant::now() < end {

@@ -1,8 +1,8 @@
-//! The queues between the threads: each thread gets its ends here, and these threads share nothing
-//! else but counters, status and the stop flag. What the others tell a thread is one closed enum.
-//! Beside it, the control thread takes rulebooks from the service thread, and the hot thread and
-//! the publisher the answers of their diallers. Empty frames and buffers come back through queues
-//! of their own.
+//! The queues between the threads. Each thread gets its ends here; apart from these, threads share
+//! only counters, status and the stop flag. All messages to a thread form one closed enum. In
+//! addition, the control thread receives rulebooks from the service thread, and the hot thread and
+//! the publisher the answers of their diallers. Empty frames and buffers return through queues of
+//! their own.
 
 use crate::control::dialler::{self, DialOptions, DiallerEnds};
 use crate::control::roll_call::roll_call;
@@ -33,24 +33,24 @@ use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// What each thread is given.
+/// Each thread's options and queue ends.
 pub(crate) struct Wiring {
-    /// The service thread's; `None`: the configuration is not in a file.
+    /// The service thread's; `None` if the configuration is not in a file.
     pub reloader: Option<Reloader>,
     /// The hot thread's.
     pub hot: hot::HotEnds,
-    /// The diallers' of both topics.
+    /// Those of the diallers for both topics.
     pub diallers: [(DialOptions, DiallerEnds); 2],
     /// The publisher's.
     pub publisher: (publisher::PublisherEnds, DialEnds),
-    /// The snapshot writer's and the replicator's; `None`: there are no snapshots.
+    /// Those of the snapshot writer and the replicator; `None` if there are no snapshots.
     pub snapshots: Option<SnapshotThreads>,
     /// The control thread's.
     pub control: control::ControlEnds,
 }
 
 impl Wiring {
-    /// Makes all queues, and the frames that go round.
+    /// Creates all queues, and the frames that circulate.
     pub(crate) fn new(
         config: &Config,
         rulebook: &Rulebook,
@@ -116,7 +116,7 @@ impl Wiring {
     }
 }
 
-/// The queue in which frames come back to the hot thread, with all frames there are.
+/// Creates the queue in which frames return to the hot thread, filled with all frames.
 fn recycled_frames() -> (Sender<Box<Frame>>, Receiver<Box<Frame>>) {
     let (frames, free_frames) = bounded(FRAMES_MAX);
     for _ in 0..FRAMES_MAX {
@@ -125,7 +125,7 @@ fn recycled_frames() -> (Sender<Box<Frame>>, Receiver<Box<Frame>>) {
     (frames, free_frames)
 }
 
-/// Both diallers, and the publisher's ends of its own.
+/// Creates both diallers, and the publisher's ends of its own.
 fn diallers(
     config: &Config,
     hot: DiallerEnds,
@@ -138,7 +138,7 @@ fn diallers(
     Ok(([(of_input, hot), (of_output, publisher)], dial_ends))
 }
 
-/// Starts both diallers. Each ends with the thread that it dials for.
+/// Starts both diallers. Each ends with the thread that it serves.
 pub(crate) fn start_diallers(
     diallers: [(DialOptions, DiallerEnds); 2],
     stop: &Arc<AtomicBool>,
@@ -171,7 +171,7 @@ pub(crate) fn control_options(config: &Config, progress: &Progress) -> control::
     }
 }
 
-/// The topics that have to be there.
+/// The topics that must exist.
 pub(crate) fn topic_names(config: &Config) -> TopicNames {
     let snapshot = &config.snapshot;
     TopicNames {
@@ -183,14 +183,14 @@ pub(crate) fn topic_names(config: &Config) -> TopicNames {
     }
 }
 
-/// The counters, with the names of all reasons and errors that are counted.
+/// The counters, with the names of all reasons and errors.
 pub(crate) fn metrics() -> Metrics {
     let rejects = &Reject::ALL.map(Reject::name);
     Metrics::with_names(ActionKind::NAMES, Refusal::NAMES, rejects)
         .counting_fetch_errors(&ErrorCode::names())
 }
 
-/// How the brokers of a topic are reached.
+/// How to reach the brokers of a topic.
 pub(crate) fn dial_options(config: &Config, topic: &str) -> DialOptions {
     let client = &config.group.client;
     let endpoint = |broker: &String| Endpoint::parse(broker).expect("the configuration is checked");
@@ -202,8 +202,8 @@ pub(crate) fn dial_options(config: &Config, topic: &str) -> DialOptions {
     }
 }
 
-/// There are file descriptors and threads for a start. Only then a signal is caught: that takes
-/// some of both.
+/// Checks that there are file descriptors and threads for a start. Signals are handled only
+/// afterwards, because that takes some of both.
 fn check_surroundings() -> Result<(), Failure> {
     process::check_descriptors()
         .and_then(|()| process::check_threads())
@@ -211,8 +211,8 @@ fn check_surroundings() -> Result<(), Failure> {
         .map_err(Failure::out_of_resources)
 }
 
-/// Some of the names in the configuration may be unknown at a start, but not all. A name server
-/// that does not answer is waited for as brokers are: by the control thread.
+/// Checks the broker names. Some may be unknown at start-up, but not all. If the name server does
+/// not answer, the control thread waits for it as it does for brokers.
 pub(crate) fn check_names(brokers: &[String]) -> Result<(), Failure> {
     let is_known = |broker: String| broker.to_socket_addrs().is_ok();
     let answers = roll_call(brokers.to_vec(), is_known).map_err(Failure::out_of_resources)?;
