@@ -1,7 +1,8 @@
-//! Frames to bytes and back. docs/PROTOCOL.md has the layouts, docs/vectors/frames.json examples.
+//! Encodes and decodes frames. docs/PROTOCOL.md has the layouts, docs/vectors/frames.json examples.
 //!
-//! Encoding is for our own frames, so a mistake there is a bug and asserts. Decoding is for bytes
-//! from a topic that others may write to as well: every length is checked, nothing panics.
+//! Encoding is for huntd's own frames, so a mistake there is a bug and asserts. Decoding is for
+//! bytes from a topic that others may write to as well: every length is checked, and nothing
+//! panics.
 
 use crate::hunt::change::Change;
 use crate::kit::update::{FRAME_UPDATES_MAX, UPDATE_BYTES, Update};
@@ -14,10 +15,10 @@ use std::str::FromStr;
 /// The first bytes of a binary frame.
 pub(crate) const MAGIC: [u8; 4] = *b"HNTF";
 
-/// Version of frames: of both forms, and of the chain.
+/// Version of the frame format: of both encodings, and of the chain.
 pub(crate) const FRAME_VERSION: u8 = 2;
 
-/// Bytes of a binary frame before its updates.
+/// Size of a binary frame's header.
 pub(crate) const FRAME_HEADER_BYTES: usize = 64;
 
 /// Appends the encoded frame to `out`, which the caller has emptied.
@@ -45,7 +46,7 @@ fn encode_binary(header: &FrameHeader, updates: &[Update], out: &mut Vec<u8>) {
     out.extend_from_slice(&header.chain.0.to_le_bytes());
     out.extend_from_slice(&header.fence_id.to_le_bytes());
     assert_eq!(out.len(), FRAME_HEADER_BYTES);
-    // At once: each part that is added alone asks for room.
+    // In one call: each separate extension would check the capacity.
     out.extend(updates.iter().flat_map(update_bytes));
 }
 
@@ -93,42 +94,42 @@ fn kind_name(kind: FrameKind) -> &'static str {
 }
 
 /// Why a record cannot be read. Readers ignore a record only after [`FrameError::NotAFrame`]. After
-/// any other error they stop: the record may be a fence, or hold updates without which nothing
-/// after it counts.
+/// any other error they stop: the record may be a fence, or hold updates that everything after it
+/// depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// The record begins like neither form.
+    /// The record starts like neither encoding.
     #[error("the record begins neither as a JSON frame nor as a binary one")]
     NotAFrame,
-    /// Longer than any frame may be.
+    /// The record is longer than any frame may be.
     #[error("the record has {bytes} bytes, and a frame at most {FRAME_BYTES_MAX}")]
     TooLong {
         /// Length of the record.
         bytes: usize,
     },
-    /// Written by a version of huntd that this one does not know.
+    /// The frame has a version that this huntd does not know.
     #[error("the frame has version {0}, and this huntd reads version {FRAME_VERSION}")]
     Version(u8),
-    /// Cut short, or with more after its end.
+    /// The frame is cut short, or bytes follow it.
     #[error("the frame has {found} bytes where its header says {expected}")]
     Length {
-        /// Bytes by the header.
+        /// Length according to the header.
         expected: usize,
-        /// Bytes there are.
+        /// Actual length.
         found: usize,
     },
-    /// A field that is missing, of another type or out of its range.
+    /// A field is missing, has another type or is out of range.
     #[error("the frame's field `{0}` is missing or not valid")]
     Field(&'static str),
-    /// An update that no engine makes.
+    /// An update that no engine produces.
     #[error("update {index} of the frame is not valid")]
     Update {
-        /// Its place in the frame, from 0.
+        /// Index in the frame.
         index: usize,
     },
 }
 
-/// Reads a frame in either form.
+/// Decodes a frame in either encoding.
 pub fn decode_frame(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameError> {
     let format = format_of(bytes)?;
     if bytes.len() > FRAME_BYTES_MAX {
@@ -143,8 +144,8 @@ pub fn decode_frame(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameErr
     Ok((header, updates))
 }
 
-/// The form of the frame with these first bytes, if it is of our version. Nothing else is read
-/// before the version is known: another version may have other fields.
+/// Returns the encoding of the frame with these first bytes, if its version is supported. Nothing
+/// else is read before the version is known: another version may have other fields.
 fn format_of(bytes: &[u8]) -> Result<Format, FrameError> {
     if let Some(rest) = bytes.strip_prefix(&MAGIC) {
         return match rest.first() {
@@ -154,7 +155,7 @@ fn format_of(bytes: &[u8]) -> Result<Format, FrameError> {
         };
     }
     if bytes.starts_with(b"{\"kind\":\"") {
-        // The first version did not name itself.
+        // Version 1 did not state its version.
         return Err(FrameError::Version(1));
     }
     let Some(rest) = bytes.strip_prefix(b"{\"version\":") else {
@@ -168,7 +169,7 @@ fn format_of(bytes: &[u8]) -> Result<Format, FrameError> {
     }
 }
 
-/// What both forms demand of a header.
+/// Checks the rules that both encodings share.
 fn check(header: &FrameHeader) -> Result<(), FrameError> {
     let is_fence = header.kind == FrameKind::Fence;
     if header.count as usize > FRAME_UPDATES_MAX {
@@ -189,7 +190,7 @@ fn check(header: &FrameHeader) -> Result<(), FrameError> {
     Ok(())
 }
 
-/// Reads little-endian fields from the front of a slice. `None`: the slice is too short.
+/// Reads little-endian fields from the front of a slice. `None` if the slice is too short.
 struct FrameFields<'a>(&'a [u8]);
 
 impl FrameFields<'_> {
@@ -254,10 +255,10 @@ fn binary_header(kind: FrameKind, fields: &mut FrameFields<'_>) -> Option<FrameH
     })
 }
 
-/// Reads what [`encode_json`] writes: fields in that order, without white space.
+/// Decodes the output of [`encode_json`]: fields in that order, without white space.
 fn decode_json(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameError> {
     let mut text = FrameText(bytes);
-    // Not `02`, nor `+2`.
+    // Rejects `02` and `+2`.
     text.number::<u8>("{\"version\":", "version")?;
     let kind = text.kind()?;
     let mut header = FrameHeader {
@@ -288,7 +289,7 @@ fn decode_json(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameError> {
     }
 }
 
-/// The rest of a JSON frame.
+/// The unread part of a JSON frame.
 struct FrameText<'a>(&'a [u8]);
 
 impl<'a> FrameText<'a> {
@@ -297,7 +298,7 @@ impl<'a> FrameText<'a> {
         Some(())
     }
 
-    /// The bytes up to `end`, which is passed over.
+    /// Returns the bytes up to `end`, and skips `end`.
     fn until(&mut self, end: u8) -> Option<&'a [u8]> {
         let length = self.0.iter().position(|byte| *byte == end)?;
         let (bytes, rest) = self.0.split_at(length);

@@ -1,14 +1,14 @@
-//! An event as a JSON record: huntd's own ones, and those that a game server would write.
+//! Writes an event as a JSON record: huntd's own events, and those that a game server would write.
 //!
-//! The publisher, `load`, `replay` and `demo` all write events here, so that the same event is the
-//! same bytes wherever it is sent.
+//! The publisher, `load`, `replay` and `demo` all write events here, so that equal events have
+//! equal bytes everywhere.
 
 use crate::hunt::event::{Action, ActionField, ActionSpec, EventField, Handoff};
 use crate::hunt::field::{FieldSource, FieldSpec, FieldValues};
 
-/// Appends one event. The world's events have no player, and most have no `seq`: 0 leaves the field
-/// out. Key order and spacing are always the same, as in the records of other producers, because
-/// the decoder is fastest on texts that it has seen before.
+/// Appends one event. World events have no player, and most have no `seq`: 0 leaves the field out.
+/// Key order and spacing never change, as in the records of other producers, because the decoder is
+/// fastest on texts that it has seen before.
 pub fn write_event(out: &mut Vec<u8>, player_id: u64, seq: u64, ts_us: i64, action: &Action) {
     let ActionSpec { type_name, fields, .. } = *action.kind().spec();
     out.extend_from_slice(b"{\"type\":\"");

@@ -1,4 +1,4 @@
-//! The ids of fences: 128 bits that a reader compares for equality, and that tell an owner more.
+//! Fence ids: 128 bits that readers compare for equality, and that carry more for an owner.
 //!
 //! ```text
 //! 16 bits      24 bits            24 bits             64 bits
@@ -6,9 +6,9 @@
 //!              of the group)      of its topic id)
 //! ```
 //!
-//! An owner recognizes the fences of its own deployment by them, and whether what an earlier owner
-//! published was made from the input that it reads itself. Ids of another form say neither: other
-//! writers choose 128 random bits.
+//! By them, an owner recognizes fences of its own deployment, and whether an earlier owner
+//! published from the same input. Ids of another form tell neither: other writers choose 128 random
+//! bits.
 
 use crate::kit::mix;
 
@@ -18,7 +18,7 @@ const FORM: u128 = 0x4854;
 /// Bits of a hash in an id.
 const TAG_BITS: u32 = 24;
 
-/// A hash of an input topic's id, as a fence carries it.
+/// A hash of an input topic's id, as contained in a fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputTag(u32);
 
@@ -28,16 +28,16 @@ impl InputTag {
         InputTag(tag(topic_id))
     }
 
-    /// The input that the owner with this fence reads; `None` if its id does not say.
+    /// The input of the owner with this fence; `None` if its id does not tell.
     pub(crate) fn of_fence(fence_id: u128) -> Option<InputTag> {
         has_form(fence_id).then_some(InputTag((fence_id >> 64) as u32 & TAG_MAX))
     }
 }
 
-/// The greatest tag.
+/// The largest tag.
 const TAG_MAX: u32 = (1 << TAG_BITS) - 1;
 
-/// Makes the ids of a process.
+/// Generates the fence ids of a process.
 #[derive(Clone, Copy, Debug)]
 pub struct FenceIds {
     deployment: u32,
@@ -46,13 +46,13 @@ pub struct FenceIds {
 }
 
 impl FenceIds {
-    /// Ids of an instance of this consumer group. The random bits tell it from all others; the
-    /// input is not known yet.
+    /// Creates the ids of an instance of this consumer group. The random bits distinguish it from
+    /// all others; the input is not known yet.
     pub fn new(group: &str, random: u64) -> FenceIds {
         FenceIds { deployment: tag(group.as_bytes()), input: InputTag(0), last: random }
     }
 
-    /// The instance reads the topic with this id.
+    /// Sets the topic that the instance reads.
     pub(crate) fn read_from(&mut self, topic_id: &[u8; 16]) {
         self.input = InputTag::of_topic(topic_id);
     }
@@ -62,7 +62,7 @@ impl FenceIds {
         self.input
     }
 
-    /// The id of the next fence. It is not 0.
+    /// Returns the id of the next fence. It is not 0.
     pub(crate) fn next(&mut self) -> u128 {
         self.last = self.last.wrapping_add(1);
         let high = (FORM << TAG_BITS | u128::from(self.deployment)) << TAG_BITS;

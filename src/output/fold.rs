@@ -1,6 +1,6 @@
-//! Folding a stretch of one output partition, record by record: what an owner learns from it.
+//! Folds a range of one output partition, record by record, to learn what an owner needs from it.
 //!
-//! Pure: the caller reads the log and gives the records in their order.
+//! Pure: the caller reads the log and passes the records in order.
 
 use crate::output::encode::{FrameError, decode_frame};
 use crate::output::fence_id::InputTag;
@@ -9,74 +9,74 @@ use crate::output::mark::Mark;
 use crate::output::reader::{Position, Reader, Verdict};
 use std::collections::BTreeSet;
 
-/// Input offsets of one shard that its replays still have to pass over: a snapshot has room for as
-/// many. Owners write few.
+/// Limit of the input offsets of one shard that replays still have to skip: a snapshot has room for
+/// this many. Owners write few.
 pub(crate) const SKIPS_MAX: usize = 1024;
 
-/// What an engine starts from: a state and its place in input and output.
+/// The state that an engine starts from: its position in input and output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Start {
     /// The first input offset to apply.
     pub next_offset: i64,
-    /// Leader epoch of the last record before it, if the state says so.
+    /// Leader epoch of the last record before it, if known.
     pub leader_epoch: Option<i32>,
-    /// Number of the first update that it will make.
+    /// Number of the first update that the engine will make.
     pub next_update: u64,
     /// The chain over all updates before that.
     pub chain: Chain,
 }
 
-/// Why a stretch of the log cannot be folded.
+/// Why a range of the log cannot be folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
-    /// The updates are not those that the chain was made of.
+    /// The updates do not match the chain.
     Damaged {
         /// Output offset of the frame.
         offset: i64,
     },
-    /// A frame that this huntd cannot read, such as one of another version: it may be a fence, so
-    /// it cannot be passed over.
+    /// A frame that this huntd cannot read, for example one of another version. It may be a fence,
+    /// so it cannot be skipped.
     Unreadable {
         /// Output offset of the frame.
         offset: i64,
-        /// What is wrong with it.
+        /// The cause.
         error: FrameError,
     },
-    /// The log is not the one that the mark was taken in: it was truncated, or created again.
+    /// The log is not the one in which the mark was taken: it was truncated or recreated.
     OtherLog,
 }
 
-/// Folds records from one place on.
+/// Folds records from one offset on.
 #[derive(Clone, Debug)]
 pub(crate) struct Fold {
     next: i64,
-    /// The reader has to join, because the log's start is gone.
+    /// The reader; it has to join if the start of the log is gone.
     reader: Reader,
-    /// Where a reader stands after the first record, if that is known from a mark.
+    /// The reader's expected position after the first record, if a mark states it.
     anchor: Option<Position>,
-    /// Input offsets that every replay passes over.
+    /// Input offsets that every replay skips.
     skips: BTreeSet<i64>,
     /// The last genesis.
     genesis: Option<Start>,
-    /// The rules of the last frame that counted.
+    /// The ruleset of the last accepted frame.
     ruleset: Option<u32>,
-    /// The rules that the zone began with: those of the last owner before anything counted, or of
-    /// the last genesis.
+    /// The ruleset that the zone began with: that of the last owner before any frame was accepted,
+    /// or of the last genesis.
     begun_by: Option<u32>,
-    /// The input that the last frame that counted was made from, if its owner's fence says it.
+    /// The input of the last accepted frame, if its owner's fence states it.
     input: Option<InputTag>,
 }
 
 impl Fold {
-    /// Begins at the first record that the log still has.
+    /// Starts at the first record that the log still has.
     pub(crate) fn from_log_start(log_start: i64) -> Fold {
-        // At the log's very start a reader needs no position; later, it has to join.
+        // At offset 0 a reader needs no position; later, it has to join.
         let reader = if log_start == 0 { Reader::new() } else { Reader::joining() };
         Fold::new(log_start, reader, None)
     }
 
-    /// Begins at a mark. The record before it, if the log still has it, must be the one that the
-    /// mark was taken at.
+    /// Starts at a mark. The record before the mark, if the log still has it, must be the one at
+    /// which the mark was taken.
     pub(crate) fn from_mark(mark: Mark, log_start: i64) -> Fold {
         let reader = Reader::at(mark.position());
         match mark.output_offset > log_start {
@@ -96,48 +96,47 @@ impl Fold {
         self.next
     }
 
-    /// The reader, once it could join the log.
+    /// The reader, once it has joined the log.
     pub(crate) fn reader(&self) -> Option<&Reader> {
         Some(&self.reader).filter(|reader| reader.has_joined())
     }
 
-    /// Input offsets that every replay passes over, as far as this stretch shows.
+    /// Input offsets that every replay skips, as far as this range shows.
     pub(crate) fn skips(&self) -> &BTreeSet<i64> {
         &self.skips
     }
 
-    /// The last genesis in this stretch.
+    /// The last genesis in this range.
     pub(crate) fn genesis(&self) -> Option<Start> {
         self.genesis
     }
 
-    /// The rules of the last frame that counted.
+    /// The ruleset of the last accepted frame.
     pub(crate) fn ruleset(&self) -> Option<u32> {
         self.ruleset
     }
 
-    /// The rules that the zone began with, if this stretch shows them.
+    /// The ruleset that the zone began with, if this range shows it.
     pub(crate) fn begun_by(&self) -> Option<u32> {
         self.begun_by
     }
 
-    /// The input that the last frame that counted was made from. `None` if this stretch does not
-    /// show it.
+    /// The input of the last accepted frame. `None` if this range does not show it.
     pub(crate) fn input(&self) -> Option<InputTag> {
         self.input
     }
 
-    /// The place after the last record. `None` as long as the reader has not joined.
+    /// The position after the last record. `None` until the reader has joined.
     pub(crate) fn mark(&self) -> Option<Mark> {
         Some(Mark::new(self.next, self.reader()?.position()))
     }
 
-    /// There is no record before this offset that was not read.
+    /// Advances to `offset`: there is no unread record before it.
     pub(crate) fn pass_to(&mut self, offset: i64) {
         self.next = self.next.max(offset);
     }
 
-    /// Takes the next record of the log.
+    /// Folds the next record of the log.
     pub(crate) fn take(&mut self, offset: i64, payload: &[u8]) -> Result<(), Broken> {
         assert!(self.next <= offset, "records come in the order of the log");
         let is_anchor = self.next == offset;
@@ -152,7 +151,7 @@ impl Fold {
             let is_ours = frame.is_some_and(|(header, _)| is_taken_at(position, &header));
             return if is_ours { Ok(()) } else { Err(Broken::OtherLog) };
         }
-        // A record that is not a frame counts for no reader.
+        // No reader accepts a record that is not a frame.
         let Some((header, updates)) = frame else { return Ok(()) };
         let reader = &mut self.reader;
         let epoch_before = reader.position().owner_epoch;
@@ -176,7 +175,7 @@ impl Fold {
                 self.ruleset = Some(header.ruleset);
                 self.begun_by = Some(header.ruleset);
             }
-            // The reader took earlier frames at a position that does not count.
+            // The reader accepted earlier frames at a position that was not valid.
             Verdict::Joined => {
                 self.skips.clear();
                 (self.genesis, self.ruleset, self.begun_by) = (None, None, None);
@@ -215,7 +214,8 @@ mod tests {
     use crate::output::encode::{FRAME_VERSION, encode};
     use crate::output::frame::{Format, Frame};
 
-    /// It may be a fence. A reader that ignored it would take a former owner for the present one.
+    /// It may be a fence. A reader that ignored it would mistake a former owner for the current
+    /// one.
     #[test]
     fn an_unreadable_frame_is_not_ignored_like_a_record_that_is_no_frame() {
         let mut fold = Fold::from_log_start(0);

@@ -7,44 +7,45 @@ use std::time::Instant;
 const _: () =
     assert!(FRAME_UPDATES_MAX * UPDATE_JSON_BYTES_MAX + RECORD_HEAD_BYTES_MAX <= FRAME_BYTES_MAX);
 
-/// Bytes of one update in its JSON form; a test encodes the longest of each kind.
+/// Upper limit of one update in JSON; a test encodes the longest of each kind.
 pub(crate) const UPDATE_JSON_BYTES_MAX: usize = 220;
 
-/// Bytes of a record on its way beside its updates, or its key and value: headers, a handoff.
+/// Upper limit of a queued record's size without its updates, or without its key and value:
+/// headers, a handoff.
 pub(crate) const RECORD_HEAD_BYTES_MAX: usize = 1024;
 
-/// Bytes of one encoded frame. Kafka's default limit for a batch is 1,048,588 bytes; the rest is
-/// left for the batch header, the key and the record headers.
+/// Upper limit of an encoded frame. Kafka's default limit for a batch is 1,048,588 bytes; the
+/// difference is for the batch header, the key and the record headers.
 pub const FRAME_BYTES_MAX: usize = 900 * 1024;
 
-/// What a record of the output topic is.
+/// The kind of a record in the output topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameKind {
     /// Updates, possibly none.
     Updates = 1,
-    /// The record that raises a shard's owner epoch, and repeats where the shard stands.
+    /// Raises a shard's owner epoch, or repeats the shard's position.
     Fence = 2,
-    /// Names an input record that every replay passes over, such as one that panics the engine.
+    /// Names an input record that every replay skips, such as one that panics the engine.
     Skip = 3,
-    /// The zone starts over: an operator's answer to a state that is lost for good.
+    /// Starts the zone over: an operator's response to a state that is irrecoverably lost.
     Genesis = 4,
 }
 
-/// How frames are written.
+/// The encoding of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// One JSON object a frame, readable with any console consumer.
+    /// One JSON object per frame, readable with any console consumer.
     Json,
-    /// A 64-byte header, then 32 bytes an update, all little-endian.
+    /// A 64-byte header, then 32 bytes per update, all little-endian.
     Binary,
 }
 
-/// How frames are compressed on their way and in the broker's log. Consumers decompress them by
-/// themselves.
+/// Compression of frames, on the network and in the broker's log. Consumers decompress them
+/// transparently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     None,
     /// LZ4, by far the fastest of Kafka's codecs.
     Lz4,
@@ -52,8 +53,8 @@ pub enum Compression {
 
 impl Compression {
     /// The codec that costs the least CPU time in total. LZ4 shrinks JSON to a fifth, and with it
-    /// the brokers' work. Binary frames are mostly ids and times, and cost brokers little as they
-    /// are.
+    /// the brokers' work. Binary frames are mostly ids and times, and cost brokers little
+    /// uncompressed.
     pub(crate) fn best_for(format: Format) -> Compression {
         match format {
             Format::Json => Compression::Lz4,
@@ -61,7 +62,7 @@ impl Compression {
         }
     }
 
-    /// As librdkafka names it.
+    /// librdkafka's name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Compression::None => "none",
@@ -70,40 +71,39 @@ impl Compression {
     }
 }
 
-/// `next_offset` of a fence that only raises the owner epoch, because its writer does not know yet
-/// where the shard stands. A fence that an owner repeats carries the real one, and readers may join
-/// there.
+/// `next_offset` of a fence that only raises the owner epoch, because its writer does not know the
+/// shard's position yet. A repeated fence carries the real position, and readers may join there.
 pub const POSITION_UNKNOWN: i64 = -1;
 
 /// A frame without its updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// What the record is.
+    /// The kind of record.
     pub kind: FrameKind,
-    /// Ownership number of the shard's output.
+    /// Owner epoch of the shard's output.
     pub owner_epoch: u64,
     /// Number of the first update, counted from 0 over the shard's whole life.
     pub first_update: u64,
-    /// How many updates follow.
+    /// Number of updates that follow.
     pub count: u32,
-    /// The input offset up to which (exclusive) the shard has seen its input. In a skip, the offset
-    /// after the record to pass over; in a genesis, the first one that the new zone sees.
+    /// The input offset up to which (exclusive) the shard has consumed its input. In a skip, the
+    /// offset after the record to skip; in a genesis, the first offset that the new zone consumes.
     pub next_offset: i64,
-    /// Hash of all that decides what an input means: rules, limits, decoder, engine version.
+    /// Hash of everything that decides what an input means: rules, limits, decoder, engine version.
     pub ruleset: u32,
     /// The chain after the last update of this frame.
     pub chain: Chain,
-    /// In a fence: the random id of this acquisition. 0 elsewhere.
+    /// In a fence, the random id of this acquisition; otherwise 0.
     pub fence_id: u128,
 }
 
-/// A frame on its way from the engine to the publisher. The hot thread fills it, the publisher
-/// encodes it and gives it back: frames are recycled, never freed.
+/// A frame in transit from the engine to the publisher. The hot thread fills it, the publisher
+/// encodes it and returns it: frames are recycled, never freed.
 #[derive(Debug)]
 pub struct Frame {
     /// Input and output partition.
     pub partition: i32,
-    /// Which ownership of the partition within this process the frame belongs to.
+    /// The ownership within this process that the frame belongs to.
     pub ownership_id: u32,
     /// The frame's own fields.
     pub header: FrameHeader,
@@ -115,23 +115,23 @@ pub struct Frame {
 
 /// Running hash over all updates of a shard, from its first.
 ///
-/// Two runs that made the same updates have the same chain, so a replay is checked against what was
-/// published with one comparison.
+/// Two runs that made the same updates have the same chain, so a replay is checked against the
+/// published updates with one comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chain(pub u64);
 
 impl Chain {
-    /// The chain with one more update.
+    /// Returns the chain after one more update.
     #[must_use]
     pub fn with(self, update: &Update) -> Chain {
-        // The words are hashed apart from the chain, so an update waits for only one multiplication
-        // of the update before it.
+        // The words are hashed independently of the chain, so an update waits for only one
+        // multiplication of the previous update.
         Chain(mix::hash(&update.words(), self.0))
     }
 }
 
 impl Frame {
-    /// An empty frame with room for all the updates it may ever hold.
+    /// Creates an empty frame with room for the largest number of updates.
     pub fn new() -> Box<Frame> {
         let header = FrameHeader {
             kind: FrameKind::Updates,

@@ -1,8 +1,8 @@
-//! Players on their way to another zone: records that an owner appends to the input itself.
+//! Handoffs: players on their way to another zone, as records that an owner appends to the input.
 //!
-//! A handoff is delivered at least once, and accepted once: the zone that it goes to knows the
-//! number of each player's last handoff. Every replay sends again the handoffs that it meets, even
-//! if their updates are published, so a handoff is lost only with its `leave`.
+//! A handoff is delivered at least once and accepted once: the receiving zone knows the number of
+//! each player's last handoff. Every replay sends its handoffs again, even if their updates are
+//! published, so a handoff is lost only together with its `leave`.
 
 use crate::hunt::change::Change;
 use crate::hunt::event::Action;
@@ -11,12 +11,12 @@ use crate::kit::update::Update;
 use crate::output::dead_letter::DeadLetter;
 use crate::output::event_json::write_event;
 
-/// A player that has left one zone for another.
+/// A player who has left one zone for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandoffRecord {
-    /// Input partition of the zone that it left.
+    /// Input partition of the zone that the player left.
     pub partition: i32,
-    /// Which ownership of the partition within this process applied the event.
+    /// The ownership within this process that applied the event.
     pub ownership_id: u32,
     /// Input offset of that event.
     pub offset: i64,
@@ -24,12 +24,12 @@ pub struct HandoffRecord {
     pub player_id: u64,
     /// When the event was emitted, in microseconds since the Unix epoch.
     pub ts_us: i64,
-    /// Where it goes and what it carries.
+    /// The destination and what the player carries.
     pub handoff: HandoffOut,
 }
 
 impl HandoffRecord {
-    /// The handoffs in an event's updates.
+    /// Returns the handoffs in an event's updates.
     pub fn all(
         partition: i32,
         ownership_id: u32,
@@ -49,7 +49,7 @@ impl HandoffRecord {
         })
     }
 
-    /// Input partition of the zone that it goes to.
+    /// Input partition of the destination zone.
     pub fn to_partition(&self) -> i32 {
         self.handoff.to_zone.into()
     }
@@ -57,12 +57,12 @@ impl HandoffRecord {
     /// Appends the record: a `join` that carries a handoff.
     pub fn write(&self, out: &mut Vec<u8>) {
         let HandoffOut { x, y, handoff, .. } = self.handoff;
-        // The player's next event has a higher number than what was applied.
+        // The player's next event must have a higher number than the last applied one.
         let seq = handoff.last_seq.max(1);
         write_event(out, self.player_id, seq, self.ts_us, &Action::Arrive { x, y, handoff });
     }
 
-    /// The dead letter of a handoff to a zone that does not exist.
+    /// Returns the dead letter of a handoff to a zone that does not exist.
     pub(crate) fn dead_letter(&self) -> DeadLetter {
         let mut value = Vec::new();
         self.write(&mut value);

@@ -1,17 +1,18 @@
-//! A line of JSON that is put together from short texts and numbers, without a call for each.
+//! A line of JSON that is assembled from short texts and numbers, without a function call for each.
 //!
-//! The publisher writes a million of them a second: copies have a fixed size, and digits come eight
-//! at a time.
+//! The publisher writes a million of them per second, so copies have a fixed size, and digits are
+//! written eight at a time.
 
 use crate::output::frame::UPDATE_JSON_BYTES_MAX;
 
-/// Bytes of the longest text of a table: copies of a fixed size need no loop and no call.
+/// Length of the longest text in a table: copies of a fixed size need no loop and no call.
 const TEXT_BYTES: usize = 40;
 
-/// Bytes of the longest object with its comma, and those that a copy may write beyond its end.
+/// Size of the longest object with its comma, and of the bytes that a copy may write beyond its
+/// end.
 const LINE_BYTES: usize = 1 + UPDATE_JSON_BYTES_MAX + TEXT_BYTES;
 
-/// A text that is copied whole, whatever its length.
+/// A text that is copied with a fixed size, whatever its length.
 #[derive(Clone, Copy)]
 pub(crate) struct Text {
     bytes: [u8; TEXT_BYTES],
@@ -19,7 +20,7 @@ pub(crate) struct Text {
 }
 
 impl Text {
-    /// The parts, one after the other; at most 40 bytes.
+    /// Concatenates the parts; at most 40 bytes.
     pub(crate) const fn new(parts: &[&str]) -> Text {
         let mut text = Text { bytes: [0; TEXT_BYTES], length: 0 };
         let mut part = 0;
@@ -40,19 +41,19 @@ impl Text {
 /// The base of a group of eight digits.
 const GROUP: u64 = 100_000_000;
 
-/// Bytes that hold the digits of a 64-bit number before its last eight.
+/// Size of the digits of a 64-bit number before its last eight.
 const HEAD_BYTES: usize = 16;
 
-/// The digits of a number before its last eight, to be copied while they stay the same.
+/// Cached digits of a number before its last eight, copied while they stay the same.
 #[derive(Default)]
 pub(crate) struct Head {
-    /// The number without its last eight digits; 0 while there are none.
+    /// The number without its last eight digits; 0 if it has no others.
     number: u64,
     digits: [u8; HEAD_BYTES],
     length: usize,
 }
 
-/// The object that is being written.
+/// The object being written.
 pub(crate) struct Line {
     bytes: [u8; LINE_BYTES],
     length: usize,
@@ -65,22 +66,22 @@ impl Default for Line {
 }
 
 impl Line {
-    /// Nothing.
+    /// Creates an empty line.
     pub(crate) fn new() -> Line {
         Line { bytes: [0; LINE_BYTES], length: 0 }
     }
 
-    /// Begins the next object.
+    /// Starts the next object.
     pub(crate) fn clear(&mut self) {
         self.length = 0;
     }
 
-    /// What was appended.
+    /// The bytes appended so far.
     pub(crate) fn written(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 
-    /// Appends a number in decimal that mostly shares the digits before its last eight with the
+    /// Appends a decimal number that mostly shares the digits before its last eight with the
     /// previous number: a player's id, or a time.
     pub(crate) fn push_digits_after(&mut self, number: u64, head: &mut Head) {
         let (upper, lower) = (number / GROUP, number % GROUP);
@@ -96,7 +97,7 @@ impl Line {
         head.digits.copy_from_slice(&self.bytes[start..start + HEAD_BYTES]);
     }
 
-    /// Appends a number in decimal, by groups of eight digits.
+    /// Appends a decimal number, in groups of eight digits.
     pub(crate) fn push_digits(&mut self, number: u64) {
         if number < GROUP {
             self.push_first_group(number);
@@ -110,7 +111,7 @@ impl Line {
         }
     }
 
-    /// Up to eight digits, without leading zeros.
+    /// Appends up to eight digits, without leading zeros.
     fn push_first_group(&mut self, number: u64) {
         let digits = eight_digits(number);
         let zeros = (digits.trailing_zeros() / 8).min(7);
@@ -126,7 +127,8 @@ impl Line {
         self.copy(text.bytes, text.length);
     }
 
-    /// Appends the first `length` of these bytes. More may be copied; the next write replaces it.
+    /// Appends the first `length` of these bytes. More may be copied; the next write overwrites
+    /// them.
     fn copy<const BYTES: usize>(&mut self, bytes: [u8; BYTES], length: usize) {
         self.bytes[self.length..self.length + BYTES].copy_from_slice(&bytes);
         self.length += length;
@@ -147,7 +149,7 @@ impl Line {
 
 const ASCII_ZEROS: u64 = u64::from_le_bytes(*b"00000000");
 
-/// The eight decimal digits of a number below 10^8, the first in the lowest byte.
+/// Returns the eight decimal digits of a number below 10^8, the first in the lowest byte.
 ///
 /// Each step splits every lane in two: four digits, two, one. The factors are reciprocals of 100
 /// and of 10, exact for what a lane can hold.
@@ -169,7 +171,7 @@ mod tests {
             let digits = (eight_digits(number) | ASCII_ZEROS).to_le_bytes();
             assert_eq!(str::from_utf8(&digits).unwrap(), format!("{number:08}"));
         };
-        // Both halves go the same way, so each value of a half is enough.
+        // Both halves are computed alike, so every value of one half is enough.
         (0..10_000).for_each(|half| check(half * 10_000 + (9_999 - half)));
     }
 

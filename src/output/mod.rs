@@ -1,5 +1,5 @@
-//! What the output topic contains, pure: frames and their encodings, the reader rule, dead letters,
-//! and handoffs to other zones.
+//! The contents of the output topic, pure: frames and their encodings, the reader rule, dead
+//! letters, and handoffs to other zones.
 
 pub mod frame;
 

@@ -1,41 +1,41 @@
-//! The reader rule: which updates of an output partition count, whichever daemons died while they
-//! wrote it.
+//! The reader rule: which updates of an output partition count, whichever daemons died while
+//! writing it.
 //!
-//! Every reader of frames folds them through this rule in the order of the log, the owner of the
-//! shard included, and all accept the same updates. docs/PROTOCOL.md states the rule, and
-//! docs/vectors/reader.json has histories with what a reader must make of them.
+//! Every reader of frames folds them by this rule in the order of the log, the owner of the shard
+//! included, and all accept the same updates. docs/PROTOCOL.md states the rule, and
+//! docs/vectors/reader.json has histories with the expected results.
 
 use crate::kit::update::Update;
 use crate::output::frame::{Chain, FrameHeader, FrameKind};
 
-/// Owner epochs between two frames of one log's owners, at most. Each owner raises the epoch by 1,
-/// so if two frames are further apart than four thousand million, one of them is no owner's. If it
-/// counted, no owner could come after it.
+/// Largest plausible difference between the owner epochs of two frames in one log. Each owner
+/// raises the epoch by 1, so if two epochs differ by more than four billion, one of them is not an
+/// owner's. If such a frame counted, no owner could follow it.
 const OWNER_EPOCH_STEP_MAX: u64 = 1 << 32;
 
-/// Where a reader stands in one output partition.
+/// A reader's position in one output partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
-    /// The highest owner epoch so far; frames of a lower one do not count any more.
+    /// The highest owner epoch so far; frames with a lower one no longer count.
     pub owner_epoch: u64,
     /// Number of the next update.
     pub next_update: u64,
-    /// The input offset up to which (exclusive) the accepted updates have come.
+    /// The input offset up to which (exclusive) the accepted updates cover the input.
     pub next_offset: i64,
     /// The chain over all updates before `next_update`.
     pub chain: Chain,
 }
 
-/// What a reader's position rests on.
+/// Where a reader's position comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Footing {
-    /// The log's start, or a position that a reader has stored.
+enum PositionSource {
+    /// The log's start, or a stored position.
     #[default]
-    Sure,
-    /// A repeated fence in the middle of the log, and the number of the first update after it. Its
-    /// owner may have been overtaken before.
+    Known,
+    /// A repeated fence in the middle of the log, with the number of the first update after it. Its
+    /// owner may already have been superseded.
     Fence { first_update: u64 },
-    /// It has no position yet.
+    /// The reader has no position yet.
     None,
 }
 
@@ -44,107 +44,108 @@ enum Footing {
 pub struct Reader {
     position: Position,
     fence_id: u128,
-    footing: Footing,
+    source: PositionSource,
     halted: bool,
-    /// Frames that came after missing updates. If it is not 0, the log has lost something, or
-    /// another program writes to the topic.
+    /// Frames that followed missing updates. If not 0, the log has lost records, or another program
+    /// writes to the topic.
     pub gaps: u64,
 }
 
-/// What one frame means to a reader.
+/// A reader's verdict on one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The updates from this one on are new. Those before it were accepted earlier.
+    /// The updates from this index on are new. Those before it were accepted earlier.
     Accepted {
         /// Index of the first new update in the frame.
         from: usize,
     },
     /// No updates.
     Progress {
-        /// It stands at the next update, so the input offset may have moved. Otherwise it came late
-        /// or twice, or frames before it are lost, and it tells nothing.
+        /// The frame is at the next update, so the input offset may have advanced. Otherwise it
+        /// came late or twice, or frames before it are lost, and it is ignored.
         is_at_next: bool,
     },
-    /// A fence. It has set the owner epoch, or repeated it, or come too late to do either.
+    /// A fence. It raised the owner epoch, repeated it, or came too late to do either.
     Fence,
-    /// Every replay passes over the input record at this offset.
+    /// Every replay skips the input record at this offset.
     Skip {
         /// The record's input offset.
         offset: i64,
     },
-    /// The zone starts over, empty. Updates are numbered and chained on.
+    /// The zone starts over, empty. Update numbers and the chain continue.
     Genesis,
-    /// A repeated fence that says where the shard stands: the reader goes on from there. If it has
-    /// joined before, that was at a fence out of force, and updates since may come again.
+    /// A repeated fence that states the shard's position: the reader continues from there. If it
+    /// had joined before, that was at a superseded fence, and updates since then may be repeated.
     Joined,
-    /// Dropped: the reader waits for a fence at which it can join.
+    /// Dropped: the reader waits for a fence where it can join.
     Waiting,
-    /// Dropped: the writer does not own the shard any more, or its epoch is one that no owner has.
+    /// Dropped: the writer no longer owns the shard, or its epoch is not plausible.
     Stale,
     /// Dropped: everything in it was accepted earlier.
     Duplicate,
     /// Dropped and counted: updates before it are missing.
     Gap {
-        /// How many.
+        /// Number of missing updates.
         missing: u64,
     },
-    /// The chain does not match the updates. Nothing is accepted from here on.
+    /// The chain does not match the updates. Nothing is accepted after this.
     Halt,
 }
 
 impl Reader {
-    /// A reader at the start of the log.
+    /// Creates a reader at the start of the log.
     pub fn new() -> Reader {
         Reader::default()
     }
 
-    /// A reader that continues at a stored position.
+    /// Creates a reader that continues at a stored position.
     pub(crate) fn at(position: Position) -> Reader {
         Reader { position, ..Reader::default() }
     }
 
-    /// A reader in the middle of the log. It waits until an owner's repeated fence says where the
-    /// shard stands; no other frame does.
+    /// Creates a reader in the middle of the log. It waits for an owner's repeated fence, the only
+    /// frame that states the shard's position.
     pub fn joining() -> Reader {
-        Reader { footing: Footing::None, ..Reader::default() }
+        Reader { source: PositionSource::None, ..Reader::default() }
     }
 
-    /// Whether it has a position: a joining reader has none until it has met a fence in force.
+    /// Whether it has a position: a joining reader has none until it has read a valid repeated
+    /// fence.
     pub fn has_joined(&self) -> bool {
-        self.footing != Footing::None
+        self.source != PositionSource::None
     }
 
-    /// Where the reader stands, once it has joined.
+    /// The reader's position, once it has joined.
     pub fn position(&self) -> Position {
         self.position
     }
 
-    /// The random id of the fence that has set the owner epoch; 0 if no fence has.
+    /// The random id of the fence that set the owner epoch; 0 if no fence did.
     pub(crate) fn fence_id(&self) -> u128 {
         self.fence_id
     }
 
-    /// Takes the next frame of the log, with its updates.
+    /// Folds the next frame of the log, with its updates.
     pub fn fold(&mut self, header: &FrameHeader, updates: &[Update]) -> Verdict {
         if self.halted {
             return Verdict::Halt;
         }
         if self.is_far_from(header) {
-            if self.footing == Footing::None || self.has_accepted_nothing() {
-                // Either epoch may be no owner's. The next frame of the owner will tell.
-                self.footing = Footing::None;
+            if self.source == PositionSource::None || self.has_accepted_nothing() {
+                // Either epoch may be invalid. The owner's next frame will tell.
+                self.source = PositionSource::None;
                 self.position.owner_epoch = header.owner_epoch;
                 self.fence_id = header.fence_id;
             } else if self.position.owner_epoch < header.owner_epoch {
                 return Verdict::Stale;
             }
         }
-        if let Footing::Fence { .. } = self.footing
+        if let PositionSource::Fence { .. } = self.source
             && (self.is_overtaken_by(header) || self.is_elsewhere(header))
         {
-            self.footing = Footing::None;
+            self.source = PositionSource::None;
         }
-        if self.footing == Footing::None {
+        if self.source == PositionSource::None {
             return self.join(header);
         }
         if header.kind == FrameKind::Fence {
@@ -168,7 +169,7 @@ impl Reader {
         }
     }
 
-    /// Takes a frame of our own, whose chain was made from its updates when it was sealed.
+    /// Folds a frame of this instance, whose chain was made from its updates when it was sealed.
     pub(crate) fn fold_own(&mut self, header: &FrameHeader) -> Verdict {
         match header.kind {
             FrameKind::Updates if header.count > 0 && !self.halted => {
@@ -182,8 +183,8 @@ impl Reader {
         }
     }
 
-    /// Whether another owner had already taken over when the fence was written at which the reader
-    /// joined. An owner that takes over later first writes a fence with the next owner epoch, and
+    /// Whether another owner had already taken over when the fence where the reader joined was
+    /// written. An owner that takes over later first writes a fence with the next owner epoch, and
     /// repeats no other fence.
     fn is_overtaken_by(&self, header: &FrameHeader) -> bool {
         let takes_over = header.kind == FrameKind::Fence && header.next_offset < 0;
@@ -195,14 +196,13 @@ impl Reader {
         is_another || (is_newer && !(takes_over && header.owner_epoch == next_epoch))
     }
 
-    /// Whether the epochs of this frame and of the reader cannot both be those of owners.
+    /// Whether the epochs of this frame and of the reader cannot both be owners'.
     fn is_far_from(&self, header: &FrameHeader) -> bool {
         header.owner_epoch.abs_diff(self.position.owner_epoch) > OWNER_EPOCH_STEP_MAX
     }
 
-    /// Whether a repeated fence says that the shard stands elsewhere, and no update was accepted so
-    /// far: the fence that the reader has joined at may have been appended a second time, or be of
-    /// no owner.
+    /// Whether a repeated fence states another position, while no update has been accepted yet: the
+    /// fence where the reader joined may have been appended twice, or not be an owner's.
     fn is_elsewhere(&self, header: &FrameHeader) -> bool {
         let Position { owner_epoch, next_update, next_offset, .. } = self.position;
         self.has_accepted_nothing()
@@ -213,10 +213,10 @@ impl Reader {
 
     /// Whether it has joined in the middle of the log, and accepted no update since.
     fn has_accepted_nothing(&self) -> bool {
-        self.footing == (Footing::Fence { first_update: self.position.next_update })
+        self.source == (PositionSource::Fence { first_update: self.position.next_update })
     }
 
-    /// Joins at a repeated fence whose owner has not been overtaken, as far as was seen.
+    /// Joins at a repeated fence whose owner has not been superseded, as far as known.
     fn join(&mut self, header: &FrameHeader) -> Verdict {
         let FrameHeader { owner_epoch, first_update, next_offset, chain, fence_id, .. } = *header;
         self.raise(owner_epoch, fence_id);
@@ -224,7 +224,7 @@ impl Reader {
             return Verdict::Waiting;
         }
         self.position = Position { owner_epoch, next_update: first_update, next_offset, chain };
-        (self.fence_id, self.footing) = (fence_id, Footing::Fence { first_update });
+        (self.fence_id, self.source) = (fence_id, PositionSource::Fence { first_update });
         Verdict::Joined
     }
 
@@ -243,7 +243,7 @@ impl Reader {
         Verdict::Progress { is_at_next }
     }
 
-    /// A genesis counts only at its place: a later copy is a duplicate.
+    /// Accepts a genesis at its place only: a later copy is a duplicate.
     fn start_over(&mut self, header: &FrameHeader) -> Verdict {
         if header.first_update != self.position.next_update {
             return Verdict::Duplicate;
@@ -280,11 +280,11 @@ impl Reader {
         Verdict::Accepted { from }
     }
 
-    /// The frame has another chain than what the reader knows.
+    /// Handles a frame whose chain differs from the reader's.
     fn differ(&mut self) -> Verdict {
         if self.has_accepted_nothing() {
             // The fence may have described a frame that was never appended.
-            self.footing = Footing::None;
+            self.source = PositionSource::None;
             return Verdict::Waiting;
         }
         self.halted = true;
@@ -296,7 +296,7 @@ impl Reader {
     }
 }
 
-/// Whether it is a fence that says where the shard stands.
+/// Whether the header is a fence that states the shard's position.
 fn is_placed(header: &FrameHeader) -> bool {
     header.kind == FrameKind::Fence && header.next_offset >= 0
 }

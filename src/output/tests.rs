@@ -37,7 +37,7 @@ fn verdict_name(verdict: Verdict) -> String {
     }
 }
 
-/// In what the two forms of a frame vector differ from what huntd writes; `None`: in nothing.
+/// How the two encodings of a frame vector differ from huntd's output; `None` if they do not.
 fn fault_of_forms(vector: &Value) -> Option<String> {
     let (json, binary) = (text(vector, "json"), text(vector, "binary"));
     let (header, updates) = match decode_frame(json.as_bytes()) {
@@ -70,7 +70,7 @@ fn both_forms_of_every_frame_vector_are_the_same_frame() {
     );
 }
 
-/// Each history of updates begins at number 0. A later frame goes on from where one before it ends.
+/// Each history of updates begins at number 0. Later frames continue where an earlier one ends.
 #[test]
 fn the_count_and_the_chain_of_every_frame_vector_follow_from_the_updates() {
     let mut chains = BTreeMap::from([(0, Chain::default())]);
@@ -130,7 +130,7 @@ fn every_damaged_vector_is_refused_for_its_reason() {
             None => bytes_of(text(&vector, "binary")),
         };
         let error = decode_frame(&bytes).expect_err(text(&vector, "name"));
-        // A reader that is less strict than huntd may accept a frame, but pass over none.
+        // A reader that is less strict than huntd may accept a frame, but must skip none.
         let is_frame = text(&vector, "reader") != "ignores";
         assert_eq!(is_frame, error != FrameError::NotAFrame, "{}", text(&vector, "name"));
         assert_eq!(error.to_string(), text(&vector, "error"), "{}", text(&vector, "name"));
@@ -217,13 +217,13 @@ fn a_fence_of_an_owner_that_was_overtaken_is_no_place_to_join() {
     let frame = shard.frame(2);
     let fold = |reader: &mut Reader| reader.fold(&frame.header, frame.updates.as_slice());
 
-    // A reader that has seen the newer owner's frames knows better.
+    // A reader that has seen the newer owner's frames does not join.
     let mut knowing = Reader::joining();
     assert_eq!(fold(&mut knowing), Verdict::Waiting);
     assert_eq!(knowing.fold(&late, &[]), Verdict::Waiting);
 
-    // A reader that has not seen them learns it from what comes next: a newer owner's frame without
-    // its fence, its repeated fence, or the fence of one after that.
+    // A reader that has not seen them learns of the newer owner from the next frame: its frame
+    // without its fence, its repeated fence, or the fence of a later owner.
     let joined = || {
         let mut reader = Reader::joining();
         assert_eq!(reader.fold(&late, &[]), Verdict::Joined);
@@ -256,7 +256,7 @@ fn a_reader_that_has_accepted_nothing_goes_on_at_a_repeated_fence_that_is_ahead(
     assert_eq!(fold(&mut reader, &frame), Verdict::Gap { missing: 3 });
     assert!(reader.has_joined(), "the next owner may publish what is missing");
     assert_eq!(reader.fold(&shard.fence(8), &[]), Verdict::Joined);
-    // A reader that has accepted something waits for what is missing.
+    // A reader that has accepted updates waits for the missing ones.
     let frame = shard.frame(1);
     assert_eq!(fold(&mut reader, &frame), Verdict::Accepted { from: 0 });
     shard.frame(1);
@@ -274,11 +274,11 @@ fn a_repeated_fence_of_another_owner_of_the_same_epoch_shows_that_its_fence_came
     let raising = |fence_id| FrameHeader { next_offset: -1, ..shard.fence(fence_id) };
     let mut reader = Reader::joining();
     assert_eq!(reader.fold(&late, &[]), Verdict::Joined);
-    // Somebody has lost the race for the owner epoch, and does not repeat this fence.
+    // Another instance has lost the race for the owner epoch, and does not repeat this fence.
     assert_eq!(reader.fold(&raising(10), &[]), Verdict::Fence);
     assert_eq!(reader.fold(&shard.fence(9), &[]), Verdict::Joined);
     assert_eq!(reader.position().next_update, 3);
-    // Nor does it keep others from joining at the winner's.
+    // Nor does it prevent others from joining at the winner's.
     let mut reader = Reader::joining();
     assert_eq!(reader.fold(&raising(10), &[]), Verdict::Waiting);
     assert_eq!(reader.fold(&shard.fence(9), &[]), Verdict::Joined);
@@ -367,8 +367,8 @@ fn history() -> impl Strategy<Value = Vec<FrameHeader>> {
     prop::collection::vec(frame, 0..60)
 }
 
-/// The rule again, one update at a time: update u counts if its writer's owner epoch is not below
-/// any seen before, and u is the next number.
+/// The rule again, one update at a time: an update counts if its writer's owner epoch is not below
+/// any earlier one, and its number is the next.
 fn naive(history: &[FrameHeader]) -> Position {
     let mut position = Position::default();
     for frame in history {

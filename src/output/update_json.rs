@@ -1,9 +1,9 @@
-//! One update as a JSON object, and back.
+//! Converts an update to and from a JSON object.
 //!
 //! The object has `kind`, `player_id`, `ts_us`, then the fields of the kind, always in the order of
-//! the table and without white space: one update has one form, and only that form is read back.
-//! Player ids are strings, and so is any number beyond 2^53, which JavaScript and jq would lose. A
-//! field that has no value is left out.
+//! the table and without white space: each update has one form, and only that form is accepted.
+//! Player ids are strings, and so is any number above 2^53, which JavaScript and jq would round. A
+//! field without a value is left out.
 
 use crate::hunt::change::{Change, KINDS};
 use crate::kit::kinds::{Form, PayloadPart, UpdateField, UpdateKind};
@@ -33,7 +33,7 @@ struct Heads {
     time: Head,
 }
 
-/// How the objects of one kind are written.
+/// The template of one kind's objects.
 #[derive(Clone, Copy)]
 struct Template {
     /// The object up to the player's id.
@@ -42,16 +42,16 @@ struct Template {
     field_count: usize,
 }
 
-/// How one field is written.
+/// The template of one field.
 #[derive(Clone, Copy)]
 struct Member {
-    /// What comes before the value, with its quotation mark if it always has one.
+    /// The text before the value, including its quotation mark if it always has one.
     key: Text,
-    /// Which of the update's words the value is in.
+    /// Index of the update's word that contains the value.
     word: usize,
-    /// At which bit it begins.
+    /// Position of its lowest bit.
     shift: u32,
-    /// Ones for all its bits.
+    /// Mask of its bits.
     mask: u64,
     form: Form,
     names: &'static [&'static str],
@@ -183,8 +183,8 @@ impl Line {
     }
 }
 
-/// Reads the object at the start of `input` and moves `input` behind it. `None`: it is not one that
-/// [`write`] makes, and `input` may stand anywhere.
+/// Reads the object at the start of `input` and advances `input` past it. `None` if it is not
+/// output of [`write`]; `input` is then unspecified.
 pub(crate) fn read(input: &mut &[u8]) -> Option<Update> {
     skip(input, b"{\"kind\":\"")?;
     let name = until(input, b'"')?;
@@ -273,7 +273,7 @@ fn read_signed(input: &mut &[u8]) -> Option<i64> {
     if negative { 0i64.checked_sub_unsigned(size) } else { i64::try_from(size).ok() }
 }
 
-/// Decimal digits without a leading zero.
+/// Reads decimal digits without a leading zero.
 fn read_digits(input: &mut &[u8]) -> Option<u64> {
     let length = input.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (digits, rest) = input.split_at(length);
@@ -307,7 +307,7 @@ mod tests {
     use crate::output::frame::UPDATE_JSON_BYTES_MAX;
     use proptest::prelude::*;
 
-    /// The kind with each field at its longest.
+    /// An update of this kind with the longest value in each field.
     fn longest(number: usize) -> Update {
         let kind = &KINDS[number];
         let mut payload = Payload { kind: number as u8 + 1, ..Payload::default() };
