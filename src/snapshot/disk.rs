@@ -1,5 +1,4 @@
-//! The few operations that snapshots need from a file system, and the state directory that
-//! implements them.
+//! The file system operations that snapshots need, and the state directory that implements them.
 
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use rustix::io::Errno;
@@ -9,18 +8,17 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// One directory of files with plain names. A failed operation may have been done in part. Written
-/// bytes are durable only after a successful [`Disk::sync`], names only after a successful
+/// A flat directory of files. A failed operation may have been done in part. Written bytes are
+/// durable only after a successful [`Disk::sync`], names only after a successful
 /// [`Disk::sync_directory`].
 pub trait Disk {
     /// The names of all files.
     fn list(&mut self) -> io::Result<Vec<String>>;
 
-    /// Makes sure that a file is there and that this many of its first bytes can be written without
-    /// more room on the disk.
+    /// Creates a file if necessary, and reserves disk space for its first `bytes` bytes.
     fn preallocate(&mut self, name: &str, bytes: u64) -> io::Result<()>;
 
-    /// Writes all bytes at an offset of a file that is there.
+    /// Writes all bytes at an offset of an existing file.
     fn write_at(&mut self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
     /// Fills all of `bytes` from an offset of a file.
@@ -29,7 +27,7 @@ pub trait Disk {
     /// Makes the written bytes of a file durable.
     fn sync(&mut self, name: &str) -> io::Result<()>;
 
-    /// Gives a file another name, in the place of a file that has it.
+    /// Renames a file, replacing an existing one.
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
 
     /// Makes names durable.
@@ -42,13 +40,13 @@ pub trait Disk {
 /// Why a directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
-    /// Another process uses it.
+    /// Another process uses the directory.
     #[error(
         "the state directory {0} is in use by another huntd; give each instance its own \
          snapshot.directory"
     )]
     InUse(PathBuf),
-    /// It is not there, or not writable.
+    /// The directory does not exist, or is not writable.
     #[error(
         "the state directory {directory} cannot be used: {error}; make it writable, or set \
          snapshot.directory to another one"
@@ -56,7 +54,7 @@ pub enum DirectoryError {
     Unusable {
         /// The directory.
         directory: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
 }
@@ -67,12 +65,12 @@ const LOCK_NAME: &str = "lock";
 #[derive(Clone, Debug)]
 pub(crate) struct StateDirectory {
     directory: PathBuf,
-    /// Locked as long as it is open.
+    /// Holds the lock while it is open.
     lock: Arc<File>,
 }
 
 impl StateDirectory {
-    /// Makes the directory if it is not there, and takes it for this process.
+    /// Creates the directory if necessary, and locks it for this process.
     pub(crate) fn take(directory: &Path) -> Result<StateDirectory, DirectoryError> {
         let unusable = |error| DirectoryError::Unusable { directory: directory.to_owned(), error };
         fs::create_dir_all(directory).map_err(unusable)?;
@@ -90,7 +88,7 @@ impl StateDirectory {
         }
     }
 
-    /// Its files. As long as they are used, the directory is this process's.
+    /// The directory's files. The lock is held as long as they are in use.
     pub(crate) fn files(&self) -> Files {
         Files { lock: Some(self.lock.clone()), ..Files::of(&self.directory) }
     }
@@ -102,18 +100,18 @@ pub struct Files {
     directory: PathBuf,
     /// The file that was used last.
     open: Option<(String, File)>,
-    /// The lock that makes the directory this process's; `None`: it is another's.
+    /// The lock that this process holds on the directory; `None` if another process owns it.
     lock: Option<Arc<File>>,
 }
 
 impl Files {
-    /// The files of a directory, which another process may use too, for reading.
+    /// The files of a directory that another process may own, for reading.
     pub fn of(directory: &Path) -> Files {
         Files { directory: directory.to_owned(), open: None, lock: None }
     }
 
-    /// Fails if the directory at the path is no longer the one that this process has locked: it was
-    /// removed and made again, and another process may have the lock of the new one.
+    /// Fails if the directory at this path is no longer the one that this process has locked: it
+    /// was removed and recreated, and another process may hold the lock of the new one.
     fn check_lock(&self) -> io::Result<()> {
         let Some(lock) = &self.lock else { return Ok(()) };
         let held = lock.metadata()?;
@@ -129,13 +127,13 @@ impl Files {
     fn file(&mut self, name: &str) -> io::Result<&File> {
         if self.open.as_ref().is_none_or(|(open, _)| open != name) {
             let path = self.directory.join(name);
-            // A process that only reads may not be allowed to write.
+            // A process that only reads may lack write permission.
             let file = match open(&path, true) {
                 Err(_) => open(&path, false)?,
                 opened => opened?,
             };
             if !file.metadata()?.is_file() {
-                return Err(io::Error::other("it is no regular file"));
+                return Err(io::Error::other("it is not a regular file"));
             }
             self.open = Some((name.to_owned(), file));
         }
@@ -143,7 +141,7 @@ impl Files {
     }
 }
 
-/// Opens a file; a pipe in its place must not keep us waiting.
+/// Opens a file; a pipe in its place must not block.
 fn open(path: &Path, for_writing: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(for_writing).custom_flags(libc::O_NONBLOCK).open(path)
@@ -153,7 +151,7 @@ impl Disk for Files {
     fn list(&mut self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.directory)? {
-            // Names that are no text are not ours.
+            // Names that are not UTF-8 are not snapshots.
             names.extend(entry?.file_name().into_string().ok());
         }
         Ok(names)
@@ -167,7 +165,7 @@ impl Disk for Files {
         options.create(true).truncate(false).write(true).custom_flags(libc::O_NONBLOCK);
         let file = options.open(path)?;
         match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
-            // A file system without it gives the room when it is written.
+            // Without this operation, the file system allocates space when it is written.
             Err(Errno::OPNOTSUPP) => file.set_len(bytes),
             allocated => Ok(allocated?),
         }
@@ -184,8 +182,8 @@ impl Disk for Files {
     fn sync(&mut self, name: &str) -> io::Result<()> {
         let file = self.file(name)?;
         file.sync_data()?;
-        // The next read gets the disk's bytes and not those of the page cache, if the system
-        // supports that.
+        // The next read comes from the disk and not from the page cache, if the system supports
+        // that.
         let _advice = fadvise(file, 0, None, Advice::DontNeed);
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! The format of a snapshot: a header, then the encoded state in blocks. docs/PROTOCOL.md has the
 //! tables.
 //!
-//! Nothing here reads or writes files. Whatever the bytes are, decoding them ends in a header, in
-//! state or in an error; a block that is torn, stale, or of another snapshot is never taken.
+//! Nothing here reads or writes files. Decoding any bytes yields a header, state or an error; a
+//! block that is torn, stale, or from another snapshot is never accepted.
 
 use crate::hunt::Shard;
 use crate::hunt::rules::ENGINE_VERSION;
@@ -18,33 +18,33 @@ use crate::snapshot::checkpoint::CheckpointHeader;
 use crate::telemetry::progress::{SHARDS_MAX, TopicId};
 use std::sync::OnceLock;
 
-/// Bytes of a block of a snapshot, with its head: small enough that filling one is a short pause.
+/// Size of a block of a snapshot, with its head: small enough that filling one is a short pause.
 pub const SNAPSHOT_BLOCK_BYTES: usize = 64 * 1024;
 
-/// Bytes of one shard's encoded state: all actors, tombstones and hunts that the limits allow.
+/// Limit of one shard's encoded state: all actors, tombstones and hunts that the limits allow.
 pub(crate) const SNAPSHOT_STATE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Bytes before the first block, of which the header takes some.
+/// Space before the first block; the header uses part of it.
 pub(crate) const HEADER_BYTES_MAX: usize = SNAPSHOT_BLOCK_BYTES;
 
-/// Bytes of a block before its state.
+/// Size of a block's head.
 pub(crate) const BLOCK_HEAD_BYTES: usize = 16;
 
-/// Bytes of state in every block but the last.
+/// Bytes of state in every block except the last.
 pub const BLOCK_STATE_BYTES: usize = SNAPSHOT_BLOCK_BYTES - BLOCK_HEAD_BYTES;
 
 const MAGIC: [u8; 8] = *b"HNTSNAP\0";
 /// Version of the header, and of the chain in it.
 const SNAPSHOT_VERSION: u32 = 3;
-/// The previous version, which has no leader epoch and is read, too.
+/// The previous version, which has no leader epoch and is still readable.
 const VERSION_WITHOUT_EPOCH: u32 = 2;
 const UNKNOWN_ID: [u8; 16] = [0; 16];
-/// In the place of a leader epoch that is not known, as in Kafka's own messages.
+/// Marks an unknown leader epoch, as in Kafka's own messages.
 const UNKNOWN_EPOCH: i32 = -1;
-/// Bytes of the header's fixed part.
+/// Size of the header's fixed part.
 const FIXED_BYTES: usize = 164;
 const CRC_AT: std::ops::Range<usize> = 12..16;
-/// Bytes of what says whether the rest can be read: magic, version, CRC and length.
+/// Size of the fields that tell whether the rest can be read: magic, version, CRC and length.
 const UNTIL_RULESET_BYTES: usize = 20;
 
 const BLOCKS_MAX: usize = SNAPSHOT_STATE_BYTES_MAX.div_ceil(BLOCK_STATE_BYTES);
@@ -53,21 +53,21 @@ const _: () = assert!(
         <= HEADER_BYTES_MAX
 );
 
-/// The topics that a snapshot's offsets belong to. In other topics they mean nothing.
+/// The topics that a snapshot's offsets refer to; in other topics the offsets have no meaning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// Id of the Kafka cluster; empty: not known.
+    /// Id of the Kafka cluster; empty if unknown.
     pub cluster_id: String,
     /// Name of the input topic.
     pub input_topic: String,
-    /// Id of the input topic; not known before a broker has answered.
+    /// Id of the input topic; unknown until a broker has answered.
     pub input_topic_id: TopicId,
     /// Name of the output topic.
     pub output_topic: String,
 }
 
 impl Origin {
-    /// Whether both name the same topics. An unknown name or id contradicts nothing.
+    /// Whether both name the same topics. An unknown name or id matches any.
     pub(crate) fn names_same(&self, other: &Origin) -> bool {
         let same_cluster = self.cluster_id == other.cluster_id
             || self.cluster_id.is_empty()
@@ -77,52 +77,52 @@ impl Origin {
             && self.output_topic == other.output_topic
     }
 
-    /// Whether both may be about the same offsets, too: as far as is known, the input was not
-    /// created again between them.
+    /// Whether both may refer to the same offsets, too: as far as known, the input was not
+    /// recreated in between.
     pub(crate) fn agrees(&self, other: &Origin) -> bool {
         let (ours, theirs) = (self.input_id(), other.input_id());
         let same_input = ours == theirs || ours == UNKNOWN_ID || theirs == UNKNOWN_ID;
         same_input && self.names_same(other)
     }
 
-    /// The id of the input topic; zeros: not known.
+    /// The id of the input topic; zeros if unknown.
     pub fn input_id(&self) -> [u8; 16] {
         self.input_topic_id.get().copied().unwrap_or(UNKNOWN_ID)
     }
 }
 
-/// Everything in a snapshot except the state.
+/// All of a snapshot except the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The topics.
     pub origin: Origin,
     /// The shard's partition.
     pub partition: i32,
-    /// Counts the shard's snapshots in one place of storage.
+    /// Sequence number of the shard's snapshot within one store.
     pub sequence: u64,
-    /// Hash of all that decides what an input means.
+    /// Hash of everything that decides what an input means.
     pub ruleset: u32,
     /// Version of the engine that wrote it.
     pub engine_version: u32,
-    /// The first input offset that the state has not seen.
+    /// The first input offset that the state does not include.
     pub next_offset: i64,
     /// Leader epoch of the last record before `next_offset`, from which a broker can tell whether
-    /// its log is still the one that was read (KIP-320); `None`: not known.
+    /// its log is still the one that was read (KIP-320); `None` if unknown.
     pub leader_epoch: Option<i32>,
-    /// Number of the first update that the state has not made.
+    /// Number of the first update that the state does not include.
     pub next_update: u64,
     /// The chain over all updates before it.
     pub chain: Chain,
     /// The engine's digest of the state.
     pub digest: u64,
-    /// Where a reader of the output stood when every update and dead letter before the state was
+    /// The mark of an output reader when every update and dead letter before the state was
     /// acknowledged.
     pub mark: Mark,
-    /// Input offsets from `next_offset` on that every replay passes over, in ascending order.
+    /// Input offsets from `next_offset` on that every replay skips, in ascending order.
     pub skips: Vec<i64>,
-    /// When it was stored, in milliseconds since the Unix epoch: for people.
+    /// When it was stored, in milliseconds since the Unix epoch; informational.
     pub taken_at_ms: i64,
-    /// Bytes of the encoded state.
+    /// Size of the encoded state.
     pub state_bytes: u64,
     /// CRC-32C of each block, its head included.
     pub block_crcs: Vec<u32>,
@@ -131,34 +131,34 @@ pub struct Header {
 /// Why bytes are not a usable snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
-    /// Not as it was written.
+    /// The header is damaged.
     #[error("the snapshot's header is damaged: {0}; an older snapshot takes its place")]
     Header(&'static str),
-    /// Another huntd wrote it.
+    /// Another version of huntd wrote it.
     #[error(
         "the snapshot has format version {0}, but this huntd reads {SNAPSHOT_VERSION}; run the \
          other one"
     )]
     Version(u32),
-    /// Torn, stale, or of another snapshot.
+    /// The block is torn, stale, or from another snapshot.
     #[error("block {index} of the snapshot is {what}; an older snapshot takes its place")]
     Block {
-        /// Its number, from 0.
+        /// Index of the block.
         index: u32,
-        /// What is wrong.
+        /// The fault.
         what: &'static str,
     },
-    /// Not one that this engine can restore.
+    /// This engine cannot restore the state.
     #[error(transparent)]
     State(#[from] StateError),
-    /// The storage.
+    /// The storage failed.
     #[error("the snapshot cannot be read: {0}")]
     Unreadable(String),
 }
 
 impl Header {
-    /// The header of a checkpoint before its bytes are stored, with the number that its storage
-    /// gives it.
+    /// Creates the header of a checkpoint before its bytes are stored, with a sequence number of
+    /// the store.
     pub(crate) fn new(origin: Origin, checkpoint: &CheckpointHeader, sequence: u64) -> Header {
         Header {
             origin,
@@ -179,32 +179,33 @@ impl Header {
         }
     }
 
-    /// The id that its blocks carry, so that no other snapshot's block is taken for one of them.
+    /// The id that its blocks carry, so that no block of another snapshot is mistaken for one of
+    /// them.
     pub fn id(&self) -> u64 {
         let Header { sequence, next_offset, next_update, digest, .. } = *self;
         let words = [sequence, next_offset.cast_unsigned(), next_update, self.chain.0, digest];
         mix::hash(&words, u64::from(self.partition.cast_unsigned()))
     }
 
-    /// Orders states of a shard, the newest last. States of the current input come after all
+    /// Orders states of a shard by age, the newest last. States of the current input come after all
     /// others, and states of a later owner after those of an earlier one.
     pub(crate) fn recency(&self, current: &Origin) -> (bool, u64, i64) {
         (self.origin.agrees(current), self.mark.owner_epoch, self.next_offset)
     }
 
-    /// How many blocks there are.
+    /// Number of blocks.
     pub fn blocks(&self) -> u32 {
         blocks(self.state_bytes) as u32
     }
 
-    /// Bytes of one block, its head included.
+    /// Size of a block, with its head.
     pub fn block_bytes(&self, index: u32) -> usize {
         let before = u64::from(index) * BLOCK_STATE_BYTES as u64;
         let left = self.state_bytes.saturating_sub(before);
         BLOCK_HEAD_BYTES + left.min(BLOCK_STATE_BYTES as u64) as usize
     }
 
-    /// The first bytes of a block.
+    /// The head of a block.
     pub fn block_head(&self, index: u32) -> [u8; BLOCK_HEAD_BYTES] {
         let mut head = [0; BLOCK_HEAD_BYTES];
         head[..8].copy_from_slice(&self.id().to_le_bytes());
@@ -214,7 +215,7 @@ impl Header {
         head
     }
 
-    /// The state in a block, if the bytes are that block.
+    /// Returns the state in a block, if the bytes are that block.
     pub fn open_block<'a>(&self, index: u32, bytes: &'a [u8]) -> Result<&'a [u8], SnapshotError> {
         let damaged = |what| SnapshotError::Block { index, what };
         let crc = self.block_crcs.get(index as usize).ok_or(damaged("beyond the last"))?;
@@ -231,7 +232,7 @@ impl Header {
         Ok(state)
     }
 
-    /// The shard whose state the blocks hold, put together.
+    /// Restores the shard from the concatenated state of the blocks.
     pub(crate) fn restore(
         &self,
         state: &[u8],
@@ -244,7 +245,7 @@ impl Header {
         Ok(Box::new(shard))
     }
 
-    /// The header as bytes, at most [`HEADER_BYTES_MAX`].
+    /// Encodes the header, at most [`HEADER_BYTES_MAX`] bytes.
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.skips.len() <= SKIPS_MAX && self.block_crcs.len() == self.blocks() as usize);
         let Header {
@@ -255,7 +256,7 @@ impl Header {
             leader_epoch,
             skips,
             block_crcs,
-            // What `words` gives.
+            // Encoded by `words`.
             sequence: _,
             next_offset: _,
             next_update: _,
@@ -313,7 +314,7 @@ impl Header {
         ]
     }
 
-    /// The header at the beginning of these bytes. What follows it does not matter.
+    /// Decodes the header at the start of these bytes. Bytes after it are ignored.
     pub fn decode(bytes: &[u8]) -> Result<Header, SnapshotError> {
         let short = SnapshotError::Header("it is too short");
         let mut fields = HeaderFields { left: bytes };
@@ -342,12 +343,12 @@ fn blocks(state_bytes: u64) -> usize {
     state_bytes.div_ceil(BLOCK_STATE_BYTES as u64) as usize
 }
 
-/// CRC-32C of a header without the CRC itself.
+/// CRC-32C of a header without the CRC field.
 fn header_crc(bytes: &[u8]) -> u32 {
     crc32c_of_parts([&bytes[..CRC_AT.start], &bytes[CRC_AT.end..]])
 }
 
-/// Fields that are read from bytes.
+/// Reads fields from bytes.
 struct HeaderFields<'a> {
     left: &'a [u8],
 }
@@ -381,7 +382,7 @@ impl<'a> HeaderFields<'a> {
         String::from_utf8(text.to_vec()).ok()
     }
 
-    /// The header's fields after its length, to their end.
+    /// Reads the header's fields after its length, up to its end.
     fn header(&mut self, version: u32) -> Option<Header> {
         let (ruleset, engine_version) = (self.number()?, self.number()?);
         let partition = i32::try_from(self.number()?).ok()?;

@@ -1,4 +1,4 @@
-//! States on disk and in a topic, from which a shard starts.
+//! States on disk and in a topic, from which shards start.
 
 pub mod checkpoint;
 pub mod disk;
@@ -14,29 +14,29 @@ mod tests;
 
 use std::path::PathBuf;
 
-/// Milliseconds from one snapshot of a shard to its next: below this, taking snapshots is all that
-/// the disk does.
+/// Lower limit of the interval between two snapshots of a shard, in milliseconds: below it, the
+/// disk does nothing but store snapshots.
 pub(crate) const SNAPSHOT_EVERY_MS_MIN: u64 = 100;
 
-/// See [`SNAPSHOT_EVERY_MS_MIN`]: beyond this a restart replays hours.
+/// Upper limit; see [`SNAPSHOT_EVERY_MS_MIN`]. Above it, a restart replays hours of input.
 pub(crate) const SNAPSHOT_EVERY_MS_MAX: u64 = 3_600_000;
 
-/// Snapshots of a shard that are kept at least: the newest may be ahead of what is acknowledged,
+/// Lower limit of the snapshots kept per shard: the newest may be ahead of the acknowledged output,
 /// and another one may be damaged.
 pub(crate) const SNAPSHOTS_KEPT_MIN: usize = 3;
 
-/// Snapshots of a shard that are kept at most: a start reads the headers of all of them.
+/// Upper limit of the snapshots kept per shard: a start reads all their headers.
 pub(crate) const SNAPSHOTS_KEPT_MAX: usize = 64;
 
-/// What the operator chose for snapshots.
+/// The operator's options for snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotOptions {
-    /// Where snapshots are kept; `None`: there are none.
+    /// Directory of the snapshots; `None` for no snapshots.
     pub directory: Option<PathBuf>,
-    /// Milliseconds from one snapshot of a shard to its next.
+    /// Interval between two snapshots of a shard, in milliseconds.
     pub every_ms: u64,
-    /// Snapshots of each shard that are kept.
+    /// Number of snapshots to keep per shard.
     pub keep: usize,
-    /// The compacted topic that takes replicas for other hosts; `None`: there are none.
+    /// The compacted topic for replicas; `None` for no replicas.
     pub topic: Option<String>,
 }

@@ -1,13 +1,13 @@
 //! Replicas of snapshots in a compacted topic, for a daemon on another host.
 //!
-//! A replica is a snapshot's blocks, several per record, and then its manifest: the header, and the
-//! offset of the first record. A replica counts only when its manifest is there.
+//! A replica is a snapshot's blocks, several per record, followed by its manifest: the header, and
+//! the offset of the first record. A replica counts only once its manifest exists.
 //!
-//! When the new manifest is acknowledged, the replicator deletes, with null values, all other
-//! records of the shard: those of the previous replica, and those of replicas that were not
-//! finished. It knows the records that it wrote itself. It has met the others in its search for the
-//! newest manifest. That search is of bounded length. Before it, only records of daemons that died
-//! before they had deleted all can remain.
+//! When the new manifest is acknowledged, the replicator deletes all other records of the shard
+//! with null values: those of the previous replica, and those of unfinished replicas. It knows the
+//! records that it wrote itself, and it has seen the others in its search for the newest manifest.
+//! That search is bounded. Before its range, only records of daemons that died before they had
+//! deleted them all can remain.
 
 use crate::hunt::Shard;
 use crate::hunt::rules::rulebook::Rulebook;
@@ -33,34 +33,34 @@ use std::ops::ControlFlow;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Blocks of a snapshot in one record of a replica: below [`FRAME_BYTES_MAX`], as frames are.
+/// Blocks of a snapshot in one record of a replica: below [`FRAME_BYTES_MAX`], like frames.
 pub const REPLICA_BLOCKS_PER_RECORD: usize = 13;
 
-/// Records at the end of a partition in which the search for the newest manifest begins: the
-/// deletions of the previous replica follow the manifest.
+/// Records at the end of a partition where the search for the newest manifest begins: the deletions
+/// of the previous replica follow the manifest.
 const MANIFEST_SEARCH_RECORDS: i64 = 128;
 
-/// Milliseconds that one record of a replica may take to be acknowledged.
+/// Milliseconds within which a record of a replica must be acknowledged.
 const REPLICA_MS_MAX: u64 = 30_000;
 
-/// KiB of replicas that may wait for the brokers.
+/// KiB of replica records that may wait for the brokers.
 const REPLICA_QUEUE_KBYTES: usize = 16 * 1024;
 
-/// The options of replicating.
+/// Options of replication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaOptions {
-    /// How the brokers are reached.
+    /// How to reach the brokers.
     pub client: ClientOptions,
     /// The compacted topic, with as many partitions as the input topic.
     pub topic: String,
-    /// The topics that the snapshots are about.
+    /// The topics that the snapshots belong to.
     pub origin: Origin,
 }
 
-/// Why there is no replica.
+/// Why a replica cannot be stored or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplicaError {
-    /// The brokers.
+    /// The brokers refuse, or do not answer.
     #[error(
         "snapshots cannot be replicated to or from `{topic}`: {sentence}; check it with `huntd \
          topics --check`"
@@ -68,13 +68,13 @@ pub enum ReplicaError {
     Topic {
         /// The topic.
         topic: String,
-        /// What the brokers say.
+        /// The cause.
         sentence: String,
     },
     /// The topic is missing, or may not be used.
     #[error("snapshots cannot be replicated: {0}")]
     Refused(#[from] TopicError),
-    /// The snapshot.
+    /// The snapshot is not usable.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
     /// The daemon is about to end.
@@ -87,22 +87,22 @@ pub enum ReplicaError {
 pub struct Replica {
     /// The snapshot's header.
     pub header: Header,
-    /// Offset of its first record in the topic.
+    /// Offset of the replica's first record in the topic.
     pub first_offset: i64,
 }
 
-/// Clients for the topic.
+/// Clients of the snapshot topic.
 pub struct Replicas {
     options: ReplicaOptions,
     consumer: KafkaReader,
     producer: BaseProducer<ReplicaCallbacks>,
     appended: mpsc::Receiver<Result<i64, KafkaError>>,
-    /// By partition: keys of all records of replicas that are there, as far as is known.
+    /// By partition, the keys of all existing records of replicas, as far as known.
     present: BTreeMap<i32, BTreeSet<String>>,
 }
 
 impl Replicas {
-    /// Makes the clients, which connect by themselves.
+    /// Creates the clients, which connect on their own.
     pub fn connect(options: ReplicaOptions) -> Result<Replicas, ReplicaError> {
         let unusable = |error: KafkaError| failure(&options.topic, Right::Read, &error);
         let consumer = reader(&consumer_config(&options), &options.client).map_err(unusable)?;
@@ -114,8 +114,8 @@ impl Replicas {
         Ok(Replicas { options, consumer, producer, appended, present: BTreeMap::new() })
     }
 
-    /// Replicates a snapshot, whose blocks `read_block` reads. Asks `watch` every few milliseconds
-    /// whether to go on.
+    /// Replicates a snapshot; `read_block` reads its blocks. Calls `watch` every few milliseconds
+    /// to learn whether to continue.
     pub fn put(
         &mut self,
         header: &Header,
@@ -137,14 +137,14 @@ impl Replicas {
             value.clear();
             for index in blocks_of(header, record) {
                 let block = read_block(index)?;
-                // The file may be damaged, or be overwritten already.
+                // The file may be damaged, or already overwritten.
                 header.open_block(index, &block)?;
                 value.extend(block);
             }
             let key = record_key(partition, header.id(), record);
             self.append(partition, &key, Some(&value))?;
             if record == 0 {
-                // The manifest says where to begin to read.
+                // The manifest states where to start reading.
                 first_offset = self.wait(1, watch)?;
             }
         }
@@ -162,7 +162,7 @@ impl Replicas {
         Ok(())
     }
 
-    /// Appends one record; one without a value deletes its key.
+    /// Appends one record; a null value deletes its key.
     fn append(&self, partition: i32, key: &str, value: Option<&[u8]>) -> Result<(), ReplicaError> {
         let topic = &self.options.topic;
         let mut record: BaseRecord<'_, str, [u8]> =
@@ -191,7 +191,7 @@ impl Replicas {
     ) -> Result<Option<i64>, ReplicaError> {
         let mut last = None;
         for _ in 0..count {
-            // The producer reports every record within REPLICA_MS_MAX, one way or the other.
+            // The producer reports every record within REPLICA_MS_MAX, as stored or failed.
             last = Some(loop {
                 if let Ok(appended) = self.appended.try_recv() {
                     let wrong = |error| failure(&self.options.topic, Right::Write, &error);
@@ -206,7 +206,8 @@ impl Replicas {
         Ok(last)
     }
 
-    /// The newest replica of a shard that names our topics and is wanted, if there is one.
+    /// Returns the newest replica of a shard that names this instance's topics and is wanted, if
+    /// there is one.
     pub fn newest(
         &self,
         partition: i32,
@@ -216,7 +217,7 @@ impl Replicas {
         Ok(self.find(partition, is_wanted, watch)?.0)
     }
 
-    /// Also gives the keys of all records of replicas that were met on the way, or belong to it.
+    /// Also returns the keys of all replica records that were seen on the way or belong to it.
     fn find(
         &self,
         partition: i32,
@@ -224,7 +225,7 @@ impl Replicas {
         watch: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<(Option<Replica>, BTreeSet<String>), ReplicaError> {
         let (start, end) = self.watermarks(partition, watch)?;
-        // A manifest is near the end, unless one replica after the other was not finished.
+        // A manifest is near the end, unless several replicas in a row were not finished.
         let mut back = MANIFEST_SEARCH_RECORDS;
         loop {
             let from = start.max(end - back);
@@ -233,7 +234,8 @@ impl Replicas {
                 let key = String::from_utf8_lossy(message.key().unwrap_or_default());
                 if key == partition.to_string() {
                     let replica = message.payload().and_then(|value| manifest(value, partition));
-                    // An owner that was frozen while it replicated may finish after the next one.
+                    // An owner that was suspended while it replicated may finish after the next
+                    // one.
                     let recency = |replica: &Replica| replica.header.recency(&self.options.origin);
                     let known = newest.as_ref().map(recency);
                     let is_newer =
@@ -259,8 +261,8 @@ impl Replicas {
         }
     }
 
-    /// Where a partition begins and ends. librdkafka waits without asking `watch`, so it is given
-    /// a little time again and again.
+    /// Returns a partition's start and end. librdkafka waits without calling `watch`, so it gets
+    /// short waits repeatedly.
     fn watermarks(
         &self,
         partition: i32,
@@ -275,15 +277,14 @@ impl Replicas {
                     return Err(self.why_unknown(&error));
                 }
                 Err(_) if watch().is_break() => return Err(ReplicaError::GivenUp),
-                // It reads nothing now. The poll only lets it ask for a token.
+                // It reads nothing now; polling only lets it ask for a token.
                 Err(_) => drop(self.consumer.poll(POLL_INTERVAL)),
             }
         }
     }
 
-    /// Why it is not known where a partition begins and ends. Where librdkafka asks for offsets, a
-    /// topic that does not exist, one that may not be read and a partition without a leader look
-    /// the same.
+    /// Explains why a partition's start and end are unknown. librdkafka's offset queries do not
+    /// distinguish a missing topic, a missing right and a partition without a leader.
     fn why_unknown(&self, error: &KafkaError) -> ReplicaError {
         let topic = &self.options.topic;
         match partitions(&self.consumer, topic, Right::Read, ANSWER_WAIT) {
@@ -292,7 +293,7 @@ impl Replicas {
         }
     }
 
-    /// The shard that a replica holds.
+    /// Loads the shard from a replica.
     pub fn load(
         &self,
         replica: &Replica,
@@ -340,7 +341,7 @@ impl Replicas {
             .and_then(|()| self.consumer.assign(&list))
             .map_err(|error| failure(topic, Right::Read, &error))?;
         let done = self.read_assigned(end, watch, take);
-        // It is no failure if there is nothing to stop.
+        // Unassigning fails only if nothing was assigned.
         drop(self.consumer.unassign());
         done
     }
@@ -365,7 +366,7 @@ impl Replicas {
                         return Ok(());
                     }
                 }
-                // Compaction may have taken the last records.
+                // Compaction may have removed the last records.
                 Some(Err(KafkaError::PartitionEOF(_))) => return Ok(()),
                 Some(Err(error)) if is_final(&error) => {
                     return Err(failure(topic, Right::Read, &error));
@@ -384,7 +385,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 const ANSWER_WAIT: Duration = Duration::from_millis(500);
 
-/// Records that a snapshot's blocks take.
+/// Number of records that a snapshot's blocks take.
 fn records(header: &Header) -> u32 {
     header.blocks().div_ceil(REPLICA_BLOCKS_PER_RECORD as u32)
 }
@@ -404,7 +405,7 @@ fn record_key(partition: i32, id: u64, record: u32) -> String {
     format!("{partition}/{id:016x}/{record}")
 }
 
-/// The replica that a manifest describes.
+/// Parses a manifest.
 fn manifest(value: &[u8], partition: i32) -> Option<Replica> {
     let (first_offset, header) = value.split_first_chunk()?;
     let header = Header::decode(header).ok()?;
@@ -429,7 +430,7 @@ fn take_record(
     Ok(())
 }
 
-/// What became of one record.
+/// Delivery callbacks of the producer.
 struct ReplicaCallbacks {
     sender: mpsc::Sender<Result<i64, KafkaError>>,
     tokens: TokenSource,
@@ -443,7 +444,7 @@ impl ClientContext for ReplicaCallbacks {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        tracing::debug!(%error, reason, "the producer of replicas reports trouble");
+        tracing::debug!(%error, reason, "the producer of replicas reports an error");
     }
 }
 
@@ -455,7 +456,7 @@ impl ProducerContext for ReplicaCallbacks {
             Ok(message) => Ok(message.offset()),
             Err((error, _)) => Err(error.clone()),
         };
-        // The other end is gone only while the producer itself is being dropped.
+        // The receiver is gone only while the producer itself is being dropped.
         drop(self.sender.send(offset));
     }
 }
@@ -484,7 +485,7 @@ fn consumer_config(options: &ReplicaOptions) -> ClientConfig {
 
 fn producer_config(options: &ReplicaOptions) -> ClientConfig {
     let mut config = writer_config(&options.client);
-    // A record that is appended twice changes nothing, so idempotence is not needed.
+    // Appending a record twice is harmless, so idempotence is not needed.
     config
         .set("message.timeout.ms", REPLICA_MS_MAX.to_string())
         .set("socket.timeout.ms", REPLICA_MS_MAX.to_string())

@@ -1,4 +1,4 @@
-//! The replicator: stores a replica of each snapshot in the topic, on a thread of its own, because
+//! The replicator stores a replica of each snapshot in the topic. It has its own thread, because
 //! brokers may be slow and the next snapshot must not wait for them.
 
 use crate::snapshot::disk::Disk;
@@ -15,24 +15,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Instant;
 
-/// Milliseconds that replicating may go on when the daemon has to end.
+/// Milliseconds for which replication may continue when the daemon has to end.
 const REPLICATOR_END_MS_MAX: u64 = 3_000;
 
 /// Snapshots that may wait for the replicator. If one does not fit, its shard's next snapshot is
-/// replicated.
+/// replicated instead.
 pub(crate) const REPLICAS_WAITING_MAX: usize = SHARDS_MAX;
 
-/// The replicator's ends of all that it shares with other threads.
+/// The replicator's ends of everything that it shares with other threads.
 pub(crate) struct ReplicatorEnds {
-    /// Stored snapshots. When the channel ends, the replicator ends.
+    /// Stored snapshots. The replicator ends with this channel.
     pub stored: Receiver<Header>,
-    /// Raised when the daemon has to end: replicating has little time left then.
+    /// Raised when the daemon has to end; little time is left for replication then.
     pub stop: Arc<AtomicBool>,
     /// The counters.
     pub metrics: Arc<Metrics>,
 }
 
-/// Replicates snapshots until no more will be stored. Of each shard, only the newest one counts.
+/// Replicates snapshots until no more will be stored. Only the newest of each shard matters.
 pub(crate) fn run<D: Disk>(options: &ReplicaOptions, mut store: Store<D>, ends: &ReplicatorEnds) {
     let mut trouble = Repeated::new();
     let mut replicas: Option<Replicas> = None;
@@ -58,7 +58,7 @@ pub(crate) fn run<D: Disk>(options: &ReplicaOptions, mut store: Store<D>, ends: 
         match replicate(options, &mut replicas, &mut store, &header, &mut watch) {
             Ok(()) => ends.metrics.add(Counter::SnapshotReplicasStored, 1),
             Err(error) => {
-                // Its records may still be on their way: the next replica begins with new clients.
+                // Its records may still be in flight, so the next replica starts with new clients.
                 replicas = None;
                 ends.metrics.add(Counter::SnapshotReplicasFailed, 1);
                 if let Some(withheld) = trouble.notice(Instant::now()) {
@@ -69,8 +69,8 @@ pub(crate) fn run<D: Disk>(options: &ReplicaOptions, mut store: Store<D>, ends: 
     }
 }
 
-/// Takes all stored snapshots, and waits for one if there is nothing to replicate. False: there
-/// will be no more.
+/// Takes all stored snapshots, and waits for one if there is nothing to replicate. Returns false if
+/// there will be no more.
 fn gather(stored: &Receiver<Header>, waiting: &mut BTreeMap<i32, Header>) -> bool {
     if waiting.is_empty() {
         match stored.recv() {

@@ -1,8 +1,8 @@
-//! Where snapshots are kept: a slot for each, and one for the snapshot that is being written.
+//! The files of snapshots: one slot per snapshot, and one for the snapshot being written.
 //!
-//! A snapshot is written to a slot under a name that no start reads. It gets a snapshot's name when
-//! it is whole and on the disk. The slot was an older snapshot before, so a full disk does not stop
-//! the next one. No snapshot is given up before the newest was read back.
+//! A snapshot is written to a slot under a temporary name that no start reads. The file is renamed
+//! once it is complete and on disk. The slot is a former snapshot's file, so a full disk does not
+//! prevent the next one. No snapshot is removed before the newest has been read back.
 
 use crate::hunt::Shard;
 use crate::hunt::rules::rulebook::Rulebook;
@@ -20,41 +20,41 @@ pub struct Store<D> {
     disk: D,
     origin: Origin,
     keep: usize,
-    /// Partition and number of those that were read to their end.
+    /// Partition and sequence number of the snapshots that have been read in full.
     verified: BTreeSet<(i32, u64)>,
 }
 
-/// A snapshot that is being written.
+/// A snapshot being written.
 #[derive(Debug)]
 pub(crate) struct SnapshotDraft {
     header: Header,
 }
 
 impl SnapshotDraft {
-    /// Whether all its state is written.
+    /// Whether the whole state is written.
     pub(crate) fn is_complete(&self) -> bool {
         self.header.block_crcs.len() == self.header.blocks() as usize
     }
 }
 
-/// A file that is, or should be, a snapshot.
+/// A file with a snapshot's name.
 #[derive(Debug)]
 pub(crate) struct Found {
     /// The file's name.
     pub name: String,
-    /// The snapshot's number, as the name says it.
+    /// The sequence number in the name.
     pub sequence: u64,
-    /// What the file says.
+    /// The header in the file.
     pub header: Result<Header, SnapshotError>,
 }
 
 impl<D: Disk> Store<D> {
-    /// The snapshots on a disk that are about these topics; this many of them are kept.
+    /// Opens the snapshots on a disk that belong to these topics; keeps this many per shard.
     pub fn new(disk: D, origin: Origin, keep: usize) -> Store<D> {
         Store { disk, origin, keep, verified: BTreeSet::new() }
     }
 
-    /// Begins to write a checkpoint. An uncommitted earlier draft of this shard is lost.
+    /// Starts writing a checkpoint. An uncommitted earlier draft of this shard is lost.
     pub(crate) fn begin(&mut self, checkpoint: &CheckpointHeader) -> io::Result<SnapshotDraft> {
         let slots = slots(&self.disk.list()?, checkpoint.id.partition);
         let sequence = slots.first().map_or(1, |sequence| sequence + 1);
@@ -75,15 +75,16 @@ impl<D: Disk> Store<D> {
         let bytes = buffer.with_head(draft.header.block_head(index));
         assert!(
             index < draft.header.blocks() && bytes.len() == draft.header.block_bytes(index),
-            "a checkpoint gives as many bytes as it announced"
+            "a checkpoint has as many bytes as it announced"
         );
         draft.header.block_crcs.push(crc32c(bytes));
         let name = writing(draft.header.partition);
         self.disk.write_at(&name, block_offset(index), bytes).inspect_err(|_| self.lose(&name))
     }
 
-    /// Makes a draft the newest snapshot: everything before it is acknowledged, and a reader stands
-    /// at this mark. The oldest one is given up once the newest was read back.
+    /// Commits a draft as the newest snapshot: everything before it is acknowledged, and `mark` is
+    /// the position of an output reader. The oldest one is released once the newest has been read
+    /// back.
     pub(crate) fn commit(
         &mut self,
         draft: SnapshotDraft,
@@ -93,7 +94,8 @@ impl<D: Disk> Store<D> {
         assert!(draft.is_complete(), "a snapshot is committed whole");
         let header = Header { mark, taken_at_ms, ..draft.header };
         let (slot, name) = (writing(header.partition), snapshot(header.partition, header.sequence));
-        // After an error the file's pages count as written although they are not: it is given up.
+        // After an error the file's pages count as written although they are not, so the file is
+        // dropped.
         self.finish(&header, &slot, &name).map_err(|error| {
             self.lose(&slot);
             unreadable(&error)
@@ -102,7 +104,7 @@ impl<D: Disk> Store<D> {
             self.lose(&name);
             return Err(error);
         }
-        // Leftover files do no harm: the next snapshot tries again.
+        // Leftover files are harmless: the next snapshot tries again.
         let _left_over = self.retire(header.partition);
         Ok(header)
     }
@@ -114,13 +116,13 @@ impl<D: Disk> Store<D> {
         self.disk.sync_directory()
     }
 
-    /// Removes a file. If that fails too, the next snapshot overwrites it.
+    /// Removes a file. If that fails, too, the next snapshot overwrites it.
     fn lose(&mut self, name: &str) {
         let _gone = self.disk.remove(name);
     }
 
-    /// Removes all but the newest `keep` whole snapshots. One of the old files becomes the slot for
-    /// the next snapshot.
+    /// Removes all but the newest `keep` complete snapshots. One of the old files becomes the slot
+    /// for the next snapshot.
     fn retire(&mut self, partition: i32) -> io::Result<()> {
         let mut whole = 0;
         for Found { name, sequence, header } in self.found(partition)? {
@@ -138,16 +140,16 @@ impl<D: Disk> Store<D> {
         Ok(())
     }
 
-    /// Whether a snapshot is ours and whole. Each is read once.
+    /// Whether a snapshot belongs to this store's topics and is complete. Each is read once.
     fn counts(&mut self, header: &Header) -> bool {
         let key = (header.partition, header.sequence);
         header.origin.agrees(&self.origin)
             && (self.verified.contains(&key) || self.verify(header).is_ok())
     }
 
-    /// The snapshots of a shard whose headers are whole and name our topics, the newest first.
+    /// Returns a shard's snapshots with valid headers for this store's topics, newest first.
     pub fn candidates(&mut self, partition: i32) -> Vec<Header> {
-        // A directory that cannot be read has no snapshots for us.
+        // A directory that cannot be read counts as empty.
         let found = self.found(partition).unwrap_or_default();
         let headers = found.into_iter().filter_map(|Found { name, header, .. }| match header {
             Ok(header) => Some(header),
@@ -159,7 +161,7 @@ impl<D: Disk> Store<D> {
         headers.filter(|header| header.origin.names_same(&self.origin)).collect()
     }
 
-    /// All files of a shard that should be snapshots, the newest first.
+    /// Returns all files of a shard with a snapshot's name, newest first.
     pub(crate) fn found(&mut self, partition: i32) -> io::Result<Vec<Found>> {
         let slots = slots(&self.disk.list()?, partition);
         Ok(slots.into_iter().map(|sequence| self.inspect(partition, sequence)).collect())
@@ -178,7 +180,7 @@ impl<D: Disk> Store<D> {
         Found { name, sequence, header }
     }
 
-    /// The shard as a snapshot has it.
+    /// Loads the shard from a snapshot.
     pub fn load(
         &mut self,
         header: &Header,
@@ -207,7 +209,7 @@ impl<D: Disk> Store<D> {
         Ok(())
     }
 
-    /// One block of a snapshot, its head included. The block is not checked.
+    /// Reads a block of a snapshot, with its head. The block is not checked.
     pub(crate) fn read_block(
         &mut self,
         header: &Header,
@@ -243,7 +245,7 @@ impl<D: Disk> Store<D> {
 const SNAPSHOT: &str = ".snapshot";
 const WRITING: &str = ".writing";
 
-/// The name of the slot that is written.
+/// The temporary name of the slot being written.
 fn writing(partition: i32) -> String {
     format!("shard-{partition:04}{WRITING}")
 }
@@ -252,8 +254,8 @@ fn snapshot(partition: i32, sequence: u64) -> String {
     format!("shard-{partition:04}-{sequence:010}{SNAPSHOT}")
 }
 
-/// Partition and number of a snapshot's file, or of the slot that is written; `None`: the file is
-/// not ours.
+/// Parses a file name into partition and sequence number, or no number for the slot being written;
+/// `None` for other files.
 fn parse(name: &str) -> Option<(i32, Option<u64>)> {
     let rest = name.strip_prefix("shard-")?;
     if let Some(partition) = rest.strip_suffix(WRITING) {
@@ -263,12 +265,12 @@ fn parse(name: &str) -> Option<(i32, Option<u64>)> {
     Some((partition.parse().ok()?, Some(sequence.parse().ok()?)))
 }
 
-/// The numbers of a shard's snapshots, the newest first.
+/// The sequence numbers of a shard's snapshots, newest first.
 fn slots(names: &[String], partition: i32) -> Vec<u64> {
     let parsed = names.iter().filter_map(|name| {
         let (of, sequence) = parse(name)?;
         let sequence = sequence.filter(|_| of == partition)?;
-        // A name in another form is not one that we would find again.
+        // A name in another form could not be found again by its number.
         (snapshot(of, sequence) == *name).then_some(sequence)
     });
     let mut slots: Vec<u64> = parsed.collect();

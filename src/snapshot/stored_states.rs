@@ -1,5 +1,5 @@
-//! The stored states that shards may start from: in which order they are tried, and which of them
-//! turned out to be damaged.
+//! The stored states that shards may start from: the order in which they are tried, and which of
+//! them turned out to be damaged.
 //!
 //! Pure: the control thread finds and loads the states.
 
@@ -10,7 +10,7 @@ use crate::snapshot::replicas::Replica;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A state, by where it is stored.
+/// A state and where it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoredState {
     /// A snapshot on this host's disk.
@@ -20,7 +20,7 @@ pub enum StoredState {
 }
 
 impl StoredState {
-    /// What its snapshot says of it.
+    /// The header of its snapshot.
     pub fn header(&self) -> &Header {
         match self {
             StoredState::Here(header) => header,
@@ -28,7 +28,8 @@ impl StoredState {
         }
     }
 
-    /// A snapshot and its replica have different keys: one may be whole and the other damaged.
+    /// Identifies the state. A snapshot and its replica have different keys, because one may be
+    /// intact and the other damaged.
     fn key(&self) -> StateKey {
         let header = self.header();
         (header.partition, header.id(), matches!(self, StoredState::Elsewhere(_)))
@@ -38,23 +39,23 @@ impl StoredState {
 /// Partition, the header's id, and whether it is a replica.
 type StateKey = (i32, u64, bool);
 
-/// The stored states of all shards that are being acquired, as far as they are known.
+/// The known stored states of all shards that are being acquired.
 #[derive(Debug)]
 pub struct StoredStates {
-    /// The topics that the states have to be about.
+    /// The topics that the states must belong to.
     origin: Origin,
-    /// By partition, in the order of the candidates that were given last.
+    /// By partition, in the order of the candidates returned last.
     found: BTreeMap<i32, Vec<StoredState>>,
     damaged: BTreeSet<StateKey>,
 }
 
 impl StoredStates {
-    /// None is known yet.
+    /// Creates an empty set.
     pub fn new(origin: Origin) -> StoredStates {
         StoredStates { origin, found: BTreeMap::new(), damaged: BTreeSet::new() }
     }
 
-    /// Knows these snapshots of a shard, newest first, and nothing else. Gives them as candidates.
+    /// Replaces a shard's states with these snapshots, newest first. Returns them as candidates.
     pub fn survey(&mut self, partition: i32, snapshots: Vec<Header>) -> Vec<Candidate> {
         let snapshots = snapshots.into_iter().map(StoredState::Here);
         let whole = snapshots.filter(|state| !self.damaged.contains(&state.key())).collect();
@@ -62,13 +63,13 @@ impl StoredStates {
         self.candidates(partition)
     }
 
-    /// Whether the replica with this header was not found to be damaged.
+    /// Whether the replica with this header is not known to be damaged.
     pub fn is_replica_wanted(&self, header: &Header) -> bool {
         !self.damaged.contains(&(header.partition, header.id(), true))
     }
 
     /// Adds the newest replica of another host's snapshot, if there is one: another daemon may have
-    /// owned the shard since it was last here. Gives all candidates, newest first.
+    /// owned the shard in the meantime. Returns all candidates, newest first.
     pub fn offer(&mut self, partition: i32, replica: Option<Replica>) -> Vec<Candidate> {
         let found = self.found.entry(partition).or_default();
         found.extend(replica.map(StoredState::Elsewhere));
@@ -82,7 +83,7 @@ impl StoredStates {
         found.map(|state| self.candidate(state.header())).collect()
     }
 
-    /// The candidate that a snapshot's header describes.
+    /// Returns the candidate that a snapshot's header describes.
     fn candidate(&self, header: &Header) -> Candidate {
         let Header { next_offset, leader_epoch, next_update, chain, mark, ruleset, .. } = *header;
         Candidate {
@@ -94,14 +95,14 @@ impl StoredStates {
         }
     }
 
-    /// Takes the state of a candidate; `None`: the shard starts without one. All other states of
-    /// the shard are forgotten.
+    /// Takes the state of a candidate; `None` to start without a state. Forgets all other states of
+    /// the shard.
     pub fn choose(&mut self, partition: i32, candidate: Option<usize>) -> Option<StoredState> {
         let mut found = self.found.remove(&partition).unwrap_or_default();
         candidate.map(|candidate| found.swap_remove(candidate))
     }
 
-    /// A state could not be read: it is no longer a candidate.
+    /// Marks a state as damaged: it is no longer a candidate.
     pub fn set_damaged(&mut self, state: &StoredState) {
         self.damaged.insert(state.key());
     }

@@ -1,4 +1,4 @@
-//! Snapshots on a disk that fails, loses power, or gives back something else.
+//! Snapshots on a disk that fails, loses power, or returns wrong bytes.
 
 use crate::hunt::Shard;
 use crate::hunt::event::{Action, Event};
@@ -37,7 +37,7 @@ fn store(disk: &Memory) -> Store<Memory> {
     Store::new(disk.clone(), origin(), KEEP)
 }
 
-/// A zone that players come to.
+/// A zone that players join.
 struct Zone {
     shard: Shard,
     count: i64,
@@ -85,7 +85,7 @@ impl Zone {
         }
     }
 
-    /// Stores the state as it is now.
+    /// Stores the current state.
     fn store(&mut self, store: &mut Store<Memory>) -> Result<Header, SnapshotError> {
         let (checkpoint, buffers) = self.checkpoint(1);
         let unreadable = |error: std::io::Error| SnapshotError::Unreadable(error.to_string());
@@ -106,7 +106,7 @@ fn name(header: &Header) -> String {
     format!("shard-{:04}-{:010}.snapshot", header.partition, header.sequence)
 }
 
-/// Every committed snapshot can be loaded, unless as many newer ones as are kept can.
+/// Checks that every committed snapshot can be loaded, unless enough newer ones can.
 fn check(disk: &Memory, committed: &[Header], what: &str) {
     let mut store = store(disk);
     let candidates = store.candidates(0);
@@ -114,7 +114,7 @@ fn check(disk: &Memory, committed: &[Header], what: &str) {
         .into_iter()
         .filter(|header| {
             let loaded = store.load(header, &rulebook());
-            // What is not noticed to be damaged is what was stored.
+            // Damage that goes unnoticed must leave the stored state unchanged.
             loaded.is_ok_and(|shard| {
                 assert_eq!(shard.digest(), header.digest, "{what}");
                 true
@@ -234,7 +234,7 @@ fn a_block_of_another_snapshot_or_of_another_place_is_not_taken() {
     let mut swapped = new_bytes.clone();
     swapped.copy_within(block(0), block(1).start);
     refused("a block in another's place", swapped);
-    // A whole file under another's name.
+    // A whole file under another snapshot's name.
     disk.with_file(&name(&new), |file| *file = old_bytes);
     assert_eq!(store.candidates(0), [old]);
 }
@@ -271,7 +271,7 @@ fn snapshots_of_a_recreated_input_are_recognised_and_removed_in_time() {
     let candidates = of(2).candidates(0);
     assert_eq!((candidates.len(), agree(&candidates[0], 2)), (1, false));
     assert!(agree(&candidates[0], 1));
-    // Zeros: brokers that give no id contradict nothing.
+    // Zeros: brokers that report no id match any.
     assert!(agree(&candidates[0], 0));
     for _ in 0..KEEP {
         zone.store(&mut of(2)).expect("the disk is fine");
@@ -332,13 +332,13 @@ fn every_checkpoint_has_one_outcome_whatever_becomes_of_it() {
     let mut writer = SnapshotWriter::new(store(&disk));
     zone.join(2_000);
     let (first, mut buffers) = zone.checkpoint(1);
-    // A newer one takes its place.
+    // A newer one replaces it.
     writer.take(ToSnapshots::Begin(first.clone()));
     writer.take(ToSnapshots::Block(buffers.remove(0)));
     let (second, second_buffers) = zone.checkpoint(2);
     writer.take(ToSnapshots::Begin(second.clone()));
     assert_eq!(outcomes(&mut writer), ["dropped"]);
-    // Its shard ends; that of an older ownership was another one.
+    // Its shard ends; an end for an older ownership is ignored.
     writer.take(ToSnapshots::Abandon { partition: 0, ownership_id: 0 });
     assert_eq!(outcomes(&mut writer), [""; 0]);
     writer.take(ToSnapshots::Abandon { partition: 0, ownership_id: 1 });
@@ -348,7 +348,7 @@ fn every_checkpoint_has_one_outcome_whatever_becomes_of_it() {
     }
     writer.take(ToSnapshots::Gate(gate(&second)));
     assert_eq!(outcomes(&mut writer), [""; 0]);
-    // The disk fails at the beginning, in a block, at the end, and then at something that can wait.
+    // The disk fails at the start, in a block, at the end, and then at an operation that can wait.
     for failing in 0.. {
         let (checkpoint, buffers) = zone.checkpoint(10 + failing);
         disk.fail_in(failing);
@@ -357,7 +357,8 @@ fn every_checkpoint_has_one_outcome_whatever_becomes_of_it() {
         writer.take(ToSnapshots::Gate(gate(&checkpoint)));
         let outcome = outcomes(&mut writer);
         if outcome == ["stored"] {
-            // One for the room, one a block, four for header, sync, name and directory.
+            // One operation to preallocate, one per block, four for header, sync, name and
+            // directory.
             assert_eq!(failing, 5 + checkpoint.state_bytes.div_ceil(65_520));
             return;
         }
@@ -449,7 +450,7 @@ fn a_header_of_another_version_says_which() {
     assert!(Header::decode(&[]).is_err());
 }
 
-/// The header of docs/vectors/snapshot.json as version 2 wrote it.
+/// The header of docs/vectors/snapshot.json as written by version 2.
 #[test]
 fn a_header_of_version_2_is_read_as_one_whose_leader_epoch_is_not_known() {
     let hex = "484e54534e41500002000000b4336d98d4000000efbeadde0100000003000000f1a5abe72ca543b60900\

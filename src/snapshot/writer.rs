@@ -1,7 +1,7 @@
-//! The snapshot writer: writes checkpoints to slots, and makes them snapshots once they are gated.
+//! The snapshot writer writes checkpoints to slots, and makes them snapshots once they are gated.
 //!
-//! It has a thread of its own, off the hot core. Whatever a disk does, the daemon goes on: it
-//! counts and logs a snapshot that could not be stored, and tries the next one.
+//! It has its own thread, off the hot core. Whatever a disk does, the daemon continues: it counts
+//! and logs a snapshot that could not be stored, and tries the next one.
 
 use crate::output::mark::Mark;
 use crate::queue::bell::Bell;
@@ -21,43 +21,43 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
-/// Messages to the writer that may wait: every buffer, and a beginning, a gate and an end for each
+/// Messages that may wait for the writer: every buffer, and a beginning, a gate and an end for each
 /// shard, twice.
 pub(crate) const WRITER_MESSAGES_MAX: usize = CHECKPOINT_BUFFERS + 6 * SHARDS_MAX;
 
-/// Messages that the writer takes before it checks again what is gated.
+/// Messages that the writer takes before it processes gated checkpoints again.
 const WRITER_BATCH_MAX: usize = 64;
 
-/// Milliseconds that the writer sleeps at most, unless it is woken.
+/// Upper limit of the writer's sleep, in milliseconds, unless it is woken.
 const WRITER_IDLE_MS_MAX: u64 = 100;
 
 /// Milliseconds that the end of the daemon waits for the writer and the replicator: released shards
-/// have their snapshots by then, unless a disk does not answer.
+/// have their snapshots by then, unless a disk does not respond.
 pub(crate) const WRITER_END_MS_MAX: u64 = 500;
 
-/// What became of a checkpoint.
+/// The outcome of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SnapshotOutcome {
     /// It is the shard's newest snapshot.
     Stored(Box<Header>),
-    /// It could not be stored: the sentence says why, and what to do.
+    /// It could not be stored; the sentence says why and what to do.
     Failed {
         /// The shard's partition.
         partition: i32,
-        /// In words.
+        /// The cause and the remedy.
         sentence: String,
     },
-    /// Its shard has ended, or a newer checkpoint has taken its place.
+    /// Its shard has ended, or a newer checkpoint has replaced it.
     Dropped {
         /// The shard's partition.
         partition: i32,
     },
 }
 
-/// Puts states and gates together, without threads and clocks of its own.
+/// Matches states with gates, without threads or clocks of its own.
 pub struct SnapshotWriter<D> {
     store: Store<D>,
-    /// By partition: the checkpoint that is written or waits for its gate.
+    /// By partition, the checkpoint that is being written or waits for its gate.
     waiting: BTreeMap<i32, WaitingDraft>,
     /// The partition whose state is being received.
     writing: Option<i32>,
@@ -71,12 +71,12 @@ struct WaitingDraft {
 }
 
 impl<D: Disk> SnapshotWriter<D> {
-    /// A writer with nothing to do.
+    /// Creates an idle writer.
     pub fn new(store: Store<D>) -> SnapshotWriter<D> {
         SnapshotWriter { store, waiting: BTreeMap::new(), writing: None, outcomes: VecDeque::new() }
     }
 
-    /// Takes a message. A buffer comes back for further use.
+    /// Processes a message. Returns its buffer for reuse.
     pub fn take(&mut self, message: ToSnapshots) -> Option<Buffer> {
         match message {
             ToSnapshots::Begin(header) => {
@@ -105,7 +105,7 @@ impl<D: Disk> SnapshotWriter<D> {
         if self.forget(partition) {
             self.outcomes.push_back(SnapshotOutcome::Dropped { partition });
         }
-        // If it cannot begin, its state must not be taken for that of the previous checkpoint.
+        // If it cannot begin, its state must not be mistaken for the previous checkpoint's.
         self.writing = None;
         match self.store.begin(header) {
             Ok(draft) => {
@@ -129,7 +129,7 @@ impl<D: Disk> SnapshotWriter<D> {
         buffer
     }
 
-    /// A checkpoint may become a snapshot. The gate may come before the last of the state.
+    /// Marks a checkpoint as gated. The gate may come before the last of the state.
     fn gate(&mut self, gate: GatedCheckpoint) {
         if let Some(waiting) = self.waiting.get_mut(&gate.id.partition)
             && waiting.id == gate.id
@@ -138,7 +138,7 @@ impl<D: Disk> SnapshotWriter<D> {
         }
     }
 
-    /// Makes snapshots of all checkpoints that are whole and gated.
+    /// Makes snapshots of all checkpoints that are complete and gated.
     pub fn settle(&mut self, now_ms: i64) {
         let is_ready =
             |waiting: &WaitingDraft| waiting.gate.is_some() && waiting.draft.is_complete();
@@ -153,7 +153,7 @@ impl<D: Disk> SnapshotWriter<D> {
         }
     }
 
-    /// The next outcome of a checkpoint.
+    /// Returns the next outcome of a checkpoint.
     pub fn next_outcome(&mut self) -> Option<SnapshotOutcome> {
         self.outcomes.pop_front()
     }
@@ -174,17 +174,17 @@ impl<D: Disk> SnapshotWriter<D> {
     }
 }
 
-/// The snapshot writer's ends of all that it shares with other threads.
+/// The snapshot writer's ends of everything that it shares with other threads.
 pub(crate) struct WriterEnds {
-    /// From the hot thread and the publisher. Its end is the writer's end.
+    /// From the hot thread and the publisher. The writer ends with this queue.
     pub messages: Receiver<ToSnapshots>,
-    /// Rung after that was filled.
+    /// Rung after a message was sent there.
     pub bell: Arc<Bell>,
-    /// To the hot thread: buffers to fill again.
+    /// To the hot thread: buffers to reuse.
     pub free_buffers: Sender<Buffer>,
-    /// To the replicator; `None`: there are no replicas.
+    /// To the replicator; `None` if there are no replicas.
     pub stored: Option<SyncSender<Header>>,
-    /// How far each shard is.
+    /// The progress of each shard.
     pub progress: Arc<Progress>,
     /// The counters.
     pub metrics: Arc<Metrics>,
@@ -203,30 +203,30 @@ pub(crate) fn run<D: Disk>(mut writer: SnapshotWriter<D>, mut ends: WriterEnds) 
             ReadOutcome::Ended => return,
             ReadOutcome::Full => {}
             ReadOutcome::Empty => {
-                // Where sleeping fails, the next turn comes early.
+                // If sleeping fails, the next turn comes early.
                 let _rung = ends.bell.sleep(Duration::from_millis(WRITER_IDLE_MS_MAX));
             }
         }
     }
 }
 
-/// How reading the queue ended.
+/// Why reading the queue stopped.
 enum ReadOutcome {
-    /// There may be more.
+    /// The batch is full; there may be more.
     Full,
-    /// There was no more.
+    /// The queue is empty.
     Empty,
-    /// There will be no more.
+    /// All senders are gone.
     Ended,
 }
 
-/// Takes messages, a bounded number: snapshots that are ready wait meanwhile.
+/// Takes a bounded number of messages, because snapshots that are ready wait meanwhile.
 fn take_messages<D: Disk>(writer: &mut SnapshotWriter<D>, ends: &mut WriterEnds) -> ReadOutcome {
     for _ in 0..WRITER_BATCH_MAX {
         match ends.messages.receive() {
             Received::Item(message) => {
                 if let Some(buffer) = writer.take(message) {
-                    // The queue holds all buffers there are; the hot thread may be gone.
+                    // The queue has room for every buffer; the hot thread may be gone.
                     let _gone = ends.free_buffers.try_send(buffer);
                 }
             }
