@@ -1,10 +1,9 @@
-//! Decimal digits to numbers, eight bytes at a time in one 64-bit word.
+//! Converts decimal digits to numbers, eight bytes at a time in one 64-bit word.
 //!
-//! Each function reads at the start of its bytes and returns the bytes after what it has read.
-//! `None` means that they do not begin in the plain form that it reads, whether or not they are
-//! valid JSON.
+//! Each function reads the start of its bytes and returns the bytes after what it has read. `None`
+//! means that they do not start with the plain form that it reads; they may still be valid JSON.
 
-/// The first eight bytes, the very first one lowest; zeroes stand for what is beyond the end.
+/// Returns the first eight bytes, the first one lowest, padded with zeros.
 #[inline(always)]
 pub(super) fn word(bytes: &[u8]) -> u64 {
     match bytes.first_chunk() {
@@ -13,12 +12,12 @@ pub(super) fn word(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Fewer than eight bytes as a word.
+/// Returns fewer than eight bytes as a word.
 #[inline(never)]
 fn last_word(bytes: &[u8]) -> u64 {
     match (bytes.first_chunk(), bytes.last_chunk()) {
         (Some(first), Some(last)) => {
-            // Where the two overlap they are the same.
+            // Where the two overlap they are equal.
             let last = u64::from(u32::from_le_bytes(*last)) << (8 * (bytes.len() - 4));
             u64::from(u32::from_le_bytes(*first)) | last
         }
@@ -26,21 +25,22 @@ fn last_word(bytes: &[u8]) -> u64 {
     }
 }
 
-/// A word whose every byte is `byte`.
+/// A word in which every byte is `byte`.
 const fn repeat(byte: u8) -> u64 {
     u64::from_le_bytes([byte; 8])
 }
 
-/// How many of a word's first bytes are digits, given the word with `'0'` taken out of each byte.
+/// Returns how many of a word's first bytes are digits, given the word with `'0'` removed from each
+/// byte.
 #[inline]
 fn leading_digits(values: u64) -> usize {
-    // A byte's top bit gets set unless the byte is 0..=9. A carry spoils only the bytes above one
-    // that is no digit.
+    // A byte's top bit gets set unless the byte is 0..=9. A carry corrupts only the bytes above a
+    // non-digit.
     let others = (values.wrapping_add(repeat(0x76)) | values) & repeat(0x80);
     others.trailing_zeros() as usize / 8
 }
 
-/// The number that eight digits make, the first byte being the highest digit.
+/// Converts eight digits to a number; the first byte is the highest digit.
 #[inline]
 fn eight_digits(values: u64) -> u64 {
     let pairs = values.wrapping_mul(1 + (10 << 8)) >> 8 & 0x00ff_00ff_00ff_00ff;
@@ -50,7 +50,7 @@ fn eight_digits(values: u64) -> u64 {
 
 const POWERS_OF_TEN: [u64; 8] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
 
-/// A whole number of digits alone: no sign, no leading zero, no more than 64 bits.
+/// Reads an unsigned integer of digits alone: no sign, no leading zero, no more than 64 bits.
 #[inline(always)]
 pub(super) fn unsigned(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let values = word(bytes) ^ repeat(b'0');
@@ -65,13 +65,13 @@ pub(super) fn unsigned(bytes: &[u8]) -> Option<(u64, &[u8])> {
     }
 }
 
-/// A whole number whose first eight digits are known.
+/// Reads the rest of an integer whose first eight digits are known.
 #[inline]
 fn unsigned_after(first: u64, mut bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut number = first;
     let mut values = word(bytes) ^ repeat(b'0');
     let mut digits = leading_digits(values);
-    // A full word advances by a constant, so the processor can go on before it knows the digits.
+    // A full word advances by a constant, so the processor can continue before it knows the digits.
     if digits == 8 {
         number = number * 100_000_000 + eight_digits(values);
         bytes = bytes.get(8..)?;
@@ -86,13 +86,13 @@ fn unsigned_after(first: u64, mut bytes: &[u8]) -> Option<(u64, &[u8])> {
     Some((number, bytes))
 }
 
-/// The number that the first digits make, fewer than eight.
+/// Converts the first digits, fewer than eight, to a number.
 #[inline(always)]
 fn few_digits(values: u64, digits: usize) -> u64 {
     eight_digits(values << (8 * (7 - digits)) << 8)
 }
 
-/// A number of centimetres, with or without a minus and a fraction, rounded as
+/// Reads a number of centimetres, with or without a minus and a fraction, rounded as
 /// [`super::quantity::centimetres`] rounds the nearest double.
 #[inline(always)]
 pub(super) fn position(bytes: &[u8]) -> Option<(i32, &[u8])> {
@@ -111,11 +111,11 @@ pub(super) fn position(bytes: &[u8]) -> Option<(i32, &[u8])> {
     Some((i32::try_from(centimetres).ok()?, rest))
 }
 
-/// Whether the fraction is a half or more.
+/// Returns whether the fraction is a half or more.
 ///
 /// Up to 2^31 every half is a double, so the double nearest to a number is on the same side of the
-/// half as the number itself, or is the half. The latter takes a number that is nearer to it than
-/// 2^-22, which is less than 0.000_001; those few are left to the other tier.
+/// half as the number itself, or is the half. The latter requires a number closer to it than 2^-22,
+/// which is less than 0.000_001; those few are left to the JSON tier.
 #[inline(never)]
 fn rounds_up(fraction: &[u8]) -> Option<(bool, &[u8])> {
     const HALF: u64 = 50_000_000;
@@ -137,8 +137,8 @@ fn after_digits(bytes: &[u8]) -> &[u8] {
     &bytes[digits..]
 }
 
-/// What follows a number that surely fits a 64-bit integer or a finite double: at most 18 digits,
-/// and a fraction or none.
+/// Returns the bytes after a number that certainly fits a 64-bit integer or a finite double: at
+/// most 18 digits, with an optional fraction.
 pub(super) fn after_plain_number(bytes: &[u8]) -> Option<&[u8]> {
     let bytes = bytes.strip_prefix(b"-").unwrap_or(bytes);
     let rest = after_digits(bytes);

@@ -1,7 +1,7 @@
-//! Names and ranges from the table of `engine/event.rs`, arranged for quick look-ups.
+//! Field and type names and ranges from the table of all events, arranged for fast look-ups.
 //!
-//! The tiers that read one value after the other set an event's fields here, so that a range is
-//! checked in one way.
+//! The tiers that read values one by one set an event's fields here, so that ranges are checked in
+//! one place.
 
 use super::names::Names;
 use super::quantity::Integer;
@@ -20,12 +20,12 @@ const FIELD_NAMES: Names<EventField> = {
     Names::new(&names)
 };
 
-/// The field of this name.
+/// Returns the field with this name.
 pub(super) fn field_named(name: &[u8]) -> Option<EventField> {
     FIELD_NAMES.find(name)
 }
 
-/// Types of events: an arrival is a `join` that brings something.
+/// Number of event types: an arrival is a `join` with a handoff.
 const TYPES: usize = ActionKind::ALL.len() - 1;
 
 const TYPE_NAMES: Names<ActionKind> = {
@@ -41,15 +41,15 @@ const TYPE_NAMES: Names<ActionKind> = {
     Names::new(&names)
 };
 
-/// The kind of action that a `type` of this text names.
+/// Returns the kind of action that this `type` names.
 pub(super) fn type_named(name: &[u8]) -> Option<ActionKind> {
     TYPE_NAMES.find(name)
 }
 
-/// The whole numbers that a field can take.
+/// The integers that a field can hold.
 #[derive(Clone, Copy)]
 struct Range {
-    /// How far below zero it goes.
+    /// Largest magnitude below zero.
     negative_max: u64,
     least: u64,
     most: u64,
@@ -72,7 +72,7 @@ const RANGES: [Range; FIELDS] = {
     ranges
 };
 
-/// Sets a field whose value is a whole number, if that is in the field's range.
+/// Sets an integer field, if the value is in the field's range.
 #[inline]
 pub(super) fn set_integer(
     values: &mut FieldValues,

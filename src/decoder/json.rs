@@ -1,7 +1,7 @@
-//! The last tier: any JSON to an event, by simd-json. It alone decides what is valid.
+//! The JSON tier: parses any JSON to an event with simd-json. It alone decides what is valid.
 //!
-//! The record is copied to a padded scratch buffer first. simd-json needs the padding, and writes
-//! unescaped strings over its input. The record itself stays unchanged, for the dead letter.
+//! The record is copied to a padded scratch buffer first, because simd-json needs the padding and
+//! writes unescaped strings over its input. The record itself stays unchanged, for the dead letter.
 
 use super::RecordPosition;
 use super::fields::{field_named, set_integer, set_position, type_named};
@@ -15,7 +15,7 @@ use crate::hunt::field::{FieldForm, FieldSet, FieldValues};
 use simd_json::{Buffers, ErrorType, INPUT_PADDING, Node, StaticNode, Tape, fill_tape_padded};
 use std::slice;
 
-/// The simd-json decoder with the memory that it reuses.
+/// The simd-json decoder with its reusable memory.
 pub struct JsonDecoder {
     scratch: Box<[u8]>,
     buffers: Buffers,
@@ -23,22 +23,21 @@ pub struct JsonDecoder {
 }
 
 impl JsonDecoder {
-    /// A decoder whose buffers have the size that the worst record needs, so that decoding never
-    /// allocates.
+    /// Creates a decoder whose buffers fit the worst record, so that decoding never allocates.
     pub fn new() -> JsonDecoder {
         let mut decoder = JsonDecoder {
             scratch: vec![0; RECORD_BYTES_MAX + INPUT_PADDING].into_boxed_slice(),
             buffers: Buffers::with_max_depth(RECORD_BYTES_MAX, JSON_DEPTH_MAX),
             tape: Tape(Vec::new()),
         };
-        // simd-json sizes its buffers by the number of structural characters. No record has more
-        // of them than this one, which is refused for its depth.
+        // simd-json sizes its buffers by the number of structural characters. No record has more of
+        // them than this one, which is refused for its depth.
         let refused = decoder.parse(&[b'['; RECORD_BYTES_MAX], |_| ());
         assert!(refused.is_err_and(|error| *error.error() == ErrorType::DepthLimitExceeded));
         decoder
     }
 
-    /// Adds the event in the bytes of a record, or says why there is none.
+    /// Decodes a record's bytes and adds the event, or returns why there is none.
     pub fn read(
         &mut self,
         origin: RecordPosition,
@@ -57,7 +56,7 @@ impl JsonDecoder {
         }
     }
 
-    /// Parses `value` and gives `read` the result, a tape of nodes in the order of the document.
+    /// Parses `value` and passes the result to `read`: a tape of nodes in document order.
     fn parse<T>(
         &mut self,
         value: &[u8],
@@ -72,7 +71,7 @@ impl JsonDecoder {
     }
 
     fn reject(&mut self, value: &[u8], error: &simd_json::Error) -> Reject {
-        // The parser may meet something else first, and calls it that.
+        // The parser may find another error first, and reports that.
         if std::str::from_utf8(value).is_err() {
             return Reject::NotUtf8;
         }
@@ -85,26 +84,26 @@ impl JsonDecoder {
         }
     }
 
-    /// Whether a whole document ends at `index`, a place where the parser gave up: it has one error
-    /// for a value that cannot begin so and for a document that goes on after its last bracket.
+    /// Whether a whole document ends at `index`, where the parser gave up: it has one error for a
+    /// value with an invalid start and for bytes after the last bracket.
     fn ends_at(&mut self, value: &[u8], index: usize) -> bool {
         let bracket = matches!(value.get(index), Some(b'}' | b']'));
         bracket && self.parse(&value[..=index], |_| ()).is_ok()
     }
 }
 
-/// Characters of a name out of a record that are shown.
+/// Limit of a name from a record in a sentence.
 const NAME_CHARS_SHOWN: usize = 32;
 
 impl JsonDecoder {
-    /// The part of a rejected record that is to blame: a field, or the unknown type. Only rejected
-    /// records are read a second time for it.
+    /// Returns the part of a rejected record that caused the reject: a field, or the unknown type.
+    /// Only rejected records are parsed again for it.
     pub(super) fn culprit(&mut self, value: &[u8]) -> Option<String> {
         self.parse(value, culprit).ok().flatten()
     }
 }
 
-/// The first thing in a record for which [`add_event`] refuses it.
+/// Returns the first part of a record for which [`add_event`] refuses it.
 fn culprit(nodes: &[Node<'_>]) -> Option<String> {
     let mut nodes = nodes.iter();
     let &Node::Object { len, .. } = next(&mut nodes) else { return None };
@@ -132,7 +131,7 @@ fn culprit(nodes: &[Node<'_>]) -> Option<String> {
     Some(missing.collect::<Vec<_>>().join(", ")).filter(|missing| !missing.is_empty())
 }
 
-/// A type's name as it may be shown: short, and without control characters for a terminal.
+/// Returns a type's name for a sentence: short, and without control characters.
 fn type_name(node: &Node<'_>) -> Option<String> {
     let Node::String(name) = node else { return None };
     let shown = name.chars().take(NAME_CHARS_SHOWN);
@@ -145,7 +144,7 @@ impl Default for JsonDecoder {
     }
 }
 
-/// The fields of one record, each within its range.
+/// The fields of one record, all within their ranges.
 #[derive(Debug, Default)]
 struct JsonFields {
     kind: Option<ActionKind>,
@@ -176,7 +175,7 @@ fn add_event(
         }
     }
     let kind = match fields.kind.ok_or(Reject::MissingField)? {
-        // A player that brings something comes from another zone.
+        // A player with a handoff comes from another zone.
         ActionKind::Join if fields.values.handoff.is_some() => ActionKind::Arrive,
         kind => kind,
     };
@@ -194,7 +193,7 @@ fn read_field(
 ) -> Result<(), Reject> {
     let values = &mut fields.values;
     let (form, node) = (field.spec().form, next(nodes));
-    // Most values by far are whole numbers, whatever the field.
+    // Most values are integers, whatever the field.
     if let (FieldForm::Integer | FieldForm::Id | FieldForm::Position, Some(number)) =
         (form, integer(node))
     {
@@ -218,7 +217,7 @@ fn read_field(
     Ok(())
 }
 
-/// The number that a string of digits spells: no sign, no blank, no leading zero.
+/// Parses a string of digits: no sign, no blank, no leading zero.
 fn decimal(digits: &str) -> Result<u64, Reject> {
     let canonical = !digits.is_empty()
         && digits.bytes().all(|byte| byte.is_ascii_digit())
@@ -257,7 +256,7 @@ fn read_handoff(len: usize, nodes: &mut Nodes<'_, '_>) -> Result<Handoff, Reject
     if present & REQUIRED == REQUIRED { Ok(handoff) } else { Err(Reject::MissingField) }
 }
 
-/// `[[item, count], ...]`: the slots of an inventory from the first on.
+/// Reads `[[item, count], ...]`: the slots of an inventory from the first on.
 fn read_items(nodes: &mut Nodes<'_, '_>, handoff: &mut Handoff) -> Result<(), Reject> {
     let stacks = array(nodes)?;
     let slots = handoff.items.get_mut(..stacks).ok_or(Reject::OutOfRange)?;
@@ -270,7 +269,7 @@ fn read_items(nodes: &mut Nodes<'_, '_>, handoff: &mut Handoff) -> Result<(), Re
     Ok(())
 }
 
-/// `[[effect, left_ms], ...]`: the active effects from the first slot on.
+/// Reads `[[effect, left_ms], ...]`: the active effects from the first slot on.
 fn read_effects(nodes: &mut Nodes<'_, '_>, handoff: &mut Handoff) -> Result<(), Reject> {
     let effects = array(nodes)?;
     if effects > handoff.effects.len() {
@@ -312,7 +311,7 @@ fn integer(node: &Node<'_>) -> Option<Integer> {
     }
 }
 
-/// A whole number from `least` to `most`.
+/// Reads an integer from `least` to `most`.
 fn number(nodes: &mut Nodes<'_, '_>, least: u64, most: u64) -> Result<u64, Reject> {
     match integer(next(nodes)).ok_or(Reject::WrongType)?.to_u64() {
         Some(value) if least <= value && value <= most => Ok(value),
@@ -320,7 +319,7 @@ fn number(nodes: &mut Nodes<'_, '_>, least: u64, most: u64) -> Result<u64, Rejec
     }
 }
 
-/// How many elements the array has that must come next.
+/// Reads the start of an array, which must come next, and returns its length.
 fn array(nodes: &mut Nodes<'_, '_>) -> Result<usize, Reject> {
     match next(nodes) {
         &Node::Array { len, .. } => Ok(len),

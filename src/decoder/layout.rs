@@ -1,10 +1,11 @@
-//! The second tier: a record that is laid out as an earlier one, read without parsing JSON.
+//! The layout tier: reads a record that has the same layout as an earlier one, without parsing
+//! JSON.
 //!
-//! A producer writes the same keys in the same order with the same spacing again and again. A
-//! layout is what such records have in common: the bytes between their values. It is learnt from a
-//! record that the last tier has accepted. A record that has the same bytes, with a plain value of
-//! the right kind in each gap, differs from the accepted one only in those values, so it is valid
-//! too. Any other record is left to the last tier: nothing is rejected here.
+//! A producer repeats the same keys in the same order with the same spacing. A layout is what such
+//! records have in common: the bytes between their values. It is learnt from a record that the JSON
+//! tier has accepted. A record with the same bytes, and a plain value of the right kind in each
+//! gap, differs from the accepted one only in those values, so it is valid, too. Any other record
+//! is left to the JSON tier: nothing is rejected here.
 
 use super::RecordPosition;
 use super::digits::{after_plain_number, position, unsigned, word};
@@ -13,45 +14,46 @@ use crate::hunt::event::{ActionKind, Event, EventField, RECORD_BYTES_MAX};
 use crate::hunt::events::{Events, ListedEvent};
 use crate::hunt::field::{FieldForm, FieldSet, FieldValues};
 
-/// Layouts that a decoder remembers: one for each kind of action, and room for producers that write
+/// Layouts that a decoder remembers: one for each kind of action, and some for producers that write
 /// the common ones differently.
 const LAYOUTS_MAX: usize = ActionKind::ALL.len() + 4;
 
-/// Segments of one layout: a value each, and one more for every 16 bytes between two values. The
-/// longest type of event takes 10; the rest is for unknown fields.
+/// Segments of one layout: one per value, and another one for every 16 bytes between two values.
+/// The longest type of event takes 10; the others are for unknown fields.
 const LAYOUT_SEGMENTS_MAX: usize = 32;
 
-/// Bytes of the shortest record worth a look: no event is shorter.
+/// Length of the shortest record that is tried: no event is shorter.
 const RECORD_BYTES_MIN: usize = 16;
 
-/// Of a full list, the layouts at the end that new ones replace, in turn.
+/// Number of layouts at the end of a full list that new ones replace, in turn.
 const PROBATION: usize = 4;
 const _: () = assert!(PROBATION < LAYOUTS_MAX);
 
-/// Hits of a layout at which the hits of all are halved.
+/// Hits of a layout at which all hit counts are halved.
 const HITS_MAX: u32 = 1 << 16;
 
-/// Records in a row that are not examined, at most, while examining records has taught nothing.
+/// Upper limit of the consecutive records that are not examined while examining teaches nothing.
 const PAUSE_MAX: u32 = 64;
 
-/// The layouts of recent records, the ones that match most often first.
+/// The layouts of recent records, the most frequent first.
 pub struct Layouts {
     list: Vec<Layout>,
-    /// Counts the layouts that took an older one's place.
+    /// Number of layouts that have replaced an older one.
     replaced: usize,
-    /// Records that will not be examined, and how many they were last time.
+    /// Records that will be skipped, and the last such number.
     pause: u32,
     last_pause: u32,
 }
 
 impl Layouts {
-    /// No layouts, and the memory for all that will be remembered.
+    /// Creates an empty list with memory for all layouts that it may hold.
     pub fn new() -> Layouts {
         let list = Vec::with_capacity(LAYOUTS_MAX);
         Layouts { list, replaced: 0, pause: 0, last_pause: 0 }
     }
 
-    /// Adds the event in a record of a known layout. `false` says nothing about the record.
+    /// Decodes a record with a known layout and adds the event. `false` means that the layout is
+    /// unknown; the record may still be valid.
     pub fn read(&mut self, origin: RecordPosition, value: &[u8], events: &mut Events) -> bool {
         if value.len() < RECORD_BYTES_MIN || value.len() > RECORD_BYTES_MAX {
             return false;
@@ -73,10 +75,11 @@ impl Layouts {
         false
     }
 
-    /// Remembers the layout of a record that is an event, if it is one of plain values.
+    /// Remembers the layout of a record that is an event, if all its values are plain.
     ///
-    /// Records that are all different must neither push out the layouts in use nor cost much: a
-    /// full list forgets one of its last few, and while that brings no hit, ever fewer are tried.
+    /// Records that are all different must neither evict the layouts in use nor cost much: a full
+    /// list drops one of its last few, and while that brings no hit, ever fewer records are
+    /// examined.
     pub fn learn(&mut self, value: &[u8]) {
         if self.pause > 0 {
             self.pause -= 1;
@@ -98,7 +101,8 @@ impl Layouts {
         }
     }
 
-    /// Keeps the list in the order of hits. Old hits fade, so the order follows recent records.
+    /// Counts a hit and keeps the list in order of hits. Old hits decay, so the order follows
+    /// recent records.
     #[inline]
     fn count_hit(&mut self, index: usize) {
         let hits = self.list[index].hits + 1;
@@ -122,34 +126,34 @@ impl Default for Layouts {
     }
 }
 
-/// What stands between two texts of a layout.
+/// The gap between two texts of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LayoutSlot {
-    /// The digits of a known field. The quotes of a player's id are part of the texts around it.
+    /// The digits of a known field. The quotes of a player's id belong to the texts around it.
     Digits,
     /// A position, with or without a fraction.
     Position,
     /// The value of an unknown field.
     Unknown,
-    /// Nothing: the text goes on, or the record ends.
+    /// No gap: the text continues, or the record ends.
     Nothing,
 }
 
-/// A text of at most 16 bytes and the value after it.
+/// A text of at most 16 bytes and the gap after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Segment {
-    /// The text's first eight bytes, or as many as there are, and which bits they take.
+    /// The text's first eight bytes, or all of a shorter text, and the mask of their bits.
     first: u64,
     mask: u64,
-    /// The text's last eight bytes, if there are as many; some may be among the first.
+    /// The text's last eight bytes, if it is that long; they may overlap the first.
     last: u64,
     text_bytes: u8,
     slot: LayoutSlot,
-    /// The known field in a slot of digits or a position.
+    /// The known field of a gap with digits or a position.
     field: EventField,
 }
 
-/// Bytes of the longest text of one segment: two words.
+/// Length of the longest text of one segment: two words.
 const TEXT_BYTES_MAX: usize = 16;
 
 impl Segment {
@@ -160,7 +164,7 @@ impl Segment {
         Segment { first: word(text), mask, last, text_bytes: text.len() as u8, slot, field }
     }
 
-    /// What follows the text, which must come first.
+    /// Returns the bytes after the text, which must come first.
     #[inline(always)]
     fn after_text<'v>(&self, bytes: &'v [u8]) -> Option<&'v [u8]> {
         if word(bytes) & self.mask != self.first {
@@ -174,17 +178,17 @@ impl Segment {
     }
 }
 
-/// The bytes that records have in common, and the values between them.
+/// The bytes that records have in common, and the gaps between them.
 struct Layout {
-    /// Records that had this layout, until the count is halved.
+    /// Records with this layout, until the count is halved.
     hits: u32,
     kind: ActionKind,
     present: FieldSet,
-    /// The record's second eight bytes, as far as they stand before the first value, and which bits
-    /// they take: together with the tail, enough to rule out most other layouts.
+    /// The record's second eight bytes, up to the first value, and their mask: together with the
+    /// tail, enough to exclude most other layouts.
     head: u64,
     head_mask: u64,
-    /// The record's last eight bytes, as far as they stand after the last value, likewise.
+    /// The record's last eight bytes, from the last value on, and their mask.
     tail: u64,
     tail_mask: u64,
     segments: [Segment; LAYOUT_SEGMENTS_MAX],
@@ -192,7 +196,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// The layout of a record that is known to be an event.
+    /// Returns the layout of a record that is known to be an event.
     fn of(value: &[u8]) -> Option<Layout> {
         if value.len() < RECORD_BYTES_MIN || value.contains(&b'\\') {
             return None;
@@ -232,7 +236,7 @@ impl Layout {
         Some(layout)
     }
 
-    /// Adds the field whose value comes first in `bytes`, and returns the bytes after it. `text` is
+    /// Adds the field whose value starts `bytes`, and returns the bytes after it. `text` is
     /// everything after the previous value, and becomes everything after this one.
     fn add_field<'v>(
         &mut self,
@@ -260,7 +264,7 @@ impl Layout {
             Some(FieldForm::Id | FieldForm::Integer) => {
                 (LayoutSlot::Digits, bytes, unsigned(bytes)?.1)
             }
-            // A nested value is part of the texts around it.
+            // A nested value belongs to the texts around it.
             None if bytes.starts_with(b"{") || bytes.starts_with(b"[") => {
                 return after_nested(bytes);
             }
@@ -270,7 +274,7 @@ impl Layout {
         let before = &text[..text.len() - start.len()];
         self.add_segments(before, slot, field.unwrap_or(EventField::Type))?;
         *text = rest;
-        // The quote after a player's digits.
+        // Skips the quote after a player's digits.
         rest.get(bytes.len() - start.len()..)
     }
 
@@ -319,7 +323,7 @@ impl Layout {
     }
 }
 
-/// The bits of a word's first `bytes` bytes.
+/// A mask of a word's first `bytes` bytes.
 #[inline]
 fn first_bytes(bytes: usize) -> u64 {
     if bytes >= 8 { u64::MAX } else { (1 << (8 * bytes)) - 1 }
@@ -330,12 +334,12 @@ fn without_blanks(bytes: &[u8]) -> &[u8] {
     &bytes[bytes.iter().take_while(is_blank).count()..]
 }
 
-/// What follows `byte`, which must come first, after blanks at most.
+/// Returns the bytes after `byte`, which must come first, except for blanks.
 fn past(byte: u8, bytes: &[u8]) -> Option<&[u8]> {
     without_blanks(bytes).strip_prefix(&[byte])
 }
 
-/// What follows an object or an array of a valid record, which has no escapes.
+/// Returns the bytes after an object or array of a valid record without escapes.
 fn after_nested(bytes: &[u8]) -> Option<&[u8]> {
     let (mut depth, mut is_text) = (0, false);
     let end = bytes.iter().position(|byte| {
@@ -350,7 +354,7 @@ fn after_nested(bytes: &[u8]) -> Option<&[u8]> {
     bytes.get(end + 1..)
 }
 
-/// What follows a plain value: a number, a word, or an ASCII string without escapes.
+/// Returns the bytes after a plain value: a number, a word, or an ASCII string without escapes.
 fn after_plain_value(bytes: &[u8]) -> Option<&[u8]> {
     match bytes {
         [b'"', text @ ..] => {

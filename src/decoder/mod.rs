@@ -1,4 +1,5 @@
-//! From a record to an event: which records are events. `docs/EVENTS.md` is the contract.
+//! Decodes records to events, and decides which records are events. `docs/EVENTS.md` is the
+//! contract.
 
 pub mod shape;
 
@@ -25,7 +26,7 @@ mod runs;
 
 mod simd;
 
-mod trust;
+mod hit_score;
 
 #[cfg(target_arch = "x86_64")]
 mod wide;
@@ -35,14 +36,14 @@ pub(crate) mod tests;
 
 use crate::hunt::event::Event;
 use crate::hunt::events::Events;
+use hit_score::HitScore;
 use json::JsonDecoder;
 use layout::Layouts;
 use reject::Reject;
 use shape::Shapes;
 use std::ops::Range;
-use trust::Trust;
 
-/// Where a record stands in its partition, and its timestamp as Kafka stored it.
+/// A record's offset in its partition, and its timestamp as Kafka stored it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordPosition {
     /// Offset of the record in its input partition.
@@ -51,56 +52,56 @@ pub struct RecordPosition {
     pub time_ms: i64,
 }
 
-/// Makes events from records. It does not allocate after [`Decoder::new`].
+/// Decodes records to events. It does not allocate after [`Decoder::new`].
 ///
-/// The first tier, [`Shapes`], finds all numbers of a record at once, on processors that can, where
-/// a recent record had the same text around its numbers. The second, [`Layouts`], reads a record
-/// that is laid out as a recent one from its start to its end. Everything else is for the third
-/// tier, [`JsonDecoder`], which alone decides what is valid.
+/// The first tier, [`Shapes`], finds all numbers of a record at once, if the processor supports it
+/// and a recent record had the same text around its numbers. The second, [`Layouts`], reads a
+/// record with the layout of a recent one from start to end. The third, [`JsonDecoder`], parses
+/// everything else, and alone decides what is valid.
 pub struct Decoder {
     shapes: Shapes,
     layouts: Layouts,
     json: JsonDecoder,
     counts: TierCounts,
-    in_shapes: Trust,
-    in_layouts: Trust,
-    /// Room for the event of [`Decoder::decode`].
+    in_shapes: HitScore,
+    in_layouts: HitScore,
+    /// Holds the event of [`Decoder::decode`].
     single: Events,
 }
 
-/// How many records each tier has decided.
+/// Number of records that each tier has decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TierCounts {
     /// Records of a known shape.
     pub shape: u64,
     /// Other records of a known layout.
     pub layout: u64,
-    /// Records parsed as JSON, the rejects among them.
+    /// Records parsed as JSON, including rejects.
     pub json: u64,
 }
 
 impl TierCounts {
-    /// Records that were not parsed.
+    /// Number of records that were not parsed.
     pub fn unparsed(&self) -> u64 {
         self.shape + self.layout
     }
 }
 
 impl Decoder {
-    /// A decoder with all the memory that it will need.
+    /// Creates a decoder with all the memory that it will need.
     pub fn new() -> Decoder {
         Decoder {
             shapes: Shapes::new(),
             layouts: Layouts::new(),
             json: JsonDecoder::new(),
             counts: TierCounts::default(),
-            in_shapes: Trust::default(),
-            in_layouts: Trust::default(),
+            in_shapes: HitScore::default(),
+            in_layouts: HitScore::default(),
             single: Events::with_capacity(1, 1),
         }
     }
 
-    /// The event in a record's value, or why there is none. `None` is Kafka's null value.
+    /// Decodes a record's value, or returns why it is not an event. `None` is Kafka's null value.
     pub fn decode(
         &mut self,
         origin: RecordPosition,
@@ -114,8 +115,8 @@ impl Decoder {
         decoded.map(|()| event.expect("a record that is no reject is an event"))
     }
 
-    /// Adds the event in the value that stands in a buffer at this range. The bytes around the
-    /// value change nothing; if there are enough of them, the value need not be copied.
+    /// Decodes the value at this range of a buffer and adds the event. The bytes around the value
+    /// do not affect the result; if there are enough of them, the value need not be copied.
     #[inline]
     pub fn decode_within(
         &mut self,
@@ -124,14 +125,14 @@ impl Decoder {
         value: Range<usize>,
         events: &mut Events,
     ) -> Result<(), Reject> {
-        let tries_shapes = self.in_shapes.is_left();
+        let tries_shapes = self.in_shapes.should_try();
         if tries_shapes {
             if self.shapes.read(origin, buffer, value.clone(), events) {
-                self.in_shapes.earn();
+                self.in_shapes.add_hit();
                 self.counts.shape += 1;
                 return Ok(());
             }
-            self.in_shapes.lose();
+            self.in_shapes.add_miss();
         }
         let value = &buffer[value];
         self.decode_one_by_one(origin, value, events)?;
@@ -141,7 +142,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Reads a record's bytes one after the other.
+    /// Decodes a record's bytes sequentially.
     #[inline(never)]
     fn decode_one_by_one(
         &mut self,
@@ -149,14 +150,14 @@ impl Decoder {
         value: &[u8],
         events: &mut Events,
     ) -> Result<(), Reject> {
-        let tries_layouts = self.in_layouts.is_left();
+        let tries_layouts = self.in_layouts.should_try();
         if tries_layouts {
             if self.layouts.read(origin, value, events) {
-                self.in_layouts.earn();
+                self.in_layouts.add_hit();
                 self.counts.layout += 1;
                 return Ok(());
             }
-            self.in_layouts.lose();
+            self.in_layouts.add_miss();
         }
         self.counts.json += 1;
         self.json.read(origin, value, events)?;
@@ -166,7 +167,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// What is wrong with a rejected record, in words, with the field or type that is to blame.
+    /// Explains a reject in words, with the offending field or type.
     pub(crate) fn explain(&mut self, reject: Reject, value: Option<&[u8]>) -> String {
         let has_culprit = matches!(
             reject,
@@ -182,7 +183,7 @@ impl Decoder {
         }
     }
 
-    /// How many records each tier has decided since the decoder was made.
+    /// Number of records that each tier has decided since the decoder was created.
     pub fn tier_counts(&self) -> TierCounts {
         self.counts
     }

@@ -1,26 +1,26 @@
-//! Known names and what they stand for, found without comparing one after the other. A processor
-//! that cannot predict which of many names comes next loses more time than the comparisons take.
+//! A table of known names that finds one without comparing them in turn. A branch that the
+//! processor cannot predict would cost more time than the comparisons.
 
-/// Places of a table, a power of two: about twice as many as names, so that some spread keeps them
-/// apart.
+/// Size of the table, a power of two: about twice the number of names, so that a collision-free
+/// spread exists.
 const PLACES: usize = 32;
 
-/// How a name's ends become its place: each end is multiplied with one of these.
+/// How a name's first and last bytes are hashed: each is multiplied by one of these.
 #[derive(Clone, Copy)]
 struct Spread {
     first: usize,
     last: usize,
 }
 
-/// Values by name, each in a place of its own.
+/// Values by name, without collisions.
 pub(super) struct Names<T: 'static> {
     spread: Spread,
     places: [Option<(&'static str, T)>; PLACES],
 }
 
 impl<T: Copy> Names<T> {
-    /// A table of these names, by the first spread that keeps them apart. It does not compile if
-    /// there is none.
+    /// Builds a table of these names with the first spread that has no collision. It does not
+    /// compile if there is none.
     pub(super) const fn new(names: &[(&'static str, T)]) -> Names<T> {
         let mut at = 0;
         while at < PLACES * PLACES {
@@ -33,7 +33,7 @@ impl<T: Copy> Names<T> {
         panic!("two names share a place however they are spread: double PLACES")
     }
 
-    /// What a name stands for, if it is known.
+    /// Returns the value of a name, if it is known.
     #[inline]
     pub(super) fn find(&self, name: &[u8]) -> Option<T> {
         let (known, value) = self.places[place(name, self.spread)]?;
@@ -41,7 +41,7 @@ impl<T: Copy> Names<T> {
     }
 }
 
-/// The names in their places, unless two share one.
+/// Places the names, unless two of them collide.
 const fn places<T: Copy>(
     names: &[(&'static str, T)],
     spread: Spread,
@@ -59,7 +59,7 @@ const fn places<T: Copy>(
     Some(places)
 }
 
-/// Where a name is looked for, by its length and its ends.
+/// Returns the place of a name, from its length and its first and last bytes.
 #[inline]
 const fn place(name: &[u8], spread: Spread) -> usize {
     match name {

@@ -1,5 +1,5 @@
-//! Reads a record of a known shape with AVX2: all its numbers are found at once, so that none waits
-//! for the one before, and converted together.
+//! Reads a record of a known shape with AVX2. All its numbers are located at once, so that none
+//! waits for the one before, and converted together.
 
 use super::RecordPosition;
 use super::numbers::Numbers;
@@ -11,23 +11,23 @@ use super::simd::{load_4, load_16, load_32, store_4};
 use crate::hunt::events::Events;
 use std::arch::x86_64::*;
 
-/// Runs of most records: a player's numbers and a position. Further runs are handled only if a
+/// Runs of most records: a player's numbers and a position. Further runs are processed only if a
 /// record has more.
 const RUNS_USUAL: usize = 5;
 
-/// Ends of runs that are found in one half of a record without asking how many there are: no fewer
-/// than one half of most records has.
+/// Ends of runs that are extracted from each half of a record without counting them first: most
+/// records have no more.
 const ENDS_USUAL: usize = 4;
 
-/// Places for the record's start and the ends of all its runs.
+/// Entries for the record's start and the ends of all its runs.
 const ENDS_MAX: usize = 32;
 const _: () = assert!(1 + 2 * RUNS_MAX < ENDS_MAX);
 
-/// Bytes of one half.
+/// Size of one half.
 const HALF: usize = SHAPE_BYTES_MAX / 2;
 const _: () = assert!(HALF == u64::BITS as usize);
 
-/// From `n` on: sixteen bytes of which the last `n`, or all, let a digit pass.
+/// From index `n`: sixteen bytes that mask all but the last `n` digits, at most all sixteen.
 static DIGIT_MASKS: [u8; 256 + 16] = {
     let mut bytes = [0x0f; 256 + 16];
     let mut at = 0;
@@ -38,7 +38,7 @@ static DIGIT_MASKS: [u8; 256 + 16] = {
     bytes
 };
 
-/// Adds the event of a record of a known shape, and gives the shape.
+/// Decodes a record of a known shape and adds the event. Returns the shape.
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(super) fn read<'s>(
     shapes: &'s ShapeList,
@@ -56,7 +56,7 @@ pub(super) fn read<'s>(
     }
 }
 
-/// Reads a record that has no more runs than this.
+/// Reads a record with at most this many runs.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn read_runs<'s, const RUNS: usize>(
@@ -79,30 +79,31 @@ fn read_runs<'s, const RUNS: usize>(
     }
 }
 
-/// The ends of no runs.
+/// The ends of an empty record.
 const NO_ENDS: [u8; ENDS_MAX] = {
     let mut ends = [SHAPE_BYTES_MAX as u8; ENDS_MAX];
     ends[0] = 0;
     ends
 };
 
-/// Where the runs of digits in a record are. What is found by its place stands apart from the rest,
-/// which fits the processor's registers.
+/// Where the runs of digits in a record are. The array is kept apart from the other fields, which
+/// fit the processor's registers.
 struct Places<'a> {
-    /// The record's start, then the byte behind each run, then [`SHAPE_BYTES_MAX`] for what is not
-    /// there.
+    /// The record's start, then the position after each run, then [`SHAPE_BYTES_MAX`] for absent
+    /// runs.
     ends: &'a [u8; ENDS_MAX],
     run_count: usize,
-    /// The bytes that are no digits, and the first one that is; 64 if it is not in the first half.
+    /// Number of bytes that are not digits, and position of the first digit; 64 if that is not in
+    /// the first half.
     text_bytes: usize,
     first: usize,
-    /// Zeros with a digit behind them at the start of a run, and all starts, a bit for each byte.
+    /// Bit masks of zeros that begin a run and are followed by a digit, and of all starts.
     zeros: [u64; 2],
     starts: [u64; 2],
 }
 
 impl<'a> Places<'a> {
-    /// The ends are written over those of no runs.
+    /// Finds the runs and writes their ends over those of an empty record.
     #[inline]
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
     fn find(
@@ -119,7 +120,7 @@ impl<'a> Places<'a> {
             )
         };
         let ((low, low_zeros), (high, high_zeros)) = (half(0), half(1));
-        // All of the first half, where the record is longer.
+        // The whole first half, if the record is longer.
         let low = _bzhi_u64(low, bytes as u32);
         let high = _bzhi_u64(high, bytes.saturating_sub(HALF) as u32);
         let (low_before, high_before) = (low << 1, high << 1 | low >> 63);
@@ -136,7 +137,7 @@ impl<'a> Places<'a> {
                 *bits = _blsr_u64(*bits);
             }
         };
-        // The second half's ends take the places of those that the first one has not.
+        // The second half's ends overwrite the unused entries of the first half's.
         put(&mut ends[1..1 + ENDS_USUAL], &mut low_ends, 0);
         if low_count > ENDS_USUAL {
             put(&mut ends[1 + ENDS_USUAL..1 + RUNS_MAX], &mut low_ends, 0);
@@ -160,11 +161,11 @@ impl<'a> Places<'a> {
         })
     }
 
-    /// Whether the texts between the runs are those of a shape.
+    /// Whether the texts between the runs equal those of a shape.
     ///
-    /// Each text is at least as long as the shape's, which has no digit; together they are as long
-    /// as the shape's. So each is as long. The last one must end where the record does, as nothing
-    /// else keeps what stands behind the record from being taken for a part of it.
+    /// Each text is at least as long as the shape's, which contains no digit, and together they
+    /// have the length of the shape's. So each has the same length. The last one must end where the
+    /// record ends; nothing else excludes bytes after the record.
     #[inline]
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
     fn have_texts_of<const RUNS: usize>(
@@ -190,8 +191,8 @@ impl<'a> Places<'a> {
             && usize::from(last_text) + usize::from(shape.last_text_bytes) == bytes
     }
 
-    /// The numbers of a record that has a shape's texts, if all are in their ranges. A lane without
-    /// a run has some number, which is in its range and which nothing reads.
+    /// Returns the numbers of a record with a shape's texts, if all are in range. A lane without a
+    /// run holds some number within its range, which nothing reads.
     #[inline]
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
     fn numbers<'s, const RUNS: usize>(
@@ -236,14 +237,14 @@ impl<'a> Places<'a> {
         Some(Numbers { lanes, shape })
     }
 
-    /// The byte behind a run, from the record's start on. A run that is not there ends at 0.
+    /// Position after a run, from the record's start. An absent run ends at 0.
     #[inline]
     fn end(&self, run: usize) -> usize {
         usize::from(self.ends[run + 1]) % SHAPE_BYTES_MAX
     }
 
-    /// Digits of a run in a record that has a shape's texts: all from the end of the run before on
-    /// that is not the text before it.
+    /// Number of digits of a run, in a record with a shape's texts: everything after the previous
+    /// run except the text between them.
     #[inline]
     fn length(&self, run: usize, shape: &Shape) -> u8 {
         let before = run.checked_sub(1).map_or(0, |before| self.end(before));
@@ -251,14 +252,14 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Thirty-two bytes, of which the digits are their values.
+/// Thirty-two bytes; digits become their values.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn values(window: &RecordWindow, at: usize) -> __m256i {
     _mm256_xor_si256(load_32(part(window, at)), _mm256_set1_epi8(b'0' as i8))
 }
 
-/// A bit for each value that is a digit's.
+/// A bit for each byte that is a digit.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn are_digits(values: __m256i) -> u64 {
@@ -266,15 +267,15 @@ fn are_digits(values: __m256i) -> u64 {
     u64::from(_mm256_movemask_epi8(_mm256_cmpeq_epi8(at_most_nine, values)) as u32)
 }
 
-/// A bit for each value that is zero's.
+/// A bit for each byte that is the digit zero.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn are_zeros(values: __m256i) -> u64 {
     u64::from(_mm256_movemask_epi8(_mm256_cmpeq_epi8(values, _mm256_setzero_si256())) as u32)
 }
 
-/// Bytes in which a text differs from what stands so far from the record's start. Further than a
-/// record can reach, it looks elsewhere: some other text differs then.
+/// The bytes that differ from a text at this distance from the record's start. Beyond a record's
+/// maximum length the position wraps around; some other text differs then.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn text_differs(text: &ShapeText, window: &RecordWindow, at: usize) -> __m256i {
@@ -282,8 +283,8 @@ fn text_differs(text: &ShapeText, window: &RecordWindow, at: usize) -> __m256i {
     _mm256_and_si256(_mm256_xor_si256(found, load_32(&text.bytes)), load_32(&text.mask))
 }
 
-/// The values of the last sixteen digits of a run of this length, which ends so far from the
-/// record's start. Zeros stand before fewer.
+/// The values of the last sixteen digits of a run of this length that ends at this distance from
+/// the record's start, padded with zeros in front.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn digits_before(window: &RecordWindow, end: usize, length: u8) -> __m128i {
@@ -291,7 +292,7 @@ fn digits_before(window: &RecordWindow, end: usize, length: u8) -> __m128i {
     _mm_and_si128(bytes, load_16(part(&DIGIT_MASKS, length.into())))
 }
 
-/// The numbers that sixteen digits each make.
+/// Converts four groups of sixteen digits to numbers.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn four_numbers([first, second, third, fourth]: [__m128i; 4]) -> __m256i {
@@ -299,34 +300,34 @@ fn four_numbers([first, second, third, fourth]: [__m128i; 4]) -> __m256i {
         let pairs = _mm256_maddubs_epi16(_mm256_set_m128i(high, low), _mm256_set1_epi16(0x010a));
         _mm256_madd_epi16(pairs, _mm256_set1_epi32(0x0001_0064))
     };
-    // Packing takes a half of each in turn.
+    // Packing takes alternate halves.
     let fours = _mm256_packus_epi32(fours(first, third), fours(second, fourth));
     let eights = _mm256_madd_epi16(fours, _mm256_set1_epi32(0x0001_2710));
     let upper = _mm256_mul_epu32(eights, _mm256_set1_epi64x(100_000_000));
     _mm256_add_epi64(upper, _mm256_srli_epi64::<32>(eights))
 }
 
-/// All ones for each number that is out of its range.
+/// All ones for each number that is out of range.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn beyond(numbers: __m256i, least: __m256i, most: __m256i) -> __m256i {
     _mm256_or_si256(_mm256_cmpgt_epi64(least, numbers), _mm256_cmpgt_epi64(numbers, most))
 }
 
-/// The numbers, those below zero in two's complement.
+/// The numbers with their signs applied, in two's complement.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn with_sign(numbers: __m256i, sign: __m256i) -> __m256i {
     _mm256_sub_epi64(_mm256_xor_si256(numbers, sign), sign)
 }
 
-/// A part of some bytes.
+/// A fixed-size part of a slice.
 #[inline]
 fn part<const BYTES: usize>(bytes: &[u8], at: usize) -> &[u8; BYTES] {
     bytes[at..].first_chunk().expect("the part lies within")
 }
 
-/// Two halves as one.
+/// Combines two halves.
 fn wide([low, high]: [u64; 2]) -> u128 {
     u128::from(low) | u128::from(high) << 64
 }

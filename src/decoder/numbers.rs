@@ -6,19 +6,18 @@ use crate::hunt::event::{Action, ActionKind, Event, EventField, Handoff};
 use crate::hunt::events::Events;
 use crate::hunt::field::FieldSource;
 
-/// The number that the player's digits before the last 16 make.
+/// The weight of the player's digits before the last 16.
 const HIGH_DIGIT: u64 = 10_000_000_000_000_000;
 
-/// The numbers of a record of this shape.
+/// The numbers of a record with this shape.
 pub(super) struct Numbers<'s> {
-    /// The lanes' numbers, then the 0 of fields that are not there.
+    /// The lanes' numbers, then 0 for absent fields.
     pub lanes: [u64; LANES + 1],
     pub shape: &'s Shape,
 }
 
 impl Numbers<'_> {
-    /// Adds the event. It is put together where it stays: a copy would wait until all parts are
-    /// written.
+    /// Adds the event. It is built in its final place: a copy would wait for all of its parts.
     #[inline(always)]
     pub(super) fn push_event(&self, origin: RecordPosition, events: &mut Events) {
         debug_assert!(self.shape.kind != ActionKind::Arrive);

@@ -1,6 +1,6 @@
-//! Quantities with a unit, from JSON numbers to the integers that the engine computes with.
+//! Converts quantities with a unit from JSON numbers to the integers that the engine uses.
 //!
-//! The only place that touches a floating-point number: from here on everything is in whole
+//! The only place that touches floating-point numbers: from here on everything is in whole
 //! centimetres, so no two machines can disagree.
 
 /// A JSON number without fraction or exponent: its magnitude and its sign.
@@ -11,7 +11,7 @@ pub(super) struct Integer {
 }
 
 impl Integer {
-    /// The value, if it is no less than zero. `-0` is zero.
+    /// Returns the value, if it is not negative. `-0` is zero.
     pub(super) fn to_u64(self) -> Option<u64> {
         (!self.negative || self.magnitude == 0).then_some(self.magnitude)
     }
@@ -29,7 +29,7 @@ impl From<i64> for Integer {
     }
 }
 
-/// Whole centimetres nearest to `value`, halves away from zero; `None` beyond the range of i32.
+/// Rounds `value` to centimetres, halves away from zero; `None` beyond the range of i32.
 pub(super) fn centimetres(value: f64) -> Option<i32> {
     let rounded = value.round();
     let fits = f64::from(i32::MIN) <= rounded && rounded <= f64::from(i32::MAX);

@@ -1,16 +1,16 @@
-//! Every reason for which a record is not an event.
+//! The reasons why a record is not an event.
 
-/// Why a record is no event. The record goes to the dead-letter topic and the stream goes on.
+/// Why a record is not an event. The record goes to the dead-letter topic and the stream continues.
 ///
 /// If several reasons apply, the first one found counts: the decoder checks the value as a whole,
-/// then its JSON, then its fields in the order in which they stand, then which fields are missing.
+/// then its JSON, then its fields in order, then for missing fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[repr(u8)]
 pub enum Reject {
     /// Kafka's null value.
     #[error("the record has no value, so it is not an event")]
     NullValue,
-    /// A value of no bytes.
+    /// An empty value.
     #[error("the record's value is empty")]
     EmptyValue,
     /// More bytes than [`crate::hunt::event::RECORD_BYTES_MAX`].
@@ -28,33 +28,33 @@ pub enum Reject {
     /// Bytes after the end of the document.
     #[error("more bytes follow the end of the record's JSON")]
     TrailingBytes,
-    /// Any other breach of the JSON grammar.
+    /// Any other JSON syntax error.
     #[error("the record is not valid JSON")]
     InvalidJson,
     /// JSON, but an array or a scalar.
     #[error("the record's JSON is not an object")]
     NotAnObject,
-    /// A known field that stands twice in one object.
-    #[error("a known field stands twice")]
+    /// A known field that occurs twice in one object.
+    #[error("a known field occurs twice")]
     DuplicateField,
-    /// A known field whose value has another JSON type than the field, `null` included.
+    /// A known field with a value of the wrong JSON type, including `null`.
     #[error("a field's value has the wrong type")]
     WrongType,
-    /// A known field whose value has the right type and is beyond the field's range.
+    /// A known field with a value of the right type that is out of range.
     #[error("a field's value is out of its range")]
     OutOfRange,
-    /// A `type` that is none of the known ones.
+    /// An unknown `type`.
     #[error("the event's type is unknown")]
     UnknownType,
-    /// A field that every event, or this type of event, must have.
+    /// A field is missing that every event, or this type of event, requires.
     #[error("a field that this type of event requires is missing")]
     MissingField,
-    /// It panicked the engine three times, or an operator passed over it.
+    /// The record panicked the engine three times, or an operator skipped it.
     #[error(
         "every replay passes over the record: it panicked the engine, or an operator asked for it"
     )]
     Skipped,
-    /// It stands in an unreadable batch, which an operator has passed over.
+    /// The record is in an unreadable batch, which an operator has skipped.
     #[error("the batch cannot be read, and is passed over")]
     UnreadableBatch,
 }
@@ -80,7 +80,7 @@ impl Reject {
         Reject::UnreadableBatch,
     ];
 
-    /// Reasons that the decoder does not find: those of records that every replay passes over.
+    /// Reasons that the decoder does not produce: those of records that every replay skips.
     pub(crate) const PASSED_OVER: [Reject; 2] = [Reject::Skipped, Reject::UnreadableBatch];
 
     /// The name in metrics and dead letters.
@@ -106,7 +106,7 @@ impl Reject {
     }
 }
 
-// The sentences above contain these two bounds.
+// The sentences above contain these two limits.
 const _: () = assert!(crate::hunt::event::RECORD_BYTES_MAX == 16_384);
 const _: () = assert!(crate::hunt::event::JSON_DEPTH_MAX == 8);
 

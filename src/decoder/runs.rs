@@ -1,37 +1,38 @@
-//! The runs of digits in a record that is an event: what each of them means, and so what it may be
-//! in another record with the same text around it.
+//! The runs of digits in a record that is an event: the meaning of each, and therefore its possible
+//! values in other records with the same text.
 
 use super::fields::{field_named, type_named};
 use crate::hunt::event::{ActionKind, EventField};
 use crate::hunt::field::FieldSet;
 use std::ops::Range;
 
-/// Runs of a record: the longest type of event has five numbers, and a record may hold two more.
+/// Limit of runs in a record: the longest type of event has five numbers, and a record may have two
+/// more.
 pub(super) const RUNS_MAX: usize = 7;
 
 /// A run of digits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Run {
-    /// Where it stands in the record.
+    /// Position in the record.
     pub range: Range<usize>,
-    /// What it is.
+    /// The meaning of the run.
     pub role: Role,
 }
 
-/// What a run of digits is.
+/// The meaning of a run of digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// A known field's number.
     Field(EventField),
     /// A known field's number after a minus.
     NegativeField(EventField),
-    /// An unknown number's digits before the point, if it has one.
+    /// The integer part of an unknown number.
     Number,
-    /// Any digits do: they are part of a text or follow a point.
+    /// Any digits: they are part of a text or follow a decimal point.
     Free,
 }
 
-/// What the text of a record says, and the runs of digits in it.
+/// The type and fields of a record, and the runs of digits in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RecordRuns {
     pub kind: ActionKind,
@@ -40,7 +41,7 @@ pub(super) struct RecordRuns {
     run_count: usize,
 }
 
-/// Where the reading stands in the outermost object.
+/// The parser's place in the outermost object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ObjectPlace {
     Key,
@@ -48,8 +49,8 @@ enum ObjectPlace {
 }
 
 impl RecordRuns {
-    /// The runs of a record that is known to be an event. `None`: it has too many of them, or
-    /// something whose other values could mean something else.
+    /// Returns the runs of a record that is known to be an event. `None` if it has too many of
+    /// them, or a part whose meaning could change with its digits.
     pub(super) fn of(value: &[u8]) -> Option<RecordRuns> {
         if value.contains(&b'\\') {
             return None;
@@ -107,7 +108,7 @@ impl RecordRuns {
         Some(found)
     }
 
-    /// The runs, from the first on.
+    /// All runs, in order.
     pub(super) fn runs(&self) -> &[Run] {
         &self.runs[..self.run_count]
     }
@@ -127,13 +128,13 @@ impl RecordRuns {
         let whole_end = text.iter().position(|byte| *byte == b'.').unwrap_or(text.len());
         self.add_all(value, range.start..range.start + whole_end, role)?;
         if whole_end < text.len() && role != Role::Number {
-            // How it is rounded depends on its fraction.
+            // Its rounding depends on the fraction.
             return None;
         }
         self.add_all(value, range.start + whole_end..range.end, Role::Free)
     }
 
-    /// Adds the runs in a part of the record.
+    /// Adds all runs within a part of the record.
     fn add_all(&mut self, value: &[u8], range: Range<usize>, role: Role) -> Option<()> {
         let mut at = range.start;
         while at < range.end {
@@ -149,7 +150,7 @@ impl RecordRuns {
     }
 }
 
-/// Bytes of the number that begins here.
+/// Length of the number that starts here.
 fn number_bytes(bytes: &[u8]) -> usize {
     let is_part = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'.' | b'-' | b'+' | b'e' | b'E');
     bytes.iter().take_while(is_part).count()

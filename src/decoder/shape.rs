@@ -1,10 +1,10 @@
-//! The first tier: a short record with the text of an earlier one, read at once instead of from its
-//! start to its end.
+//! The shape tier: reads a short record that has the text of an earlier one all at once, instead of
+//! from start to end.
 //!
 //! A shape is a record without the digits of its numbers. It is learnt from a record that another
-//! tier has accepted. A record that has these very texts, with a number in the right range between
-//! each two of them, differs from the accepted one in nothing but those numbers, so it is valid
-//! too. Any other record is left to the other tiers: nothing is rejected here.
+//! tier has accepted. A record with exactly these texts, and a number in the right range in each
+//! gap, differs from the accepted one only in those numbers, so it is valid, too. Any other record
+//! is left to the other tiers: nothing is rejected here.
 
 use super::RecordPosition;
 use super::runs::{RUNS_MAX, RecordRuns, Role};
@@ -19,27 +19,28 @@ use std::ops::Range;
 /// positions on both sides of zero.
 const SHAPES_MAX: usize = 64;
 
-/// Bytes of the longest record that has a shape: a bit for each fits two words.
+/// Length of the longest record with a shape: a bit per byte fits two words.
 pub(super) const SHAPE_BYTES_MAX: usize = 128;
 
-/// Bytes that are read before a record: a number's digits are read up to the last one.
+/// Bytes that are read before a record: digits are loaded backwards from the last one.
 pub(super) const BYTES_BEFORE: usize = 16;
 
 /// Bytes of a text that are compared at once.
 pub(super) const TEXT_BYTES: usize = 32;
 
-/// Bytes in which a record stands, with what may be read around it.
+/// Size of a record with the bytes around it that may be read.
 const WINDOW_BYTES: usize = BYTES_BEFORE + SHAPE_BYTES_MAX + TEXT_BYTES;
 
-/// A record and what stands around it, which nothing depends on.
+/// A record and the bytes around it, which do not affect the result.
 pub(super) type RecordWindow = [u8; WINDOW_BYTES];
 
-/// Numbers that are converted together. The last one is of the player's digits before the last 16.
+/// Numbers that are converted together. The last lane is for the player's digits before the last
+/// 16.
 pub(super) const LANES: usize = 8;
 pub(super) const HIGH_LANE: usize = LANES - 1;
 const _: () = assert!(RUNS_MAX == HIGH_LANE);
 
-/// Where the number of a field stands.
+/// The lane of a field's number.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub(super) enum RunLane {
@@ -50,11 +51,11 @@ pub(super) enum RunLane {
     Fifth,
     Sixth,
     Seventh,
-    /// The field is not there: its number is 0.
+    /// The field is absent: its number is 0.
     Absent = LANES as u8,
 }
 
-/// The lanes of the runs, in their order.
+/// The lanes of the runs, in order.
 const RUN_LANES: [RunLane; RUNS_MAX] = [
     RunLane::First,
     RunLane::Second,
@@ -65,31 +66,31 @@ const RUN_LANES: [RunLane; RUNS_MAX] = [
     RunLane::Seventh,
 ];
 
-/// Digits of one lane, and of the player's two lanes together.
+/// Maximum digits of one lane, and of the player's two lanes together.
 const LANE_DIGITS: u8 = 16;
 const PLAYER_DIGITS: u8 = 19;
 
-/// What is usual for four lanes, a bit for each byte: a zero may stand at the end of a lane alone,
-/// and a run begins in its lane. The player's digits before the last 16 have others behind them.
+/// Defaults for four lanes, a bit per byte: a lane may have a zero only at its end, and a run must
+/// begin in its lane. The player's digits before the last 16 are followed by others.
 const NO_ZEROS: u64 = 0x7fff_7fff_7fff_7fff;
 const NO_LONGER: u64 = 0x0001_0001_0001_0001;
 pub(super) const LAST_LANE: u64 = 0xffff << 48;
 
-/// Texts that are compared wherever a record has this many runs, and pieces of longer ones.
+/// Number of texts compared for each record, and of pieces of longer texts.
 const TEXTS: usize = RUNS_MAX + 1;
 const PIECES_MAX: usize = SHAPE_BYTES_MAX / TEXT_BYTES;
 
-/// Places of the table by which a shape is found.
+/// Size of the table that finds a shape.
 const PLACES: usize = 256;
 
-/// No shape has this number.
+/// No shape has this index.
 const NONE: u8 = u8::MAX;
 const _: () = assert!(SHAPES_MAX <= NONE as usize);
 
-/// Records in a row that are not examined, at most, while examining records has taught nothing.
+/// Upper limit of the consecutive records that are not examined while examining teaches nothing.
 const PAUSE_MAX: u32 = 255;
 
-/// A text of at most 32 bytes, and which of them count.
+/// A text of at most 32 bytes, and the mask of its bytes.
 #[repr(C, align(32))]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct ShapeText {
@@ -100,7 +101,7 @@ pub(super) struct ShapeText {
 impl ShapeText {
     const NONE: ShapeText = ShapeText { bytes: [0; TEXT_BYTES], mask: [0; TEXT_BYTES] };
 
-    /// A text that is not too long.
+    /// Pads a text of at most 32 bytes.
     fn new(text: &[u8]) -> ShapeText {
         let mut padded = ShapeText::NONE;
         padded.bytes[..text.len()].copy_from_slice(text);
@@ -109,68 +110,68 @@ impl ShapeText {
     }
 }
 
-/// A part of a text behind its first 32 bytes.
+/// A part of a text after its first 32 bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Piece {
-    /// The run before the text, if there is one, and the bytes between it and the piece.
+    /// The run before the text, if any, and the bytes between the run and the piece.
     pub after: Option<u8>,
     pub skip: u8,
     pub text: ShapeText,
 }
 
-/// What records have in common, and what may stand between its texts.
+/// What records have in common, and the permitted values of their numbers.
 #[repr(C, align(32))]
 pub(super) struct Shape {
     /// The text before each run and the one after the last.
     pub texts: [ShapeText; TEXTS],
-    /// The range of each lane's number, and whether it is negative: all ones or 0.
+    /// The range of each lane's number, and its sign: all ones if negative, otherwise 0.
     pub least: [[i64; 4]; 2],
     pub most: [[i64; 4]; 2],
     pub sign: [[i64; 4]; 2],
-    /// Digits that each run may have, and bytes of the text before it: a vector of places.
+    /// Maximum digits of each run, and length of the text before it, as vectors.
     pub digits_max: [u8; 16],
     pub text_lengths: [u8; 16],
     pub text_bytes: u8,
     pub last_text_bytes: u8,
     pub run_count: u8,
-    /// The player's run; [`HIGH_LANE`], which is none, where its digits are not split.
+    /// Index of the player's run; [`HIGH_LANE`] if its digits are not split.
     pub player_run: u8,
-    /// Bytes between the run before and the player's digits before the last 16, those 16 counted
-    /// in; the largest number if its digits are not split.
+    /// Distance from the previous run to the end of the player's digits before the last 16, plus
+    /// those 16; the largest number if its digits are not split.
     pub before_high_digits: u8,
-    /// Runs that may begin with a zero, a bit each.
+    /// Bit mask of the runs that may begin with a zero.
     pub free: u8,
-    /// All texts, one after the other.
+    /// All texts, concatenated.
     pub skeleton: [u8; SHAPE_BYTES_MAX],
-    /// Bytes of the skeleton with a run behind them, a bit each.
+    /// Bit mask of the skeleton's bytes that are followed by a run.
     pub before_runs: [u64; 2],
-    /// Where a lane may not begin with a zero, and where no digit may stand before it, a bit for
-    /// each byte of four lanes.
+    /// Bit masks of the bytes where a lane must not begin with a zero, and where no digit may
+    /// precede it.
     pub no_zeros: [u64; 2],
     pub no_longer: [u64; 2],
     piece_count: u8,
-    /// The next shape in the same place of the table.
+    /// The next shape in the same table entry.
     pub next: u8,
     pub kind: ActionKind,
     pub present: FieldSet,
     /// The lane of each field.
     pub lanes: [RunLane; FIELDS],
-    /// Where the first run begins; 64 if not in the first half.
+    /// Position of the first run; 64 if it is not in the first half.
     pub first: u8,
-    /// Records that had this shape, until the count is halved.
+    /// Records with this shape, until the count is halved.
     hits: Cell<u64>,
     pieces: [Piece; PIECES_MAX],
 }
 
 impl Shape {
-    /// The shape of a record that is known to be an event.
+    /// Returns the shape of a record that is known to be an event.
     pub(super) fn of(value: &[u8]) -> Option<Shape> {
         if value.len() > SHAPE_BYTES_MAX {
             return None;
         }
         let record = RecordRuns::of(value)?;
         let (runs, fields) = (record.runs(), subject_fields(record.kind.subject()));
-        // As far as the reader looks for it.
+        // The reader looks for it only up to this position.
         let first = runs.first()?.range.start.min(64) as u8;
         let no_piece = Piece { after: None, skip: 0, text: ShapeText::NONE };
         let mut shape = Shape {
@@ -226,14 +227,14 @@ impl Shape {
         }
     }
 
-    /// Notes that a run follows the text so far.
+    /// Records that a run follows the text so far.
     fn mark_run(&mut self) -> Option<()> {
         let last = usize::from(self.text_bytes).checked_sub(1)?;
         self.before_runs[last / 64] |= 1 << (last % 64);
         Some(())
     }
 
-    /// `fields` are those that events of this kind have beside the ones of their action.
+    /// Adds a run. `fields` are those of this kind of event in addition to its action's.
     fn add_run(&mut self, index: usize, role: Role, fields: FieldSet) -> Option<()> {
         self.digits_max[index] = LANE_DIGITS;
         let (field, is_negative) = match role {
@@ -249,7 +250,7 @@ impl Shape {
             }
         };
         let spec = field.spec();
-        // A minus before a number that has none below zero can only have been that of `-0`.
+        // A minus before a number that cannot be negative can only have been part of `-0`.
         let may_be_negative = spec.least < 0;
         if is_negative && !may_be_negative {
             return None;
@@ -261,7 +262,7 @@ impl Shape {
         self.sign[half][lane] = if is_negative { -1 } else { 0 };
         let of_subject = matches!(field, EventField::PlayerId | EventField::Seq | EventField::TsUs);
         if of_subject && !fields.contains(field) {
-            // It is checked and left out.
+            // It is checked but not stored.
             return Some(());
         }
         self.lanes[field as usize] = RUN_LANES[index];
@@ -274,8 +275,8 @@ impl Shape {
         Some(())
     }
 
-    /// Whether one of these zeros, a bit for each byte of the record, begins a number that may not
-    /// begin so. `starts` has the bytes where the runs begin.
+    /// Whether one of these zeros, given as a bit mask, begins a number that must not begin with
+    /// one. `starts` is the mask of the runs' starts.
     #[cold]
     pub(super) fn forbids_zeros(&self, zeros: u128, starts: u128) -> bool {
         let mut zeros = zeros;
@@ -294,13 +295,13 @@ impl Shape {
         self.texts == other.texts && self.pieces() == other.pieces()
     }
 
-    /// The parts of texts that are longer than 32 bytes, behind these.
+    /// The parts of long texts after their first 32 bytes.
     #[inline]
     pub(super) fn pieces(&self) -> &[Piece] {
         &self.pieces[..usize::from(self.piece_count)]
     }
 
-    /// Counts a record of this shape. Whether it is the first.
+    /// Counts a record with this shape. Returns whether it is the first.
     #[inline]
     fn count_hit(&self) -> bool {
         let before = self.hits.get();
@@ -313,39 +314,40 @@ impl Shape {
     }
 }
 
-/// A lane among four, a bit for each byte.
+/// Bit mask of one lane among four.
 fn lane_bytes(lane: usize) -> u64 {
     0xffff << (16 * (lane % 4))
 }
 
-/// Where a shape is looked for, by the bytes that are no digits and the first one that is.
+/// Returns the table entry of a shape, from the number of its text bytes and the position of its
+/// first digit.
 #[inline]
 fn place(text_bytes: usize, first: usize) -> usize {
     text_bytes.wrapping_add(first.wrapping_mul(37)) % PLACES
 }
 
-/// Shapes, and where to look for them.
+/// The shapes, and the table that finds them.
 pub(super) struct ShapeList {
     shapes: Vec<Shape>,
-    /// The first shape of each place.
+    /// The first shape of each table entry.
     heads: [u8; PLACES],
 }
 
 impl ShapeList {
-    /// The first shape to compare with a record of this many bytes that are no digits and of this
-    /// first one that is.
+    /// Returns the first shape to compare with a record that has this many text bytes and this
+    /// first digit.
     #[inline]
     pub(super) fn head(&self, text_bytes: usize, first: usize) -> u8 {
         self.heads[place(text_bytes, first)]
     }
 
-    /// A shape by its number.
+    /// Returns a shape by its index.
     #[inline]
     pub(super) fn get(&self, number: u8) -> Option<&Shape> {
         self.shapes.get(usize::from(number))
     }
 
-    /// Reads a record at the edge of its buffer, which has no room around it.
+    /// Reads a record near the edge of its buffer by copying it.
     #[inline(never)]
     fn read_copy(
         &self,
@@ -359,8 +361,8 @@ impl ShapeList {
         processor.read(self, origin, &window, value.len(), events)
     }
 
-    /// Adds a shape. A full list forgets the one with the fewest hits; old hits fade, so a shape
-    /// that was used long ago is forgotten too.
+    /// Adds a shape. A full list drops the one with the fewest hits; old hits decay, so shapes that
+    /// are no longer used are dropped, too.
     fn add(&mut self, shape: Shape) {
         if self.shapes.len() == SHAPES_MAX {
             let fewest = (0..SHAPES_MAX).min_by_key(|number| self.shapes[*number].hits.get());
@@ -375,30 +377,30 @@ impl ShapeList {
     }
 }
 
-/// The shapes of recent records, on a processor that can read them.
+/// The shapes of recent records, on a processor that supports them.
 pub struct Shapes {
     processor: Option<Processor>,
     list: ShapeList,
-    /// Records that will not be examined, and how many they were last time.
+    /// Records that will be skipped, and the last such number.
     pause: u32,
     last_pause: u32,
 }
 
 impl Shapes {
-    /// No shapes, and the memory for all that will be remembered.
+    /// Creates an empty list with memory for all shapes that it may hold.
     pub fn new() -> Shapes {
         Shapes::on(Processor::detect().next())
     }
 
-    /// No shapes. They will be read with the instructions of this processor.
+    /// Creates an empty list for this processor's instructions.
     pub(super) fn on(processor: Option<Processor>) -> Shapes {
         let shapes = Vec::with_capacity(SHAPES_MAX);
         let list = ShapeList { shapes, heads: [NONE; PLACES] };
         Shapes { processor, list, pause: 0, last_pause: 0 }
     }
 
-    /// Adds the event of a record of a known shape, which stands in the buffer at this range.
-    /// `false` says nothing about the record.
+    /// Decodes a record with a known shape, which is at this range of the buffer, and adds the
+    /// event. `false` means that the shape is unknown; the record may still be valid.
     #[inline(always)]
     pub fn read(
         &mut self,
@@ -408,7 +410,7 @@ impl Shapes {
         events: &mut Events,
     ) -> bool {
         let Some(processor) = self.processor else { return false };
-        // A range that ends before it starts is too long as well.
+        // A range that ends before it starts also exceeds the limit.
         let bytes = range.end.wrapping_sub(range.start);
         if bytes > SHAPE_BYTES_MAX {
             return false;
@@ -427,8 +429,8 @@ impl Shapes {
 
     /// Remembers the shape of a record that is an event, if it has one.
     ///
-    /// Records that are all different must not cost much: while new shapes bring no hit, fewer and
-    /// fewer are examined.
+    /// Records that are all different must not cost much: while new shapes bring no hit, ever fewer
+    /// records are examined.
     pub fn learn(&mut self, value: &[u8]) {
         if self.processor.is_none() || self.pause > 0 {
             self.pause = self.pause.saturating_sub(1);

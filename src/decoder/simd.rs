@@ -1,9 +1,10 @@
-//! Vector instructions that not every processor has: asked for once, then used without asking.
+//! Vector instructions that not every processor has: detected once, then used without further
+//! checks.
 //!
-//! Only what the compiler cannot check stands here: that the processor was asked, and that a load
-//! stays within an array.
+//! This module contains only what the compiler cannot check: that the processor has the
+//! instructions, and that loads and stores stay within their arrays.
 
-// Functions for these processors may be called only there, and vector loads take pointers.
+// Functions for these processors may only be called there, and vector loads take pointers.
 #![allow(unsafe_code)]
 
 use super::RecordPosition;
@@ -16,7 +17,7 @@ use crate::hunt::events::Events;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-/// What a processor was found to have. Only this module can make one.
+/// Proof that the processor has these instructions. Only this module can create one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Processor(Vectors);
 
@@ -25,13 +26,13 @@ enum Vectors {
     /// AVX2, BMI1, BMI2, LZCNT and POPCNT: Haswell, Zen, and later.
     #[cfg(target_arch = "x86_64")]
     Narrow,
-    /// AVX-512 F, BW, DQ, VL, VBMI and VBMI2 too: Ice Lake, Zen 4, and later.
+    /// Also AVX-512 F, BW, DQ, VL, VBMI and VBMI2: Ice Lake, Zen 4, and later.
     #[cfg(target_arch = "x86_64")]
     Wide,
 }
 
 impl Processor {
-    /// Asks the processor; the best that it has comes first.
+    /// Detects the supported instruction sets, the best first.
     #[cfg(target_arch = "x86_64")]
     pub(super) fn detect() -> impl Iterator<Item = Processor> {
         let has_narrow = is_x86_feature_detected!("avx2")
@@ -50,14 +51,13 @@ impl Processor {
         all.into_iter().filter_map(|(has, vectors)| has.then_some(Processor(vectors)))
     }
 
-    /// Other processors have none of these: the tiers that need no vector instructions read their
-    /// records.
+    /// Other processors have none of these: the other tiers read their records.
     #[cfg(not(target_arch = "x86_64"))]
     pub(super) fn detect() -> impl Iterator<Item = Processor> {
         std::iter::empty()
     }
 
-    /// Adds the event of a record of a known shape, and gives the shape.
+    /// Decodes a record of a known shape and adds the event. Returns the shape.
     #[inline(always)]
     pub(super) fn read<'s>(
         self,
@@ -68,10 +68,10 @@ impl Processor {
         events: &mut Events,
     ) -> Option<&'s Shape> {
         match self.0 {
-            // SAFETY: the processor was found to have what the function is made for.
+            // SAFETY: the processor has the instructions that the function requires.
             #[cfg(target_arch = "x86_64")]
             Vectors::Narrow => unsafe { narrow::read(shapes, origin, window, bytes, events) },
-            // SAFETY: likewise.
+            // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Vectors::Wide => unsafe { wide::read(shapes, origin, window, bytes, events) },
         }
@@ -89,7 +89,7 @@ macro_rules! loads {
         #[target_feature(enable = $feature)]
         pub(super) fn $name(array: &$array) -> $vector {
             const { assert!(size_of::<$array>() == size_of::<$vector>()) };
-            // SAFETY: the array is as long as what is read, and needs no alignment.
+            // SAFETY: the array is as long as the read, which needs no alignment.
             unsafe { $load(array.as_ptr().cast()) }
         }
     )*};
@@ -97,32 +97,32 @@ macro_rules! loads {
 
 #[cfg(target_arch = "x86_64")]
 loads! {
-    /// Sixteen bytes.
+    /// Loads sixteen bytes.
     load_16([u8; 16]) -> __m128i, "sse2", _mm_loadu_si128;
-    /// Thirty-two bytes.
+    /// Loads thirty-two bytes.
     load_32([u8; 32]) -> __m256i, "avx2", _mm256_loadu_si256;
-    /// Four numbers.
+    /// Loads four numbers.
     load_4([i64; 4]) -> __m256i, "avx2", _mm256_loadu_si256;
-    /// Sixty-four bytes.
+    /// Loads sixty-four bytes.
     load_64([u8; 64]) -> __m512i, "avx512f", _mm512_loadu_si512;
-    /// Eight numbers.
+    /// Loads eight numbers.
     load_8([[i64; 4]; 2]) -> __m512i, "avx512f", _mm512_loadu_si512;
 }
 
-/// Writes four numbers.
+/// Stores four numbers.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn store_4(numbers: &mut [u64; 4], values: __m256i) {
-    // SAFETY: the array is as long as what is written, and needs no alignment.
+    // SAFETY: the array is as long as the write, which needs no alignment.
     unsafe { _mm256_storeu_si256(numbers.as_mut_ptr().cast(), values) }
 }
 
-/// Writes eight numbers.
+/// Stores eight numbers.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn store_8(numbers: &mut [u64; 8], values: __m512i) {
-    // SAFETY: the array is as long as what is written, and needs no alignment.
+    // SAFETY: the array is as long as the write, which needs no alignment.
     unsafe { _mm512_storeu_si512(numbers.as_mut_ptr().cast(), values) }
 }

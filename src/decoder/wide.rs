@@ -1,5 +1,5 @@
-//! Reads a record of a known shape with AVX-512: as `narrow` does, but the record's text is put
-//! together and compared as a whole, and so are the places of its numbers.
+//! Reads a record of a known shape with AVX-512, like `narrow`, but the record's text is compressed
+//! and compared as a whole, and so are the positions of its numbers.
 
 use super::RecordPosition;
 use super::numbers::Numbers;
@@ -8,16 +8,16 @@ use super::simd::{load_8, load_64, store_8};
 use crate::hunt::events::Events;
 use std::arch::x86_64::*;
 
-/// Digits of a lane, which takes as many bytes.
+/// Digits of a lane, one byte each.
 const LANE_DIGITS: usize = 16;
 
-/// Where the last lane of four begins.
+/// Start of the last lane of four.
 const LAST_LANE_AT: usize = 3 * LANE_DIGITS;
 
-/// Of the last lane, the fourth digit from its end: the player may have three before the last 16.
+/// In the last lane, the fourth digit from its end: the player may have three before the last 16.
 const FOURTH_HIGH_DIGIT: u64 = 1 << (64 - 4);
 
-/// In each byte, a number of its place.
+/// A vector whose bytes are computed from their positions.
 macro_rules! bytes_by_place {
     ($place:ident => $number:expr) => {{
         let mut bytes = [0; 64];
@@ -32,22 +32,22 @@ macro_rules! bytes_by_place {
 
 static PLACES: [u8; 64] = bytes_by_place!(place => place);
 
-/// Which edge the runs of the first four and of the last four lanes begin at; they end at the next.
+/// The edge at which each run of the first and the last four lanes begins; it ends at the next one.
 static FRONT_STARTS: [u8; 64] = bytes_by_place!(place => 2 * (place / LANE_DIGITS));
 static BACK_STARTS: [u8; 64] = bytes_by_place!(place => 2 * (place / LANE_DIGITS + 4));
 
-/// Places of a lane's digits, counted back from the end of its run. The last lane's digits stand
-/// before those of another lane, so they are a lane further back.
+/// Positions of a lane's digits, counted back from the end of its run. The last lane's digits
+/// precede those of another lane, so they are one lane further back.
 static FRONT_DISTANCES: [u8; 64] =
     bytes_by_place!(place => (place % LANE_DIGITS).wrapping_sub(LANE_DIGITS));
 static BACK_DISTANCES: [u8; 64] = bytes_by_place!(
     place => (place % LANE_DIGITS).wrapping_sub(LANE_DIGITS * (1 + place / LAST_LANE_AT))
 );
 
-/// Where each lane's number is after all are packed.
+/// Position of each lane's number after packing.
 static PACKED: [[i64; 4]; 2] = [[0, 2, 4, 6], [1, 3, 5, 7]];
 
-/// Adds the event of a record of a known shape, and gives the shape.
+/// Decodes a record of a known shape and adds the event. Returns the shape.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2")]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(super) fn read<'s>(
@@ -69,20 +69,20 @@ pub(super) fn read<'s>(
     }
 }
 
-/// A record, taken apart: the text, and where the runs of digits are.
+/// A record split into its text and the positions of its runs of digits.
 struct SplitRecord {
     /// The bytes' values as digits, in two halves.
     values: [__m512i; 2],
-    /// The bytes of each half that are no digits, put together.
+    /// The bytes of each half that are not digits, compressed.
     texts: [__m512i; 2],
-    /// How many these are; their sum; and the first one that is a digit, 64 if none of the first
-    /// half is.
+    /// Number of these bytes per half; their sum; and the position of the first digit, 64 if it is
+    /// not in the first half.
     text_counts: [usize; 2],
     text_bytes: usize,
     first: usize,
-    /// Bytes of the text with a run behind them, a bit each.
+    /// Bit mask of the text's bytes that are followed by a run.
     before_runs: [u64; 2],
-    /// The first byte of each run and the one behind its last, by turns; then zeros.
+    /// Alternately the first position of each run and the position after it; then zeros.
     edges: __m512i,
 }
 
@@ -94,7 +94,7 @@ impl SplitRecord {
         let (_, record) = window.split_first_chunk::<BYTES_BEFORE>()?;
         let (low_bytes, rest) = record.split_first_chunk()?;
         let (low_bytes, high_bytes) = (load_64(low_bytes), load_64(rest.first_chunk()?));
-        // All of the first half, where the record is longer.
+        // The whole first half, if the record is longer.
         let in_low = _bzhi_u64(u64::MAX, bytes as u32);
         let in_high = _bzhi_u64(u64::MAX, bytes.saturating_sub(64) as u32);
         let (zero, nine) = (_mm512_set1_epi8(b'0' as i8), _mm512_set1_epi8(9));
@@ -103,7 +103,7 @@ impl SplitRecord {
         let high = _mm512_mask_cmple_epu8_mask(in_high, values[1], nine);
         let (low_text, high_text) = (in_low & !low, in_high & !high);
         let text_counts = [low_text.count_ones() as usize, high_text.count_ones() as usize];
-        // Of the text alone, then of both halves as one.
+        // Within the text only, then both halves combined.
         let low_before = _pext_u64(low_text & (low >> 1 | high << 63), low_text);
         let high_before = _pext_u64(high_text & high >> 1, high_text);
         let both = u128::from(low_before) | u128::from(high_before) << text_counts[0];
@@ -128,7 +128,7 @@ impl SplitRecord {
         })
     }
 
-    /// Whether the text, and the places of the runs in it, are those of a shape.
+    /// Whether the text, and the positions of its runs, equal those of a shape.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2")]
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
@@ -141,13 +141,13 @@ impl SplitRecord {
         let high_differs = _mm512_mask_cmpneq_epu8_mask(high, self.texts[1], load_64(high_text));
         let runs_differ = (self.before_runs[0] ^ shape.before_runs[0])
             | (self.before_runs[1] ^ shape.before_runs[1]);
-        // The first run: one that begins the record stands behind no text.
+        // Also compares the first run: a run at the record's start follows no text.
         low_differs | high_differs | runs_differ == 0
             && usize::from(shape.text_bytes) == self.text_bytes
             && usize::from(shape.first) == self.first
     }
 
-    /// The numbers of a record that has a shape's text, if all are in their ranges.
+    /// Returns the numbers of a record with a shape's text, if all are in range.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2")]
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
@@ -183,8 +183,8 @@ impl SplitRecord {
         Some(Numbers { lanes, shape })
     }
 
-    /// Four lanes' digits, given the edges that their runs begin at and how far before the runs'
-    /// ends their digits stand.
+    /// Loads the digits of four lanes, given the edges where their runs begin, and the distances of
+    /// their digits from the ends of the runs.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2")]
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
@@ -206,18 +206,18 @@ impl SplitRecord {
     }
 }
 
-/// The digits of four lanes, and what is to be known of them, a bit for each byte.
+/// The digits of four lanes, and bit masks of their properties.
 struct FourLanes {
     digits: __m512i,
-    /// Where there are digits.
+    /// Bytes that have a digit.
     found: u64,
-    /// Where a run begins with a zero.
+    /// Bytes where a run begins with a zero.
     zeros: u64,
-    /// Where digits stand before.
+    /// Bytes that are preceded by digits.
     longer: u64,
 }
 
-/// A part of some bytes.
+/// A fixed-size part of a slice.
 #[inline]
 fn part(bytes: &[u8], at: usize) -> &[u8; 64] {
     bytes[at..].first_chunk().expect("the part lies within")

@@ -1,4 +1,5 @@
-//! What the decoder makes of each kind of record: the golden corpus, and records too long for it.
+//! The decoder's result for each kind of record: the golden corpus, and records that are too long
+//! for it.
 
 use crate::decoder::{Decoder, RecordPosition, reject::Reject};
 use crate::hunt::event::{Action, ActionKind, ActionSpec, Event, EventField, RECORD_BYTES_MAX};
@@ -9,18 +10,18 @@ const ORIGIN: RecordPosition = RecordPosition { offset: 7, time_ms: 1000 };
 
 const MOVE: &str = r#"{"type":"move","player_id":42,"seq":7,"ts_us":1,"x":120350.5,"y":-4}"#;
 
-/// The corpus: records that are events, and others.
+/// The corpus: records that are events, and records that are not.
 pub(crate) const ACCEPTED: &str = include_str!("../../../tests/data/corpus/accepted.txt");
 pub(crate) const REFUSED: &str = include_str!("../../../tests/data/corpus/refused.txt");
 
-/// A record, and the event or the reject that it gives.
+/// A record, and the expected event or reject.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) record: Vec<u8>,
     pub(crate) expected: &'static str,
 }
 
-/// The cases of a corpus file: three lines each, set apart by empty lines.
+/// The cases of a corpus file: three lines each, separated by empty lines.
 pub(crate) fn cases(file: &'static str) -> Vec<Case> {
     let lines: Vec<&str> = file.lines().skip_while(|line| !line.starts_with("# ")).collect();
     let cases = lines.chunks(4).map(|case| Case {
@@ -48,7 +49,7 @@ fn outcome(result: Result<Event, Reject>) -> String {
     }
 }
 
-/// Whatever was decoded before, so that a layout learnt from one case meets all the others.
+/// Decodes each case twice, so that a layout learnt from one case is tried on all others.
 fn assert_corpus(file: &'static str) {
     let mut decoder = Decoder::new();
     let cases = cases(file);
@@ -80,7 +81,7 @@ fn the_corpus_names_no_case_twice_and_holds_every_reject_of_a_value_that_has_byt
     assert_eq!(names.len(), refused.len() + accepted.len());
     let rejects: BTreeSet<_> = refused.iter().map(|case| case.expected).collect();
     for reject in Reject::ALL {
-        // Not what has no bytes or too many, and not what is found by others than the decoder.
+        // Excludes rejects by length, and those that the decoder does not produce.
         let by_length = [Reject::NullValue, Reject::EmptyValue, Reject::TooLong];
         let is_elsewhere = by_length.contains(&reject) || Reject::PASSED_OVER.contains(&reject);
         assert_eq!(rejects.contains(reject.name()), !is_elsewhere, "{reject:?}");
@@ -98,7 +99,7 @@ fn the_corpus_holds_every_kind_of_action() {
     }
 }
 
-/// A record with these fields: whole numbers, except the type.
+/// A record with these integer fields and this type.
 fn record_of(type_name: &str, fields: &[(&str, i128)]) -> Vec<u8> {
     let fields = fields.iter().map(|(key, number)| format!(",\"{key}\":{number}"));
     format!("{{\"type\":\"{type_name}\"{}}}", fields.collect::<String>()).into_bytes()
@@ -131,7 +132,7 @@ fn every_type_of_event_needs_its_required_fields_and_takes_each_in_its_range_alo
             {
                 fields.push((key, number));
                 let found = decode(type_name, &fields);
-                // What has more than 64 bits is no number to begin with.
+                // A number of more than 64 bits is invalid as a number.
                 let beyond = matches!(found, Err(Reject::OutOfRange | Reject::InvalidNumber));
                 assert!(if is_taken { found == Ok(*kind) } else { beyond }, "{fields:?}");
                 fields.pop();

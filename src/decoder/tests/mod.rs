@@ -1,4 +1,4 @@
-//! Shows what the decoder makes of each kind of record, and that its tiers agree.
+//! The decoder's result for each kind of record, and the agreement of its tiers.
 
 pub(crate) mod corpus;
 mod shapes;
@@ -11,7 +11,7 @@ use crate::decoder::reject::Reject;
 use crate::hunt::event::Event;
 use crate::hunt::events::Events;
 
-/// What the last tier makes of a record.
+/// The result of the JSON tier for a record.
 fn parsed(json: &mut JsonDecoder, origin: RecordPosition, record: &[u8]) -> Result<Event, Reject> {
     let mut events = Events::default();
     json.read(origin, record, &mut events)?;

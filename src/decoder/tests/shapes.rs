@@ -1,10 +1,10 @@
-//! The first tier reads nothing that the last one would read otherwise, whatever stands around a
-//! record: shown on short records of many producers, changed in a few places. Each kind of
-//! processor, AVX2 and AVX-512, reads 250,000 of them, or half of what `HUNTD_FUZZ_RECORDS` says.
-//! `HUNTD_FUZZ_SEED` repeats a run.
+//! The shape tier reads no record differently from the JSON tier, whatever bytes surround it.
+//! Tested with short records of many producers, changed in a few places. Each kind of processor,
+//! AVX2 and AVX-512, reads 250,000 of them, or half of `HUNTD_FUZZ_RECORDS`. `HUNTD_FUZZ_SEED`
+//! repeats a run.
 //!
-//! Its records are not those of a random game, which are valid and have low numbers: here numbers
-//! stand at the edges of their fields and beyond, and records are broken.
+//! The records are not those of a random game, which are valid and have small numbers: here numbers
+//! are at the limits of their fields and beyond, and records are broken.
 
 use super::parsed;
 use crate::decoder::json::JsonDecoder;
@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 
 const ORIGIN: RecordPosition = RecordPosition { offset: 3, time_ms: 4 };
 
-/// Numbers at every edge that the first tier has, and what it leaves to others.
+/// Numbers at every limit of the shape tier, and numbers that it leaves to others.
 const NUMBERS: [&str; 28] = [
     "0",
     "00",
@@ -53,7 +53,7 @@ const NUMBERS: [&str; 28] = [
     "1E-3",
 ];
 
-/// Unknown fields, where `#` stands for digits.
+/// Unknown fields, with `#` for digits.
 const EXTRAS: [&str; 10] = [
     "\"version\":#",
     "\"note\":{\"a\":[#,2]}",
@@ -67,7 +67,7 @@ const EXTRAS: [&str; 10] = [
     "\"escaped\":\"\\u0041#\"",
 ];
 
-/// An arrival, which carries an object, is left to the next tier.
+/// An arrival contains an object and is left to the next tier.
 #[test]
 fn the_first_tier_has_room_for_the_numbers_of_every_event_and_two_more() {
     for kind in ActionKind::ALL.iter().copied().filter(|kind| *kind != ActionKind::Arrive) {
@@ -144,7 +144,7 @@ fn mutate(random: &mut Random, bytes: &mut Vec<u8>) {
     }
 }
 
-/// A byte as it may stand around a record: mostly one that could belong to it.
+/// A byte around a record: mostly one that could belong to it.
 fn noise(random: &mut Random) -> u8 {
     const LIKELY: &[u8] = b"0123456789}}}\"\",:{-.[] ";
     match random.below(4) {
@@ -153,7 +153,7 @@ fn noise(random: &mut Random) -> u8 {
     }
 }
 
-/// Puts a record among other bytes, few or many.
+/// Surrounds a record with a few or many other bytes.
 fn surround(random: &mut Random, record: &[u8]) -> (Vec<u8>, std::ops::Range<usize>) {
     let (before, after) = (random.below(24), [0, 3, 200][random.below(3) as usize]);
     let mut bytes: Vec<u8> = (0..before).map(|_| noise(random)).collect();
@@ -169,7 +169,7 @@ fn environment_number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is a whole number, not {text}")))
 }
 
-/// What was read.
+/// Statistics of a run.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub events: u64,
@@ -220,13 +220,13 @@ fn shapes_and_json_agree_on_short_records_whatever_is_around_them() {
         assert!(seen.events > records / 4 && seen.events < records - records / 10);
         assert!(seen.by_shape > records / 10, "{} of {records} by shape", seen.by_shape);
         let mut expected: BTreeSet<_> = ActionKind::NAMES.iter().copied().collect();
-        // What carries something is for the last tier alone.
+        // Arrivals are left to the other tiers.
         expected.remove(ActionKind::Arrive.name());
         assert_eq!(seen.kinds_by_shape, expected);
     }
 }
 
-/// A text with a value in the place of each `@`.
+/// Replaces each `@` in a text by a value.
 fn filled(text: &str, values: &str) -> String {
     let mut values = values.split_whitespace();
     let value = |part: &str| format!("{}{part}", values.next().expect("a value for each place"));
@@ -234,8 +234,8 @@ fn filled(text: &str, values: &str) -> String {
     first.to_owned() + &rest.split('@').map(value).collect::<String>()
 }
 
-/// Teaches the text with the first values; which of the others can be read then, and as what the
-/// last tier reads them.
+/// Learns the text with the first values, then checks which of the others are read, with the result
+/// of the JSON tier.
 fn check(text: &str, known: &str, others: &[(&str, bool)]) {
     for processor in Processor::detect() {
         let mut shapes = Shapes::on(Some(processor));
@@ -372,7 +372,7 @@ fn shapes_that_are_all_different_are_hardly_learnt_until_one_comes_again() {
         shapes.learn(record.as_bytes());
         shapes.read(ORIGIN, record.as_bytes(), 0..record.len(), &mut events)
     };
-    // A hit ends the pause, so no record is shown twice here.
+    // A hit ends the pause, so no record is read twice here.
     (0..40_000).for_each(|name| shapes.learn(named(name).as_bytes()));
     let learnt = (40_000..50_000).take_while(|name| !learns(&mut shapes, *name)).count();
     assert!((1..=255).contains(&learnt), "{learnt}");

@@ -1,6 +1,6 @@
-//! All tiers of the decoder give the same event or the same reject for every record, and
-//! serde_json agrees with them on what is JSON: shown on mutated records, a million of them unless
-//! `HUNTD_FUZZ_RECORDS` says otherwise. `HUNTD_FUZZ_SEED` repeats a run.
+//! All tiers of the decoder yield the same event or the same reject for every record, and
+//! serde_json agrees with them on what is JSON. Tested with a million mutated records, or
+//! `HUNTD_FUZZ_RECORDS`. `HUNTD_FUZZ_SEED` repeats a run.
 
 use super::parsed;
 use crate::decoder::json::JsonDecoder;
@@ -24,7 +24,7 @@ fn pick<'a, T: ?Sized>(random: &mut Random, list: &[&'a T]) -> &'a T {
     list[random.below(list.len() as u64) as usize]
 }
 
-/// Numbers and other values at every edge that the decoder has.
+/// Numbers and other values at every limit of the decoder.
 const VALUES: [&str; 48] = [
     "0",
     "-0",
@@ -76,7 +76,7 @@ const VALUES: [&str; 48] = [
     "{\"a\":1}",
 ];
 
-/// What may be put anywhere into a record.
+/// Fragments that may be inserted anywhere into a record.
 const PIECES: [&str; 36] = [
     " ",
     "\n",
@@ -116,8 +116,8 @@ const PIECES: [&str; 36] = [
     ",\"heading\":17",
 ];
 
-/// Records of a random game, as several producers write them: each has its own order, spacing and
-/// extras. What they say is as long or short as a field's range allows.
+/// Records of a random game, as written by several producers, each with its own field order,
+/// spacing and extra fields. Values are as long or short as a field's range allows.
 struct Records {
     random: Random,
     game: RandomGame,
@@ -135,7 +135,7 @@ impl Records {
         let Event { action, .. } = self.game.event(&mut |bound| self.random.below(bound));
         let (spec, values) = (action.kind().spec(), action.pack());
         let mut fields = vec![("type", format!("\"{}\"", spec.type_name))];
-        // Some producers write a field that the type has no use for.
+        // Some producers write a field that the type does not use.
         let extra = EventField::ALL.get(producer as usize);
         for field in EventField::ALL {
             let is_needed = spec.required.contains(*field) || values.present.contains(*field);
@@ -162,7 +162,7 @@ impl Records {
         format!("{{{}}}", fields.join(comma)).into_bytes()
     }
 
-    /// A number of the field's range, if it has one, in the form that the producer gives it.
+    /// A number within the field's range, if it has one, in the producer's format.
     fn value(&mut self, field: EventField, producer: u64) -> Option<String> {
         let FieldSpec { form, least, most, .. } = *field.spec();
         let bound = 10i128.pow(1 + self.random.below(19) as u32);
@@ -217,7 +217,7 @@ fn mutate(random: &mut Random, bytes: &mut Vec<u8>, other: &[u8]) {
     }
 }
 
-/// Puts an edge case in the place of the value after `at`.
+/// Replaces the value after `at` by an edge case.
 fn replace_value(random: &mut Random, bytes: &mut Vec<u8>, at: usize) {
     let Some(colon) = bytes[at..].iter().position(|byte| *byte == b':') else {
         return;
@@ -228,8 +228,8 @@ fn replace_value(random: &mut Random, bytes: &mut Vec<u8>, at: usize) {
     bytes.splice(start..start + length, pick(random, &VALUES).bytes());
 }
 
-/// Whether serde_json takes the record, where it can be compared: it takes deeper nesting, and
-/// integers of any size.
+/// Whether serde_json accepts the record, if comparable: it accepts deeper nesting, and integers of
+/// any size.
 fn is_json_to_serde(record: &[u8], result: Result<Event, Reject>) -> Option<bool> {
     let comparable = !matches!(
         result,
@@ -247,7 +247,7 @@ fn environment_number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is a whole number, not {text}")))
 }
 
-/// What the tiers have read.
+/// Statistics of a run.
 #[derive(Default)]
 struct Seen {
     events: u64,
@@ -261,7 +261,8 @@ fn run(seed: u64, count: u64, producers: u64, seen: &mut Seen) {
     let mut records = Records::new(seed, producers);
     let mut json = JsonDecoder::new();
     let mut decoder = Decoder::new();
-    // The decoder soon stops to show a tier what that does not know; here this one sees all.
+    // The decoder soon stops trying a tier that does not know its records; this one sees all of
+    // them.
     let mut layouts = Layouts::new();
     let (mut previous, mut events) = (records.next(), Events::default());
     for index in 0..count {
@@ -298,19 +299,19 @@ fn run(seed: u64, count: u64, producers: u64, seen: &mut Seen) {
 fn all_tiers_and_serde_json_agree_on_mutated_records() {
     let seed = environment_number("HUNTD_FUZZ_SEED").unwrap_or(0x0068_756e_7464);
     let records = environment_number("HUNTD_FUZZ_RECORDS").unwrap_or(1_000_000);
-    // Few producers keep the first tier busy; many make it learn and forget all the time.
+    // Few producers keep the shape tier busy; many make it learn and forget all the time.
     let mut seen = Seen::default();
     for (producers, run_seed) in [1, 2, 7, 105].into_iter().zip(seed..) {
         run(run_seed, records / 4, producers, &mut seen);
     }
-    // The comparison means something only if each tier had its share of all kinds, and rejects too.
+    // The comparison is meaningful only if each tier saw enough of all kinds, and rejects, too.
     let Seen { events, by_layout, kinds, mut kinds_by_layout } = seen;
     assert!(by_layout > records / 20, "{by_layout} of {records} by layout");
     assert!(events > by_layout + records / 20, "{events} events, {by_layout} by layout");
     assert!(events < records - records / 20, "{events} of {records} are events");
     let all: BTreeSet<_> = ActionKind::NAMES.iter().copied().collect();
     assert_eq!(kinds, all, "kinds that were read, and all");
-    // What carries something is for the second tier alone.
+    // Arrivals are left to the layout tier.
     assert!(kinds_by_layout.insert(ActionKind::Arrive.name()));
     assert_eq!(kinds_by_layout, all, "kinds that the first tier read, and all");
 }

@@ -1,5 +1,5 @@
-//! What input records mean, and what the dead letters of others are: the vectors that
-//! docs/EVENTS.md and docs/PROTOCOL.md refer to.
+//! The meaning of input records, and the dead letters of others: the vectors that docs/EVENTS.md
+//! and docs/PROTOCOL.md refer to.
 
 use crate::decoder::{Decoder, RecordPosition};
 use crate::hunt::event::{ActionField, ActionKind, ActionSpec, Event, EventField, Handoff};
@@ -9,7 +9,7 @@ use crate::testing::vectors::{bytes_of, vectors};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// A record's or a letter's bytes: as text, or as `_hex` where they are none.
+/// The bytes of a record or letter: as text, or as `_hex` if they are not text.
 fn content(vector: &Value, key: &str) -> Option<Vec<u8>> {
     match vector.get(format!("{key}_hex")) {
         Some(digits) => Some(bytes_of(digits.as_str().expect("hexadecimal digits"))),
@@ -17,10 +17,10 @@ fn content(vector: &Value, key: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// An event as the vectors tell it: numbers of 64 bits as text, which no JSON reader rounds.
-fn told(event: &Event) -> Value {
+/// An event in the form of the vectors: 64-bit numbers as text, which no JSON reader rounds.
+fn event_value(event: &Event) -> Value {
     let (spec, values) = (event.action.kind().spec(), event.action.pack());
-    let mut told = json!({
+    let mut value = json!({
         "type": spec.type_name,
         "player_id": event.player_id.to_string(),
         "seq": event.seq.to_string(),
@@ -28,22 +28,22 @@ fn told(event: &Event) -> Value {
     });
     for ActionField { field, .. } in spec.fields {
         let present = values.present.contains(*field);
-        told[field.spec().key] = if present { told_field(*field, &values) } else { Value::Null };
+        value[field.spec().key] = if present { field_value(*field, &values) } else { Value::Null };
     }
-    told
+    value
 }
 
-fn told_field(field: EventField, values: &FieldValues) -> Value {
+fn field_value(field: EventField, values: &FieldValues) -> Value {
     let (FieldSpec { form, least, most, .. }, number) = (field.spec(), values.number(field));
     match form {
-        FieldForm::Handoff => told_handoff(&values.handoff.expect("it is there")),
+        FieldForm::Handoff => handoff_value(&values.handoff.expect("it is there")),
         _ if *most > u32::MAX.into() => number.to_string().into(),
         _ if *least < 0 => (number as i64).into(),
         _ => number.into(),
     }
 }
 
-fn told_handoff(handoff: &Handoff) -> Value {
+fn handoff_value(handoff: &Handoff) -> Value {
     let items = handoff.items.iter().filter(|stack| stack.count > 0);
     let effects = handoff.effects.iter().zip(handoff.effects_left_ms);
     let effects = effects.filter(|(effect, _)| **effect > 0);
@@ -65,7 +65,7 @@ fn every_record_of_the_vectors_is_the_event_or_the_reject_that_they_tell() {
         let record = content(&vector, "record");
         let found =
             match decoder.decode(RecordPosition { offset: 7, time_ms: 1_000 }, record.as_deref()) {
-                Ok(event) => json!({"event": told(&event)}),
+                Ok(event) => json!({"event": event_value(&event)}),
                 Err(reject) => json!({"reject": reject.name()}),
             };
         types.extend(found["event"]["type"].as_str().map(str::to_owned));
