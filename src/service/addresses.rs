@@ -1,4 +1,4 @@
-//! Where brokers are and where the process listens, as the configuration says.
+//! Checks the addresses in the configuration: of the brokers, and those to listen on.
 
 use super::ServeOptions;
 use super::config::Check;
@@ -28,7 +28,7 @@ impl Check<'_> {
     }
 }
 
-/// An address, or the sentence that says how to write one.
+/// Parses an address, or returns a sentence that says how to write one.
 pub(super) fn parse(written: &str) -> Result<SocketAddr, String> {
     let address = written.parse().ok();
     address.ok_or_else(|| {
@@ -36,7 +36,7 @@ pub(super) fn parse(written: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// How `huntd serve` is reached, or the sentence that says what to write.
+/// Returns how `huntd serve` is reached, or a sentence that says what to write.
 pub(super) fn serve(written: &WrittenServe) -> Result<ServeOptions, String> {
     let listen = parse(&written.listen)?;
     let tokens = Some(&written.tokens).filter(|file| !file.is_empty()).map(PathBuf::from);

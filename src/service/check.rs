@@ -1,12 +1,12 @@
-//! What `check` finds without the network, in a few lines.
+//! The offline part of `check`: a summary in a few lines.
 
 use super::config::Config;
 use crate::output::frame::Format;
 use crate::runtime::cpu::{self, CpuError, Plan};
 use std::collections::BTreeSet;
 
-/// What `huntd run` would do on this host with this configuration. An error says why it would not
-/// start.
+/// Describes how `huntd run` would run on this host with this configuration, or returns why it
+/// would not start.
 pub(crate) fn offline(config: &Config, rulesets: &BTreeSet<u32>) -> Result<String, CpuError> {
     let plan = cpu::plan(&config.runtime, &cpu::allowed_cores()?, cpu::siblings)?;
     let cores = match &plan {

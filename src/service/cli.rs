@@ -12,17 +12,17 @@ use std::path::PathBuf;
 /// The version, and the revision that the program was built from.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("HUNTD_REVISION"), ")");
 
-/// The start of 2026, for events whose time is not given.
+/// The start of 2026, for events without a given time.
 const BASE_MS: i64 = 1_767_225_600_000;
 
 /// The end of the year 9999.
 const TIME_MS_MAX: i64 = 253_402_300_799_999;
 
-/// Partitions that the demo's mock cluster serves well, each with a shard to acquire before it
-/// begins.
+/// Partitions that the demo's mock cluster can serve well; each has a shard to acquire before the
+/// demo begins.
 const DEMO_PARTITIONS_MAX: u64 = 32;
 
-/// How many times one recorded match may be played in a row.
+/// Limit of how often one recorded match may be played in a row.
 const REPEATS_MAX: i64 = 1_000;
 
 /// The whole command line.
@@ -43,37 +43,37 @@ pub struct Cli {
     pub verb: Verb,
 }
 
-/// What huntd can do.
+/// The verbs of huntd.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Run the daemon.
     #[command(long_about = help::RUN)]
     Run(RunArgs),
-    /// Check a configuration, and the topics that it names.
+    /// Check a configuration and the topics that it names.
     #[command(long_about = help::CHECK)]
     Check(CheckArgs),
-    /// Show the whole pipeline with a broker in this process, and verify what comes out.
+    /// Show the whole pipeline with a broker in this process, and verify its output.
     #[command(long_about = help::DEMO)]
     Demo(DemoArgs),
     /// Produce player events to a topic.
     #[command(long_about = help::LOAD)]
     Load(LoadArgs),
-    /// Apply events offline: updates and digest of each shard.
+    /// Apply events offline, and print updates and digest of each shard.
     #[command(long_about = help::REPLAY)]
     Replay(ReplayArgs),
-    /// List the rules that a configuration names, or change the rules of a running game.
+    /// List the rules in a configuration, or change the rules of a running game.
     #[command(long_about = help::RULES)]
     Rules(RulesArgs),
-    /// Answer clients over HTTP from what the daemons have published.
+    /// Answer clients over HTTP from the published updates.
     #[command(long_about = help::SERVE)]
     Serve(ServeArgs),
     /// List, verify or drop the snapshots in a state directory.
     #[command(long_about = help::SNAPSHOT)]
     Snapshot(SnapshotArgs),
-    /// Print the updates of an output topic, as a reader should take them.
+    /// Print the updates of an output topic by the reader rule.
     #[command(long_about = help::TAP)]
     Tap(TapArgs),
-    /// Create the topics that a configuration names, or check their settings.
+    /// Create the topics of a configuration, or check their settings.
     #[command(long_about = help::TOPICS)]
     Topics(TopicsArgs),
     /// Print a configuration with every key and its default, or its JSON Schema.
@@ -82,7 +82,7 @@ pub enum Verb {
     /// Print the tables of events and updates as JSON.
     #[command(long_about = help::SCHEMA)]
     Schema,
-    /// Print a script with which a shell completes huntd's command line.
+    /// Print a shell completion script for huntd's command line.
     #[command(long_about = help::COMPLETIONS)]
     Completions(CompletionsArgs),
     /// Write the manual pages.
@@ -91,7 +91,7 @@ pub enum Verb {
 }
 
 impl Cli {
-    /// Reads the command line. One that is wrong, and one that asks for help, ends the process.
+    /// Reads the command line. Ends the process if it is invalid or asks for help.
     pub fn read() -> Cli {
         Cli::parse()
     }
@@ -115,7 +115,7 @@ pub struct CompletionsArgs {
 /// Arguments of `man`.
 #[derive(Clone, Debug, Args)]
 pub struct ManArgs {
-    /// Write one page for each verb into this folder; without it, the first page is printed.
+    /// Write one page per verb into this folder (default: print the first page).
     #[arg(long, value_name = "FOLDER")]
     pub directory: Option<PathBuf>,
 }
@@ -126,10 +126,10 @@ pub struct RunArgs {
     /// The configuration.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Start over, with an empty zone, each shard that cannot be started otherwise.
+    /// Start each shard that cannot be started otherwise over with an empty zone.
     #[arg(long)]
     pub genesis: bool,
-    /// Pass over a record, or a batch that cannot be read, for good; more than once if need be.
+    /// Skip a record, or a batch that cannot be read; permanent and repeatable.
     #[arg(long, value_name = "PARTITION:OFFSET", value_parser = place)]
     pub skip: Vec<(i32, i64)>,
 }
@@ -140,10 +140,10 @@ pub struct CheckArgs {
     /// The configuration.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Do not ask any broker.
+    /// Do not contact any broker.
     #[arg(long)]
     pub offline: bool,
-    /// Turn warnings into errors, for example that one of several brokers does not answer.
+    /// Treat warnings as errors, such as one of several brokers not answering.
     #[arg(long)]
     pub deny_warnings: bool,
 }
@@ -151,10 +151,10 @@ pub struct CheckArgs {
 /// Arguments of `demo`.
 #[derive(Clone, Debug, Args)]
 pub struct DemoArgs {
-    /// Events to make, 2,000,000 without it, or to take of the match at most.
+    /// Events to generate (default: 2000000), or limit of those taken from the match.
     #[arg(long, value_name = "N", value_parser = at_least_one())]
     pub events: Option<u64>,
-    /// Events a second; 0 for as many as possible, which gives no honest latency.
+    /// Events per second; 0 for the maximum, at which latencies are not meaningful.
     #[arg(long, value_name = "R", default_value_t = 100_000)]
     pub rate: u64,
     /// Players in the world.
@@ -163,16 +163,16 @@ pub struct DemoArgs {
     /// Partitions of the topics: zones of the world.
     #[arg(long, value_name = "K", default_value_t = 4, value_parser = demo_partitions())]
     pub partitions: u16,
-    /// Makes a run repeatable: the same seed, the same events.
+    /// Random seed: the same seed generates the same events.
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// A recorded match to play instead of made-up events.
+    /// A recorded match to play instead of generated events.
     #[arg(long = "match", value_name = "FILE")]
     pub match_file: Option<PathBuf>,
-    /// How the match is recorded; without it the first record decides.
+    /// Format of the match (default: detected from the first record).
     #[arg(long, value_name = "FORMAT", requires = "match_file")]
     pub format: Option<MatchFormat>,
-    /// Play the match in its own time, this many times as fast; 1 plays it as it was recorded.
+    /// Play the match in its own time at this speed; 1 plays it as recorded.
     #[arg(long, value_name = "X", requires = "match_file", conflicts_with = "rate")]
     #[arg(value_parser = speed)]
     pub speed: Option<f64>,
@@ -190,41 +190,41 @@ pub struct DemoArgs {
 /// Arguments of `load`.
 #[derive(Clone, Debug, Args)]
 pub struct LoadArgs {
-    /// The cluster to ask.
+    /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// The topic to produce to, hunt-events without it. It must exist: see `huntd topics`.
+    /// Topic to produce to (default: hunt-events). It must exist: see `huntd topics`.
     #[arg(long, value_name = "TOPIC")]
     pub topic: Option<String>,
-    /// Events to make, or to take of the match at most.
+    /// Events to generate, or limit of those taken from the match.
     #[arg(long, value_name = "N")]
     pub events: Option<u64>,
-    /// Events a second; without it as fast as the broker takes them.
+    /// Events per second (default: as fast as the broker accepts them).
     #[arg(long, value_name = "R", value_parser = at_least_one())]
     pub rate: Option<u64>,
-    /// Players in the made-up world.
+    /// Players in the generated world.
     #[arg(long, value_name = "P", default_value_t = 3_000, value_parser = players())]
     pub players: u32,
-    /// Partitions to use; without it all that the topic has.
+    /// Partitions to use (default: all).
     #[arg(long, value_name = "K", value_parser = partitions())]
     pub partitions: Option<u16>,
-    /// Makes a run repeatable: the same seed, the same events.
+    /// Random seed: the same seed generates the same events.
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// A recorded match to play instead of made-up events.
+    /// A recorded match to play instead of generated events.
     #[arg(long = "match", value_name = "FILE")]
     pub match_file: Option<PathBuf>,
-    /// How the match is recorded; without it the first record decides.
+    /// Format of the match (default: detected from the first record).
     #[arg(long, value_name = "FORMAT", requires = "match_file")]
     pub format: Option<MatchFormat>,
-    /// How many times the match is played, with other players and at a later time each time.
+    /// Times to play the match, with other players and at a later time each time.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = repeats())]
     pub repeat: u32,
-    /// Timestamp of the first event, in milliseconds since the Unix epoch; without it such that
-    /// the last one is not in the future.
+    /// Timestamp of the first event, in milliseconds since the Unix epoch (default: chosen so that
+    /// the last event is not in the future).
     #[arg(long, value_name = "MS", value_parser = since_epoch())]
     pub base_ms: Option<i64>,
-    /// How the broker stores the batches.
+    /// Compression of the record batches.
     #[arg(long, value_name = "CODEC", default_value = "none")]
     pub compression: LoadCodec,
 }
@@ -233,39 +233,39 @@ pub struct LoadArgs {
 #[derive(Clone, Debug, Args)]
 #[command(group(ArgGroup::new("source").args(["file", "topic"]).required(true)))]
 pub struct ReplayArgs {
-    /// A recorded match, or a file of events, one a line.
+    /// A recorded match, or a file with one event per line.
     #[arg(long, visible_alias = "match", value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// How the file is recorded; without it the first record decides.
+    /// Format of the file (default: detected from the first record).
     #[arg(long, value_name = "FORMAT", requires = "file")]
     pub format: Option<MatchFormat>,
-    /// Partitions to spread a match over, as `load` does; without it 4 for prbf2 and 16 for pubg,
-    /// whose maps are larger than a zone, else 1.
+    /// Partitions to spread a match over, as `load` does (default: 4 for prbf2 and 16 for pubg,
+    /// whose maps are larger than a zone, otherwise 1).
     #[arg(long, value_name = "K", value_parser = partitions())]
     pub partitions: Option<u16>,
-    /// How many times the match is played, with other players and at a later time each time.
+    /// Times to play the match, with other players and at a later time each time.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = repeats())]
     pub repeat: u32,
-    /// Timestamp of the first event, in milliseconds since the Unix epoch, as `load` says it.
+    /// Timestamp of the first event, in milliseconds since the Unix epoch, as in `load`.
     #[arg(long, value_name = "MS", default_value_t = BASE_MS, value_parser = since_epoch())]
     pub base_ms: i64,
-    /// Hand players that leave for another zone over to it, as a daemon does. Do not use it with
-    /// records of a daemon's input, which has these handoffs already.
+    /// Hand players that leave for another zone over to it, as a daemon does. Do not use this with
+    /// records of a daemon's input, which already contains these handoffs.
     #[arg(long, requires = "file")]
     pub carry_players: bool,
     /// A topic of events.
     #[arg(long, value_name = "TOPIC")]
     pub topic: Option<String>,
-    /// The cluster to ask.
+    /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// The game's rules, more than once if events change them; else the configuration's.
+    /// Rules file, repeatable if events change the rules (default: the configuration's).
     #[arg(long, value_name = "FILE")]
     pub rules: Vec<PathBuf>,
-    /// Pass over a record, as a daemon does that has a `skip` for it; may be given more than once.
+    /// Skip a record, like a daemon with a `skip` for it; repeatable.
     #[arg(long, value_name = "PARTITION:OFFSET", value_parser = place)]
     pub skip: Vec<(i32, i64)>,
-    /// Print every update, not only the digests.
+    /// Print every update in addition to the digests.
     #[arg(long)]
     pub updates: bool,
     /// Print one JSON object as the last line.
@@ -282,7 +282,7 @@ pub struct RulesArgs {
     /// Switch the game to these rules: one of the files in rules.files, or its ruleset.
     #[arg(long, value_name = "FILE|RULESET")]
     pub switch_to: Option<String>,
-    /// Also print the rules that each zone plays by now.
+    /// Also print the current rules of each zone.
     #[arg(long, conflicts_with = "switch_to")]
     pub zones: bool,
 }
@@ -303,24 +303,24 @@ pub struct SnapshotArgs {
     pub verb: SnapshotVerb,
 }
 
-/// What can be done with snapshots.
+/// Operations on snapshots.
 #[derive(Clone, Debug, Subcommand)]
 pub enum SnapshotVerb {
-    /// Print what each snapshot says of itself, the newest first.
+    /// Print the header of each snapshot, newest first.
     List(SnapshotChoice),
-    /// Read each snapshot to its end and restore it.
+    /// Read each snapshot in full and restore it.
     Verify(SnapshotChoice),
     /// Remove snapshots. The daemon must not run.
     Drop(SnapshotChoice),
 }
 
-/// Which snapshots.
+/// Selects snapshots.
 #[derive(Clone, Debug, Args)]
 pub struct SnapshotChoice {
     /// The configuration.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Only this partition's.
+    /// Only snapshots of this partition.
     #[arg(long, value_name = "P")]
     pub partition: Option<u16>,
 }
@@ -328,42 +328,42 @@ pub struct SnapshotChoice {
 /// Arguments of `tap`.
 #[derive(Clone, Debug, Args)]
 pub struct TapArgs {
-    /// The cluster to ask.
+    /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// The topic: hunt-updates without it, or hunt-dead-letters.
+    /// Topic to read (default: hunt-updates, or hunt-dead-letters with --dead-letters).
     #[arg(long, value_name = "TOPIC")]
     pub topic: Option<String>,
-    /// Where to begin: `start`; `fence`, the last fence (for dead letters, the start); or an
-    /// offset, from which on `tap` waits for the first fence.
+    /// Where to start: `start`; `fence`, the last fence (for dead letters, the start); or an
+    /// offset, from which `tap` waits for the next fence.
     #[arg(long, value_name = "PLACE", default_value = "fence", value_parser = parse_tap_from)]
     pub from: TapFrom,
     /// Only this partition of the topic.
     #[arg(long, value_name = "K")]
     pub partition: Option<u16>,
-    /// Only this zone: its updates are in the partition of its number, its dead letters in any.
+    /// Only this zone: its updates are in the partition with its number, its dead letters in any.
     #[arg(long, value_name = "K", conflicts_with = "partition")]
     pub zone: Option<u16>,
     /// Only updates of this player.
     #[arg(long, value_name = "ID", conflicts_with = "raw")]
     pub player: Option<u64>,
-    /// Only updates of this kind, such as moved or refused; more than once if need be.
+    /// Only updates of this kind, such as moved or refused; repeatable.
     #[arg(long, value_name = "KIND", conflicts_with = "raw")]
     #[arg(value_parser = PossibleValuesParser::new(KINDS.iter().map(|kind| kind.name)))]
     pub kind: Vec<String>,
-    /// Print dead letters instead, each with its reason; the topic is then the dead-letter topic.
+    /// Print dead letters with their reasons instead of updates, from the dead-letter topic.
     #[arg(long, conflicts_with_all = ["raw", "player", "kind"])]
     pub dead_letters: bool,
-    /// Append the records of the present dead letters to their input again.
+    /// Re-send the records of the selected dead letters to their input.
     #[arg(long, requires = "dead_letters")]
     pub resend: bool,
-    /// Print every frame's own fields instead of the updates, whether a reader takes it or not.
+    /// Print every frame's header instead of the updates, whether a reader accepts it or not.
     #[arg(long)]
     pub raw: bool,
     /// Exit after this many lines.
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
-    /// Exit at the present end of the topic instead of waiting for more.
+    /// Exit at the current end of the topic instead of waiting for more.
     #[arg(long)]
     pub until_end: bool,
 }
@@ -374,13 +374,13 @@ pub struct TopicsArgs {
     /// The configuration.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Partitions of a new input topic: zones of the world; 4 without it.
+    /// Partitions of a new input topic, one per zone (default: 4).
     #[arg(long, value_name = "K", value_parser = partitions())]
     pub partitions: Option<u16>,
-    /// Replicas of each partition of new topics; without it as many as existing topics have, or 1.
+    /// Replicas of each partition of new topics (default: as many as existing topics have, or 1).
     #[arg(long, value_name = "N", value_parser = replicas())]
     pub replicas: Option<u16>,
-    /// Create nothing, only check.
+    /// Only check; create nothing.
     #[arg(long)]
     pub check: bool,
 }
@@ -413,25 +413,25 @@ fn at_least_one() -> RangedU64ValueParser<u64> {
     RangedU64ValueParser::new().range(1..)
 }
 
-/// How a match is recorded.
+/// Format of a recorded match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum MatchFormat {
-    /// Project Reality: BF2, as its tracker records it.
+    /// Project Reality: BF2, as recorded by its tracker.
     Prbf2,
-    /// Counter-Strike: Global Offensive, as a server logs it.
+    /// Counter-Strike: Global Offensive, as logged by a server.
     Csgo,
-    /// Rocket League, as a replay has it.
+    /// Rocket League, from a replay.
     RocketLeague,
-    /// PUBG: Battlegrounds, as its telemetry has it.
+    /// PUBG: Battlegrounds, from its telemetry.
     Pubg,
 }
 
-/// How record batches are compressed.
+/// Compression of record batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LoadCodec {
-    /// Not at all.
+    /// No compression.
     None,
-    /// DEFLATE with gzip's header.
+    /// DEFLATE in gzip format.
     Gzip,
     /// Snappy.
     Snappy,
@@ -441,12 +441,12 @@ pub enum LoadCodec {
     Zstd,
 }
 
-/// Where `tap` begins.
+/// Where `tap` starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TapFrom {
     /// At the start of the log.
     Start,
-    /// At the last fence, the nearest place to join a running log.
+    /// At the last fence, the latest place to join a running log.
     Fence,
     /// At the first fence from this offset on.
     Offset(i64),
@@ -463,13 +463,13 @@ fn parse_tap_from(text: &str) -> Result<TapFrom, String> {
     }
 }
 
-/// How many times as fast as it was recorded a match plays.
+/// Parses the playing speed of a match, relative to the recording.
 fn speed(text: &str) -> Result<f64, String> {
     let speed = text.parse().ok().filter(|speed| (0.01..=1000.0).contains(speed));
     speed.ok_or_else(|| "write a number from 0.01 to 1000".to_owned())
 }
 
-/// A record's place in the input.
+/// Parses a record's partition and offset.
 fn place(text: &str) -> Result<(i32, i64), String> {
     let numbers = text.split_once(':').and_then(|(partition, offset)| {
         let (partition, offset) = (partition.parse::<u16>().ok()?, offset.parse().ok()?);

@@ -1,7 +1,7 @@
-//! The configuration: `Written` as the file has it, [`Config`] as checked.
+//! The configuration: `Written` as in the file, [`Config`] as validated.
 //!
-//! Everything that can be checked without the network is checked here, before the first socket.
-//! Each stage takes its own `Options` out of [`Config`]; nothing reads the configuration later.
+//! Everything that can be checked without the network is checked here, before the first socket is
+//! opened. Each stage takes its own options from [`Config`]; nothing reads the configuration later.
 
 use super::schema::{Limit, Limits};
 use super::settings::{self, ConfigError, ConfigErrors, Settings, variables};
@@ -23,46 +23,46 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The checked configuration, in the parts that the stages take.
+/// The validated configuration, in one part per stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Where it can be read again; `None`: nowhere, it was made from a text.
+    /// Where to read it again; `None` if it was made from a text.
     pub(crate) source: Option<ConfigSource>,
-    /// For the consumer group.
+    /// Options of the group membership.
     pub group: GroupOptions,
-    /// For the fetch path.
+    /// Options of the fetch path.
     pub fetch: FetchOptions,
-    /// For the publisher.
+    /// Options of the publisher.
     pub publisher: publisher::PublisherOptions,
-    /// For the shards.
+    /// Options of the shards.
     pub shards: ShardOptions,
-    /// For snapshots.
+    /// Options of snapshots.
     pub snapshot: snapshot::SnapshotOptions,
-    /// What to do with a shard that has no usable state; the command line says so.
+    /// What to do with a shard without a usable state; set on the command line.
     pub remedy: Remedy,
-    /// For the hot thread.
+    /// Options of the hot thread.
     pub runtime: runtime::RuntimeOptions,
-    /// The files with the game's rules, the first for new zones; without any, the built-in rules
-    /// are used.
+    /// The files with the game's rules, the first for new zones. If empty, the built-in rules are
+    /// used.
     pub rules_files: Vec<PathBuf>,
-    /// For the service thread.
+    /// Options of the service thread.
     pub service: super::ServiceOptions,
-    /// For `huntd serve`.
+    /// Options of `huntd serve`.
     pub serve: super::ServeOptions,
 }
 
-/// What a configuration was read from, and what was there.
+/// The source of a configuration, and its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ConfigSource {
     /// The file.
     pub file: PathBuf,
-    /// The settings of the command line.
+    /// The `--set` arguments.
     pub arguments: Vec<String>,
-    /// Every value as it is written, by `section.key`.
+    /// Every value as written, by `section.key`.
     pub values: BTreeMap<String, String>,
 }
 
-/// Reads a file and the process's environment, and lays the settings of the command line over them.
+/// Reads a file and the process's environment, and applies the settings of the command line.
 pub(crate) fn load(file: &Path, arguments: &[String]) -> Result<Config, ConfigErrors> {
     let text = settings::read_file(file)?;
     let variables = variables(std::env::vars_os())?;
@@ -73,7 +73,7 @@ pub(crate) fn load(file: &Path, arguments: &[String]) -> Result<Config, ConfigEr
     Ok(Config { source: Some(source), ..config })
 }
 
-/// The configuration that a text and some environment variables make. `file` names the text.
+/// Parses a configuration from a text and environment variables. `file` is the text's name.
 pub fn parse(
     file: &str,
     text: &str,
@@ -97,7 +97,7 @@ fn parse_layers(
         }
     })));
     errors.extend(arguments.iter().filter_map(|argument| settings.lay_argument(argument).err()));
-    // A value that is refused gets its default, until nothing else is found.
+    // Replaces each refused value by its default, to find all other errors.
     let mut config = loop {
         let error = match check(&settings) {
             Ok(config) if errors.is_empty() => break config,
@@ -121,7 +121,7 @@ fn check(settings: &Settings) -> Result<Config, ConfigError> {
     Check { settings, limits: RefCell::default() }.config(&raw)
 }
 
-/// The limits of all values that have any.
+/// The limits of all values that have limits.
 pub(super) fn limits() -> Limits {
     let settings = Settings::defaults();
     let raw = Written::deserialize(settings.values().clone()).expect("a test parses the defaults");
@@ -130,17 +130,18 @@ pub(super) fn limits() -> Limits {
     check.limits.into_inner()
 }
 
-/// What systemd passes of `StateDirectory=`, by systemd.exec(5): folders, separated by colons.
+/// The variable in which systemd passes `StateDirectory=` (systemd.exec(5)): folders, separated by
+/// colons.
 const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
 
 fn first_directory(text: &str) -> Option<PathBuf> {
     text.split(':').find_map(optional).map(PathBuf::from)
 }
 
-/// The checks, with the places where values are written, for errors.
+/// Validates values, and knows where they are written, for errors.
 pub(super) struct Check<'a> {
     settings: &'a Settings,
-    /// The limits that were checked so far.
+    /// The limits checked so far.
     limits: RefCell<Limits>,
 }
 
@@ -304,7 +305,7 @@ impl Check<'_> {
             queue_kbytes_max: self.number(
                 "publish.queue_kbytes_max",
                 publish.queue_kbytes_max,
-                // With less than one frame, nothing could ever be sent.
+                // With less than one frame, nothing could be sent.
                 FRAME_BYTES_MAX / 1024..=publisher::producer::PUBLISH_QUEUE_KBYTES_MAX,
             )?,
             tick_every_ms: self.tick_every_ms(raw)?,
@@ -388,7 +389,7 @@ impl Check<'_> {
         super::addresses::serve(raw).map_err(|sentence| self.error("serve.listen", sentence))
     }
 
-    /// A number within its limits, as the type of its option.
+    /// Converts a number to its option's type, if it is within its limits.
     fn number<T>(
         &self,
         path: &str,
@@ -406,7 +407,7 @@ impl Check<'_> {
         })
     }
 
-    /// One of a few words.
+    /// Maps one of a few words to its value.
     pub(super) fn choice<T: Copy>(
         &self,
         path: &str,
@@ -425,7 +426,7 @@ impl Check<'_> {
         }
     }
 
-    /// A name that brokers show in logs and tools.
+    /// Checks a name that brokers show in logs and tools.
     fn name(&self, path: &str, written: &str) -> Result<String, ConfigError> {
         let printable = written.chars().all(|c| c.is_ascii_graphic());
         if written.is_empty() || written.len() > kafka::NAME_CHARS_MAX || !printable {
@@ -438,7 +439,7 @@ impl Check<'_> {
         Ok(written.to_owned())
     }
 
-    /// A topic name, by Kafka's rule (`org.apache.kafka.common.internals.Topic`).
+    /// Checks a topic name by Kafka's rule (`org.apache.kafka.common.internals.Topic`).
     fn topic(&self, path: &str, written: &str) -> Result<String, ConfigError> {
         let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         let length = 1..=kafka::TOPIC_NAME_CHARS_MAX;
@@ -485,7 +486,7 @@ impl Check<'_> {
     }
 }
 
-/// A text whose emptiness means "none".
+/// Returns the text, or `None` if it is empty.
 pub(super) fn optional(text: &str) -> Option<&str> {
     Some(text).filter(|text| !text.is_empty())
 }

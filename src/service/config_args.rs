@@ -1,4 +1,4 @@
-//! The arguments that say where a verb's configuration is, and what is to be set over it.
+//! Arguments that name a verb's configuration, and settings that override it.
 
 use super::config::{self, Config};
 use super::settings::ConfigErrors;
@@ -12,13 +12,13 @@ pub struct ConfigArgs {
     /// The configuration; `huntd config` prints one with every key.
     #[arg(long = "config", value_name = "FILE")]
     pub file: PathBuf,
-    /// Set one key, over the file and the environment; more than once if need be.
+    /// Set one key, overriding the file and the environment; repeatable.
     #[arg(long, value_name = "SECTION.KEY=VALUE")]
     pub set: Vec<String>,
 }
 
 impl ConfigArgs {
-    /// Reads it.
+    /// Loads the configuration.
     pub(crate) fn load(&self) -> Result<Config, ConfigErrors> {
         config::load(&self.file, &self.set)
     }
@@ -27,7 +27,7 @@ impl ConfigArgs {
 /// The cluster of a verb that needs no configuration.
 #[derive(Clone, Debug, Args)]
 pub struct ClusterArgs {
-    /// Brokers to ask first, as host:port, separated by commas.
+    /// Bootstrap brokers, as host:port, separated by commas.
     #[arg(
         long,
         value_name = "LIST",
@@ -36,16 +36,16 @@ pub struct ClusterArgs {
         value_parser = NonEmptyStringValueParser::new()
     )]
     pub brokers: Vec<String>,
-    /// Take brokers, TLS, SASL and the topics' names from the daemons' configuration instead.
+    /// Take brokers, TLS, SASL and topic names from the daemons' configuration instead.
     #[arg(long = "config", value_name = "FILE", conflicts_with = "brokers")]
     pub config_file: Option<PathBuf>,
-    /// Set one key of it, over the file and the environment; more than once if need be.
+    /// Set one key of it, overriding the file and the environment; repeatable.
     #[arg(long, value_name = "SECTION.KEY=VALUE", requires = "config_file")]
     pub set: Vec<String>,
 }
 
 impl ClusterArgs {
-    /// Reads the configuration, if there is one.
+    /// Loads the configuration, if one is named.
     pub(crate) fn load(&self) -> Result<Option<Config>, ConfigErrors> {
         self.config_file.as_deref().map(|file| config::load(file, &self.set)).transpose()
     }

@@ -1,4 +1,4 @@
-//! Closed list of exit codes, the same for every verb. docs/OPERATIONS.md has the same table.
+//! The closed list of exit codes, common to all verbs. docs/OPERATIONS.md has the same table.
 
 use super::log;
 use crate::telemetry::printable::printable;
@@ -8,7 +8,7 @@ use std::backtrace::{Backtrace, BacktraceStatus};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ExitCode {
-    /// All is well.
+    /// Success.
     Ok = 0,
     /// The command line is wrong.
     Usage = 2,
@@ -20,7 +20,7 @@ pub enum ExitCode {
     TopicWrong = 5,
     /// A broker refuses a topic or the group.
     NotAuthorised = 6,
-    /// The kernel refuses io_uring.
+    /// io_uring is not available.
     RingUnavailable = 7,
     /// The hot thread cannot have a core of its own.
     CorePinning = 8,
@@ -30,11 +30,11 @@ pub enum ExitCode {
     ShardHalted = 10,
     /// The process has no file descriptor or thread left, or no room for its output.
     OutOfResources = 11,
-    /// There is no TLS connection to a broker.
+    /// A TLS connection to a broker cannot be established.
     TlsRefused = 12,
     /// A broker does not authenticate this client.
     NotAuthenticated = 13,
-    /// The listener is of another kind than the configuration says.
+    /// The listener's security differs from the configuration.
     ListenerDiffers = 14,
     /// A bug.
     Bug = 70,
@@ -63,21 +63,21 @@ impl ExitCode {
         ExitCode::Interrupted,
     ];
 
-    /// The number that the process exits with.
+    /// The exit status of the process.
     pub fn number(self) -> u8 {
         self as u8
     }
 
-    /// What the code means and what to do, as docs/OPERATIONS.md says it.
+    /// The meaning of the code and what to do, as in docs/OPERATIONS.md.
     pub fn meaning(self) -> &'static str {
         match self {
             ExitCode::Ok => "All is well: the work is done, or a signal asked to stop.",
             ExitCode::Usage => "The command line is wrong: see `--help`.",
             ExitCode::Config => {
-                "The configuration is wrong, or names what is missing or in use: see the message."
+                "The configuration is wrong, or names something missing or in use: see the message."
             }
             ExitCode::KafkaUnreachable => {
-                "No broker answers or takes frames: check `kafka.brokers` and the network."
+                "No broker answers or accepts frames: check `kafka.brokers` and the network."
             }
             ExitCode::TopicWrong => {
                 "A topic is missing or has the wrong shape: `huntd topics` creates and checks them."
@@ -92,16 +92,16 @@ impl ExitCode {
                 "The hot thread cannot have its core: check `[cpu]` and the allowed cores."
             }
             ExitCode::VerificationFailed => {
-                "A verification failed: the message says what is lost, doubled, changed or damaged."
+                "A verification failed: the message says what is lost, repeated, changed or damaged."
             }
             ExitCode::ShardHalted => {
                 "A shard had halted when huntd was stopped: the log names partition and reason."
             }
             ExitCode::OutOfResources => {
-                "A descriptor, thread or room on a disk is missing: the message says what to do."
+                "File descriptors, threads or disk space ran out: the message says what to do."
             }
             ExitCode::TlsRefused => {
-                "A broker is not trusted, or refuses us: check certificates and `[kafka.tls]`."
+                "TLS verification failed or was refused: check certificates and `[kafka.tls]`."
             }
             ExitCode::NotAuthenticated => {
                 "A broker refuses the user or the mechanism: check `[kafka.sasl]` and the secret."
@@ -123,9 +123,9 @@ impl From<ExitCode> for std::process::ExitCode {
 
 /// Makes a panic in any thread end the process with [`ExitCode::Bug`], after its message.
 ///
-/// A daemon that has lost one of its threads could not keep its guarantees. The supervisor's
-/// restart goes through recovery instead. `is_contained` says, on the thread that panics, whether
-/// the panic will be caught.
+/// A daemon that has lost a thread could not keep its guarantees; the supervisor's restart goes
+/// through recovery instead. `is_contained` returns, on the thread that panics, whether the panic
+/// will be caught.
 pub fn end_on_panic(is_contained: fn() -> bool) {
     std::panic::set_hook(Box::new(move |panic| {
         let thread = std::thread::current();
@@ -146,7 +146,7 @@ pub(crate) fn end(code: ExitCode) -> ! {
     std::process::exit(i32::from(code.number()))
 }
 
-/// Says on standard error what is wrong, a line each.
+/// Writes errors to standard error, one per line.
 pub fn say(sentences: &str) {
     log::say(sentences.lines().map(|line| format!("huntd: {}\n", printable(line))).collect());
 }

@@ -1,7 +1,7 @@
 //! HTTP for monitoring: `/metrics`, `/livez`, `/readyz`.
 //!
-//! One request a connection, then close. Connections, bytes and time are bounded; whatever bytes
-//! come, they get an answer or a close.
+//! One request per connection, then close. Connections, bytes and time are bounded; any bytes get
+//! an answer or a close.
 
 use super::unready::Unready;
 use super::{Observed, exposition};
@@ -18,18 +18,18 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::rc::Weak;
 use std::time::Duration;
 
-/// HTTP connections served at once. A further one takes the place of the oldest: clients that
-/// connect and say nothing must not keep a health check waiting.
+/// Limit of concurrent HTTP connections. A further one replaces the oldest: clients that connect
+/// and send nothing must not block a health check.
 pub const HTTP_CONNECTIONS_MAX: usize = 16;
 
-/// Milliseconds that one HTTP exchange may take, a slow client included.
+/// Milliseconds that one HTTP exchange may take, including a slow client.
 const HTTP_EXCHANGE_MS_MAX: u64 = 5_000;
 
-/// Bytes of a request's body that are read, and thrown away, so that the client sees the answer
-/// before the close.
+/// Bytes of a request's body that are read and discarded, so that the client sees the answer before
+/// the close.
 const HTTP_DRAIN_BYTES_MAX: usize = 64 * 1024;
 
-/// The status of a method that no page takes.
+/// The status for a method that no page accepts.
 const NOT_ALLOWED: &str = "405 Method Not Allowed";
 
 /// The listening socket.
@@ -39,14 +39,14 @@ pub(crate) struct Exporter {
 }
 
 impl Exporter {
-    /// Listens from now on; requests wait until [`Exporter::serve`] runs.
+    /// Starts to listen; requests wait until [`Exporter::serve`] runs.
     pub(crate) fn bind(listen: SocketAddr) -> io::Result<Exporter> {
         let listener = Async::<TcpListener>::bind(listen)?;
         let address = listener.get_ref().local_addr()?;
         Ok(Exporter { listener, address })
     }
 
-    /// The address, with the port that a port 0 became.
+    /// The address, with the actual port if port 0 was configured.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -57,7 +57,7 @@ impl Exporter {
         let mut connections: VecDeque<Task<()>> = VecDeque::new();
         loop {
             let Ok((stream, _)) = self.listener.accept().await else {
-                // Out of file descriptors, most likely: others must close some first.
+                // Most likely no file descriptor is left: other connections must close first.
                 Timer::after(Duration::from_millis(100)).await;
                 continue;
             };
@@ -72,16 +72,16 @@ impl Exporter {
                     Timer::after(Duration::from_millis(HTTP_EXCHANGE_MS_MAX)).await;
                     Ok(())
                 };
-                // A client may break off at any time.
+                // A client may disconnect at any time.
                 let _ = exchange(stream, &observed).or(patience).await;
             }));
         }
     }
 }
 
-/// One request and its answer.
+/// Handles one request.
 async fn exchange(mut stream: Async<TcpStream>, observed: &Observed) -> io::Result<()> {
-    // The parser bounds what is received.
+    // The parser limits what is received.
     let (mut piece, mut received) = ([0; 1024], Vec::new());
     let answer = loop {
         let read = stream.read(&mut piece).await?;
@@ -98,8 +98,8 @@ async fn exchange(mut stream: Async<TcpStream>, observed: &Observed) -> io::Resu
     drain(&mut stream).await
 }
 
-/// Reads what the client still sends: closing with unread bytes would reset the connection and take
-/// the answer with it.
+/// Reads the rest of the client's bytes: closing with unread bytes would reset the connection and
+/// lose the answer.
 async fn drain(stream: &mut Async<TcpStream>) -> io::Result<()> {
     let mut scrap = [0; 1024];
     let mut drained = 0;
@@ -113,12 +113,12 @@ async fn drain(stream: &mut Async<TcpStream>) -> io::Result<()> {
     Ok(())
 }
 
-/// The answer to a request. `None`: more of it is to come.
+/// Returns the answer to a request; `None` if more of it must arrive.
 fn answer(received: &[u8], observed: &Observed) -> Option<Vec<u8>> {
     let (status, text) = match parse(received) {
         Parsed::More => return None,
         Parsed::Refused(error) => (error.status(), error.sentence().to_owned() + "\n"),
-        // No page takes a body.
+        // No page accepts a body.
         Parsed::Expects(request) | Parsed::Request(request, _) => respond(&request, observed),
     };
     let mut out = Vec::new();
@@ -134,7 +134,7 @@ fn answer(received: &[u8], observed: &Observed) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Status and text for a request.
+/// Returns the status and text for a request.
 fn respond(request: &ClientRequest, observed: &Observed) -> (&'static str, String) {
     let Some(page) = Page::of(&request.path) else {
         return ("404 Not Found", "ask for /metrics, /livez or /readyz\n".to_owned());

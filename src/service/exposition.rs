@@ -1,6 +1,7 @@
-//! Everything that is measured, in Prometheus' text format 0.0.4.
+//! All metrics in Prometheus' text format 0.0.4.
 //!
-//! Names follow its conventions: prefix, base unit, `_total` for counters. No label names a player.
+//! Names follow Prometheus' conventions: prefix, base unit, `_total` for counters. No label names a
+//! player.
 
 use super::Observed;
 use super::process::Process;
@@ -11,18 +12,18 @@ use crate::telemetry::progress::{Progress, ShardProgress};
 use crate::telemetry::tally::Tally;
 use std::fmt::Write;
 
-/// One metric family beside the plain counters.
+/// A metric family other than a plain counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Family {
     /// The whole name.
     pub name: &'static str,
     /// `counter`, `gauge` or `histogram`.
     pub kind: &'static str,
-    /// What its value means.
+    /// The help text.
     pub help: &'static str,
 }
 
-/// All families but the plain counters, in the order of the page.
+/// All families except the plain counters, in the order of the page.
 pub const FAMILIES: [Family; 43] = [
     family(
         "huntd_events_applied_total",
@@ -42,7 +43,7 @@ pub const FAMILIES: [Family; 43] = [
     family(
         "huntd_records_rejected_total",
         "counter",
-        "Records that are no valid event, by partition and reason.",
+        "Records that are not valid events, by partition and reason.",
     ),
     family("huntd_players", "gauge", "Players in a zone, by partition."),
     family("huntd_hunts", "gauge", "Hunts that run in a zone, by partition."),
@@ -173,7 +174,7 @@ pub fn render(observed: &Observed) -> String {
         head(&mut page, &name, "counter", counter.help());
         line(&mut page, &name, "", observed.metrics.get(counter));
     }
-    // Read once per page: the kernel's answers take longer than all the rest.
+    // Read once per page: querying the kernel takes longer than everything else.
     let (process, hot) = (Process::this(), Schedule::of("hot"));
     for family in FAMILIES {
         let name = family.name;
@@ -268,7 +269,7 @@ fn values(page: &mut String, name: &str, observed: &Observed) {
     }
 }
 
-/// What belongs to the process, whether it runs a daemon or serves.
+/// Metrics of the process, daemon or server.
 fn process_wide(page: &mut String, name: &str) {
     let value = match name {
         "huntd_reload_refused" => u64::from(reload::is_refused()),
@@ -286,8 +287,8 @@ fn line(page: &mut String, name: &str, labels: &str, value: u64) {
 }
 
 /// Counts since the process began, including partitions that are no longer owned: a counter that
-/// came and went would lose counts. Those of owned partitions begin at 0, because `rate` and
-/// `increase` do not see the value with which a series begins, and alerts ask for them.
+/// came and went would lose counts. Counters of owned partitions start at 0, because `rate` and
+/// `increase`, which alerts use, ignore the first value of a series.
 fn shown<'a>(
     tally: &'a Tally,
     progress: &'a Progress,
@@ -296,7 +297,7 @@ fn shown<'a>(
     tally.counts().filter(move |(partition, _, count)| is_shown(*partition, *count))
 }
 
-/// Counts since the process began, without zeros: for long lists of names that no alert asks for.
+/// Non-zero counts since the process began, for long lists of names that no alert uses.
 fn above_0(tally: &Tally) -> impl Iterator<Item = (i32, &'static str, u64)> {
     tally.counts().filter(|(.., count)| *count > 0)
 }
@@ -312,7 +313,7 @@ fn counted(
     }
 }
 
-/// The age of the newest record that was applied or rejected, while further ones wait.
+/// The age of the newest record that was applied or rejected; 0 without lag.
 fn lag_seconds(shard: &ShardProgress, now_ms: i64) -> Option<u64> {
     let applied_ms = shard.applied_time_ms.get();
     match shard.lag()? {
@@ -379,8 +380,8 @@ fn throttled(page: &mut String, name: &str, progress: &Progress) {
     }
 }
 
-/// Cumulative buckets in seconds, the base unit. The count is the sum of the buckets that were
-/// read, so that a page agrees with itself while the writer goes on.
+/// Cumulative buckets in seconds, the base unit. The count is the sum of the buckets read, so that
+/// a page is consistent while the writer continues.
 fn histogram(page: &mut String, name: &str, histogram: &Histogram) {
     let mut count = 0;
     for (bucket, events) in histogram.counts().into_iter().enumerate() {
@@ -396,12 +397,12 @@ fn histogram(page: &mut String, name: &str, histogram: &Histogram) {
     line(page, &format!("{name}_count"), "", count);
 }
 
-/// Microseconds as seconds, exactly.
+/// Formats microseconds as seconds, exactly.
 fn seconds(us: u64) -> String {
     format!("{}.{:06}", us / 1_000_000, us % 1_000_000)
 }
 
-/// What the kernel's scheduler says of the hot thread, while there is one.
+/// The kernel scheduler's counters of the hot thread, while it runs.
 fn hot_value(page: &mut String, name: &str, schedule: &Schedule) {
     let Schedule([ran_ns, waited_ns, times]) = schedule;
     let value = match name {
@@ -413,8 +414,8 @@ fn hot_value(page: &mut String, name: &str, schedule: &Schedule) {
     writeln!(page, "{name} {value}").expect("a string takes it");
 }
 
-/// A thread's line in `/proc/self/task/*/schedstat`: nanoseconds with a core, nanoseconds of
-/// waiting for one, and how often it was given one.
+/// A thread's line in `/proc/self/task/*/schedstat`: nanoseconds on a core, nanoseconds waiting for
+/// one, and the number of times that it was scheduled.
 struct Schedule([u64; 3]);
 
 impl Schedule {

@@ -1,4 +1,4 @@
-//! What `--help` says about each verb: what it does, what to expect, an example.
+//! The `--help` text of each verb: what it does, what to expect, an example.
 
 use crate::service::exit::ExitCode;
 
@@ -22,13 +22,13 @@ Examples:
 
 /// `huntd check --help`.
 pub(crate) const CHECK: &str = "\
-Check everything that would keep `huntd run` from starting, and say about each trouble what to do.
+Check everything that would keep `huntd run` from starting, and say how to fix each problem.
 
-Offline: every key, the rules, the cores, and whether the kernel gives io_uring. Otherwise also \
-the brokers, the topics, and whether rules.files have the rules that each zone plays by. It warns \
-where it cannot be sure that something is wrong: a password or a token is sent without TLS, an \
-address to listen on is taken, a topic has one replica, some brokers do not answer, or the last \
-updates cannot be read in time. --deny-warnings makes each warning an error with exit code 3.
+Offline: every key, the rules, the cores, and whether io_uring is available. Otherwise also the \
+brokers, the topics, and whether rules.files contain the rules of each zone. Warnings: a password \
+or a token is sent without TLS, an address to listen on is in use, a topic has one replica, some \
+brokers do not answer, or the last updates cannot be read in time. --deny-warnings makes each \
+warning an error with exit code 3.
 
 Examples:
   huntd check --config huntd.toml --offline
@@ -49,9 +49,9 @@ Examples:
 
 /// `huntd load --help`.
 pub(crate) const LOAD: &str = "\
-Produce player events to a topic: made-up ones, or a recorded match. With --rate the load is open \
-loop: events are due at their times, however slow the broker is. Players count their events from 1 \
-on, so a second load into one topic is mostly no-ops, as a producer's repeats are.
+Produce player events to a topic: generated ones, or a recorded match. With --rate the load is \
+open-loop: events are sent at their times, however slow the broker is. Each player's seq starts at \
+1, so a second load into the same topic is mostly no-ops, like a producer's repeats.
 
 Examples:
   huntd load --topic hunt-events --events 4000000
@@ -59,9 +59,9 @@ Examples:
 
 /// `huntd replay --help`.
 pub(crate) const REPLAY: &str = "\
-Apply events with the daemon's own decoder and engine, without the daemon: what it prints is what \
-the daemon must publish. Take the events from a file (a recorded match, or one JSON event a line) \
-or from a topic, from its start to its present end.
+Apply events with the daemon's own decoder and engine, without the daemon: it prints what the \
+daemon must publish. Take the events from a file (a recorded match, or one JSON event per line) \
+or from a topic, from its start to its current end.
 
 Examples:
   huntd replay --file match.jsonl.zst --format prbf2 --partitions 4
@@ -69,11 +69,10 @@ Examples:
 
 /// `huntd rules --help`.
 pub(crate) const RULES: &str = "\
-List the rules that a configuration names, each with its ruleset: the number that stands in every \
-frame. With --zones, print also the ruleset of each zone, as the last updates of the output topic \
-say, and which file has it. With --switch-to, append an event to each partition of the input after \
-which the game plays by these rules. Every daemon must have them in rules.files before: if not, \
-its zones halt at the event.
+List the rules in a configuration, each with its ruleset, the number in every frame. With --zones, \
+also print the ruleset of each zone, from the last updates of the output topic, and its file. With \
+--switch-to, append an event to each partition of the input that switches the game to these rules. \
+Every daemon must have them in rules.files before that; otherwise its zones halt at the event.
 
 Examples:
   huntd rules --config huntd.toml
@@ -91,8 +90,8 @@ Example:
 
 /// `huntd snapshot --help`.
 pub(crate) const SNAPSHOT: &str = "\
-Look at the snapshots in the state directory that a configuration names, or remove them, so that \
-the next start takes an older state or replays the input from its start.
+List, verify or remove the snapshots in a configuration's state directory. After a removal, the \
+next start uses an older state or replays the input from its start.
 
 Examples:
   huntd snapshot list --config huntd.toml
@@ -111,9 +110,9 @@ Examples:
 
 /// `huntd topics --help`.
 pub(crate) const TOPICS: &str = "\
-Create the topics that a configuration names: input, output, dead letters, and snapshots if it \
-names one for them. They get the settings that huntd relies on; topics that exist are checked, and \
-never changed.
+Create the topics of a configuration: input, output, dead letters, and snapshots if it names a \
+topic for them, with the settings that huntd requires. Existing topics are checked and never \
+changed.
 
 Examples:
   huntd topics --config huntd.toml --partitions 12 --replicas 3
@@ -121,8 +120,8 @@ Examples:
 
 /// `huntd config --help`.
 pub(crate) const CONFIG: &str = "\
-Print a configuration with every key, what it means, and its default: a file of yours needs only \
-what differs. With --schema, print a JSON Schema of it.
+Print a configuration with every key, its meaning and its default: your own file needs only what \
+differs. With --schema, print its JSON Schema.
 
 Examples:
   huntd config > huntd.toml
@@ -138,7 +137,7 @@ Example:
 
 /// `huntd completions --help`.
 pub(crate) const COMPLETIONS: &str = "\
-Print a script with which a shell completes huntd's verbs, options and their values.
+Print a shell completion script for huntd's verbs, options and their values.
 
 Examples:
   huntd completions bash > /usr/share/bash-completion/completions/huntd
@@ -146,7 +145,7 @@ Examples:
 
 /// `huntd man --help`.
 pub(crate) const MAN: &str = "\
-Write the manual pages, as this command line's own help has them.
+Write the manual pages, with the text of `--help`.
 
 Examples:
   huntd man | man -l -

@@ -1,5 +1,5 @@
-//! A log line as the journal takes it: fields, each with its length, in one datagram.
-//! <https://systemd.io/JOURNAL_NATIVE_PROTOCOL/> is the source.
+//! A log line in the journal's native protocol: fields with their lengths, in one datagram. Source:
+//! <https://systemd.io/JOURNAL_NATIVE_PROTOCOL/>.
 
 use super::log_thread::LogSender;
 use crate::telemetry::printable::printable;
@@ -17,7 +17,7 @@ pub(super) struct JournalLayer {
 }
 
 impl JournalLayer {
-    /// A layer for this program's lines.
+    /// Creates a layer for this program's lines.
     pub(super) fn new(lines: LogSender) -> JournalLayer {
         let program = std::env::current_exe().unwrap_or_default();
         let name = program.file_name().unwrap_or_default();
@@ -39,7 +39,7 @@ impl<S: Subscriber> Layer<S> for JournalLayer {
     }
 }
 
-/// Syslog's number of a level.
+/// The syslog priority of a level.
 fn priority(level: Level) -> u8 {
     match level {
         Level::ERROR => 3,
@@ -65,7 +65,7 @@ impl JournalLine {
         writeln!(self.bytes, "{value}").expect("a vector takes it");
     }
 
-    /// `F_PARTITION` for `partition`, which cannot collide with the journal's own fields.
+    /// Writes `partition` as `F_PARTITION`, which cannot collide with the journal's own fields.
     fn put_field(&mut self, field: &Field, value: impl Display) {
         match field.name() {
             "message" => self.put("MESSAGE", value),

@@ -1,5 +1,5 @@
-//! Log lines: to the journal if systemd started the daemon, else to standard error. The log thread
-//! writes them (`log_thread.rs`).
+//! Log lines: to the journal if systemd started the daemon, otherwise to standard error. The log
+//! thread writes them (`log_thread.rs`).
 
 use super::ServiceOptions;
 use super::journal_line::JournalLayer;
@@ -22,20 +22,20 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, reload};
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// The journal under systemd, else text.
+    /// The journal under systemd, otherwise text.
     Auto,
-    /// One line of text each.
+    /// One line of text per event.
     Text,
-    /// One JSON object each.
+    /// One JSON object per event.
     Json,
     /// Fields in the journal.
     Journald,
 }
 
-/// The words of `service.log_format`.
+/// The values of `service.log_format`.
 pub(crate) const FORMATS: [(&str, LogFormat); 4] = [
     ("auto", LogFormat::Auto),
     ("text", LogFormat::Text),
@@ -43,7 +43,7 @@ pub(crate) const FORMATS: [(&str, LogFormat); 4] = [
     ("journald", LogFormat::Journald),
 ];
 
-/// The words of `service.log_level`.
+/// The values of `service.log_level`.
 pub(crate) const LEVELS: [(&str, Level); 5] = [
     ("error", Level::ERROR),
     ("warn", Level::WARN),
@@ -52,15 +52,15 @@ pub(crate) const LEVELS: [(&str, Level); 5] = [
     ("trace", Level::TRACE),
 ];
 
-/// What is logged can be changed while the process runs: the subscriber is the process's, too.
+/// The filter, which can be changed while the process runs; it is global, like the subscriber.
 static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
 
-/// The way to the log thread, once it is started.
+/// The queue to the log thread, once it is started.
 static LINES: OnceLock<LogSender> = OnceLock::new();
 
 /// Sends log lines where the options say, for the rest of the process's life. If the journal is
-/// configured but absent, text takes its place, with a line that says so. An error says that no
-/// thread or descriptor is left.
+/// configured but unreachable, text replaces it, with a line that says so. Fails if no thread or
+/// descriptor is left.
 pub(crate) fn start(options: &ServiceOptions) -> io::Result<()> {
     let wants_journal = match options.log_format {
         LogFormat::Journald => true,
@@ -91,9 +91,9 @@ pub(crate) fn start(options: &ServiceOptions) -> io::Result<()> {
             .boxed(),
     };
     let (filter, handle) = reload::Layer::new(filter(options.log_level));
-    // The filter is one for all, not the layer's own: that one, asked about a line that librdkafka
-    // does not log in the end, would withhold the thread's next line.
-    // An error means that the embedding program has a subscriber, which then serves.
+    // A global filter, not one of the layer: when asked about a line that librdkafka finally does
+    // not log, the latter would suppress the thread's next line. An error means that the embedding
+    // program has installed a subscriber, which is used instead.
     if tracing_subscriber::registry().with(filter).with(layer).try_init().is_ok() {
         let _ = FILTER.set(handle);
     }
@@ -103,25 +103,25 @@ pub(crate) fn start(options: &ServiceOptions) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes to standard error, without waiting for its reader if the log thread runs. The text has
-/// its own lines.
+/// Writes to standard error, without waiting for its reader if the log thread runs. The text
+/// contains its own line breaks.
 pub(crate) fn say(text: String) {
     match LINES.get() {
         Some(lines) => lines.send_text(text),
-        // If standard error is closed, nothing can be said.
+        // If standard error is closed, nothing can be reported.
         None => _ = io::stderr().write_all(text.as_bytes()),
     }
 }
 
-/// Waits until the lines are written, for a second at most: the process is about to end.
+/// Waits until the lines are written, at most a second, because the process is about to end.
 pub fn flush() {
     LINES.get().into_iter().for_each(LogSender::flush);
 }
 
-/// What the metric of lost lines says.
+/// Help text of the metric of lost lines.
 pub(crate) const LOST_HELP: &str = "Log lines lost, because their reader was slow or away.";
 
-/// Lines lost so far, because nobody read the log fast enough.
+/// Lines lost because the log's reader was too slow.
 pub(crate) fn lost_lines() -> u64 {
     LINES.get().map_or(0, LogSender::lost)
 }
@@ -132,19 +132,19 @@ fn write_field(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> f
     let value = printable(&value);
     match field.name() {
         "message" => write!(out, "{value}"),
-        // The line shows them already.
+        // The line contains them already.
         name if name.starts_with("log.") => Ok(()),
         name => write!(out, "{name}={value}"),
     }
 }
 
-/// A line of JSON with all control characters escaped: JSON itself demands it of 32 of them.
+/// Escapes all control characters in a line of JSON; JSON itself requires it for 32 of them.
 fn escaped(line: &[u8]) -> Option<Vec<u8>> {
     let text = str::from_utf8(line).ok()?.strip_suffix('\n')?;
     Some(format!("{}\n", printable(text)).into_bytes())
 }
 
-/// Takes the lines of the formatting layer, each in one piece.
+/// Receives the lines of the formatting layer, each in one piece.
 #[derive(Clone)]
 struct LineWriter {
     lines: LogSender,
@@ -171,16 +171,16 @@ impl MakeWriter<'_> for LineWriter {
     }
 }
 
-/// Logs from this level on, if this process's log lines are huntd's to send. librdkafka keeps the
-/// level that its clients were made with.
+/// Changes the log level, if huntd owns this process's subscriber. librdkafka keeps the level with
+/// which its clients were created.
 pub(crate) fn set_level(level: Level) {
     if let Some(handle) = FILTER.get() {
         handle.reload(filter(level)).expect("the subscriber lives as long as the process");
     }
 }
 
-/// What is logged. librdkafka logs every attempt to connect, and repeats an outage when it is over.
-/// huntd itself logs what matters of that. The rest is for a closer look.
+/// Returns the filter for a level. librdkafka logs every connection attempt, and repeats an outage
+/// when it is over. huntd itself logs what matters of that; librdkafka's lines are for debugging.
 fn filter(level: Level) -> Targets {
     let own = LevelFilter::from_level(level);
     let librdkafka = if level >= Level::DEBUG { own } else { LevelFilter::OFF };
@@ -192,7 +192,7 @@ fn filter(level: Level) -> Targets {
 }
 
 /// Whether standard error is the stream that systemd connected to the journal. The variable alone
-/// is not enough: it is inherited by children whose output goes elsewhere.
+/// is not enough: children whose output goes elsewhere inherit it.
 fn stderr_is_the_journal() -> bool {
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
         return false;
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
     use std::sync::{Arc, Mutex};
 
-    /// What a subscriber writes.
+    /// Collects the output of a subscriber.
     #[derive(Clone, Default)]
     struct Written(Arc<Mutex<Vec<u8>>>);
 

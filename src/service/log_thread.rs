@@ -1,8 +1,8 @@
-//! The log thread: writes what all threads log, so that a reader of the log who stops reading
-//! delays none of them.
+//! The log thread writes the log lines of all threads, so that a log reader that stalls delays none
+//! of them.
 //!
-//! Lines wait in a queue. A line that does not fit is lost and counted. Once all that waits is
-//! written, a line says how many were lost.
+//! Lines wait in a queue. A line that does not fit is lost and counted. Once the queue is written,
+//! a line reports how many were lost.
 
 use crate::queue::bell::Bell;
 use crate::queue::{Receiver, Sender, bounded_with_bell};
@@ -14,51 +14,51 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Lines that may wait to be written: those of a bad minute.
+/// Lines that may wait: those of a bad minute.
 const LOG_LINES_MAX: usize = 1_024;
 
-/// Bytes of the lines that may wait.
+/// Bytes of lines that may wait.
 const LOG_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Milliseconds for which the end of the process waits until all lines are written.
+/// Milliseconds for which the end of the process waits for lines to be written.
 const FLUSH_MS_MAX: u64 = 1_000;
 
-/// Milliseconds between two checks whether they are.
+/// Interval of that check, in milliseconds.
 const FLUSH_POLL_MS: u64 = 1;
 
-/// Milliseconds that the log thread sleeps at a time: its bell ends the sleep.
+/// Upper limit of the log thread's sleep, in milliseconds; its bell ends it earlier.
 const LOG_SLEEP_MS_MAX: u64 = 1_000;
 
-/// Where the journal takes datagrams: <https://systemd.io/JOURNAL_NATIVE_PROTOCOL/>.
+/// The journal's socket: <https://systemd.io/JOURNAL_NATIVE_PROTOCOL/>.
 const JOURNAL_SOCKET: &str = "/run/systemd/journal/socket";
 
-/// Who gets the log lines.
+/// The destination of log lines.
 pub(super) enum Sink {
     /// Standard error.
     Stderr,
-    /// The journal, a datagram for each line.
+    /// The journal, one datagram per line.
     Journal(UnixDatagram),
 }
 
 impl Sink {
-    /// The journal, if somebody receives there.
+    /// Opens the journal, if it exists.
     pub(super) fn journal() -> io::Result<Sink> {
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;
         match socket.send_to(&[], JOURNAL_SOCKET) {
-            // It has much to do, and is there.
+            // It is busy, but exists.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             sent => drop(sent?),
         }
-        // From now on the log thread alone waits for it.
+        // From now on only the log thread waits for it.
         socket.set_nonblocking(false)?;
         Ok(Sink::Journal(socket))
     }
 }
 
-/// Something to be written.
+/// An item to write.
 enum LogItem {
-    /// A line in the form that the sink wants.
+    /// A line in the format of the sink.
     Line(Vec<u8>),
     /// Text for standard error, whatever the sink is.
     Text(Vec<u8>),
@@ -71,16 +71,16 @@ impl LogItem {
     }
 }
 
-/// What all ends of the log share.
+/// Counters shared by all ends of the log.
 #[derive(Default)]
 struct LogCounts {
-    /// Lines that are sent and not written.
+    /// Lines that are sent but not written.
     unwritten: AtomicUsize,
     unwritten_bytes: AtomicUsize,
     lost: AtomicU64,
 }
 
-/// The end of the log that other threads have.
+/// The sending end of the log, for other threads.
 #[derive(Clone)]
 pub(super) struct LogSender {
     items: Sender<LogItem>,
@@ -99,12 +99,12 @@ impl LogSender {
         Ok(LogSender { items, counts })
     }
 
-    /// Sends a line, or loses it if there is no room.
+    /// Sends a line, or drops and counts it if the queue is full.
     pub(super) fn send_line(&self, line: Vec<u8>) {
         self.send(LogItem::Line(line));
     }
 
-    /// Sends text for standard error, or loses it if there is no room.
+    /// Sends text for standard error, or drops and counts it if the queue is full.
     pub(super) fn send_text(&self, text: String) {
         self.send(LogItem::Text(text.into_bytes()));
     }
@@ -118,12 +118,12 @@ impl LogSender {
         }
     }
 
-    /// Lines lost so far.
+    /// Number of lines lost.
     pub(super) fn lost(&self) -> u64 {
         self.counts.lost.load(Ordering::Acquire)
     }
 
-    /// Waits until all that was sent is written, but not for longer than [`FLUSH_MS_MAX`].
+    /// Waits until everything sent is written, at most [`FLUSH_MS_MAX`].
     pub(super) fn flush(&self) {
         let end = Instant::now() + Duration::from_millis(FLUSH_MS_MAX);
         while self.counts.unwritten.load(Ordering::Acquire) > 0 && Instant::now() < end {
@@ -134,7 +134,7 @@ impl LogSender {
 }
 
 impl LogCounts {
-    /// An item waits no more, because it was written or is lost.
+    /// Records that an item was written or is lost.
     fn settle(&self, bytes: usize, is_written: bool) {
         if !is_written {
             self.lost.fetch_add(1, Ordering::AcqRel);
@@ -144,8 +144,8 @@ impl LogCounts {
     }
 }
 
-/// Standard error without the lock of the standard library: others could not take it while a write
-/// waits for a reader.
+/// Opens standard error without the lock of the standard library, which other threads could not
+/// take while a write waits for the reader.
 fn stderr() -> io::Result<File> {
     use std::os::fd::AsFd;
     Ok(File::from(io::stderr().as_fd().try_clone_to_owned()?))
@@ -161,7 +161,7 @@ struct LogWriter {
 }
 
 impl LogWriter {
-    /// Writes for the life of the process: the subscriber keeps a sender.
+    /// Writes for the life of the process, because the subscriber keeps a sender.
     fn run(mut self) {
         let mut reported = 0;
         loop {
@@ -172,7 +172,7 @@ impl LogWriter {
                 has_written |= is_written;
             }
             let lost = self.counts.lost.load(Ordering::Acquire);
-            // Only a reader who reads again can be told.
+            // Reported only once the reader reads again.
             if has_written && lost > reported {
                 reported = lost;
                 tracing::error!(
@@ -208,7 +208,7 @@ impl LogWriter {
 mod tests {
     use super::*;
 
-    /// A log whose lines go to a pair of sockets that only the test reads.
+    /// A log whose lines go to a socket pair that only the test reads.
     fn log() -> (LogSender, LogWriter, UnixDatagram) {
         let (socket, reader) = UnixDatagram::pair().expect("sockets");
         let bell = Arc::new(Bell::new().expect("an eventfd"));

@@ -1,6 +1,6 @@
-//! What the operator sees: command line, configuration, systemd, HTTP.
+//! The operator's interfaces: command line, configuration, systemd, HTTP.
 //!
-//! One thread, off the hot core, does all of it while the daemon runs: it answers HTTP, talks to
+//! While the daemon runs, one thread off the hot core handles them: it answers HTTP, notifies
 //! systemd and waits for signals. It reads what the other threads write to [`Metrics`],
 //! [`Progress`] and [`Status`], and never waits for them.
 
@@ -65,48 +65,48 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use systemd::Systemd;
 
-/// The options of the service thread, checked already.
+/// Validated options of the service thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceOptions {
-    /// Where HTTP is served.
+    /// The address of the HTTP endpoints.
     pub listen: SocketAddr,
-    /// How log lines look.
+    /// The format of log lines.
     pub log_format: log::LogFormat,
-    /// The least level that is logged.
+    /// The lowest level that is logged.
     pub log_level: tracing::Level,
 }
 
-/// The options of `serve`, checked already.
+/// Validated options of `serve`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServeOptions {
-    /// Where clients are answered.
+    /// The address for clients.
     pub listen: SocketAddr,
-    /// Other processes may listen there, too.
+    /// Whether other processes may listen on this address, too.
     pub share_address: bool,
-    /// The file of tokens; `None`: everybody on this host may ask.
+    /// The file of tokens; `None` if anybody on this host may ask.
     pub tokens: Option<std::path::PathBuf>,
 }
 
-/// What the service thread reads.
+/// The state that the service thread reads.
 #[derive(Clone)]
 pub struct Observed {
-    /// What is counted.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// How far each shard is.
+    /// The progress of each shard.
     pub progress: Arc<Progress>,
-    /// What the daemon is doing.
+    /// The state of the daemon.
     pub status: Arc<Status>,
 }
 
 /// Why the service thread cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The HTTP address is taken or is no address of this host.
+    /// The HTTP address is in use or not an address of this host.
     #[error("cannot listen on {listen}: choose another service.listen ({source})")]
     Listen {
         /// The address.
         listen: SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The process has no file descriptor or thread left.
@@ -117,15 +117,15 @@ pub enum Error {
 /// The running service thread.
 pub struct Service {
     thread: JoinHandle<()>,
-    /// Takes the daemon's result, which ends the thread.
+    /// Receives the daemon's result, which ends the thread.
     ended: channel::Sender<Result<(), String>>,
     address: SocketAddr,
 }
 
 impl Service {
-    /// Starts to serve. `stop` is called once, from the service thread, when SIGTERM or SIGINT asks
-    /// the daemon to drain; a second signal ends the process at once. SIGHUP reloads; without a
-    /// reloader it ends the process, as it does by default.
+    /// Starts the service thread. It calls `stop` once, when SIGTERM or SIGINT asks the daemon to
+    /// drain; a second signal ends the process at once. SIGHUP reloads; without a reloader it ends
+    /// the process, as by default.
     ///
     /// The new thread inherits the caller's allowed cores.
     pub fn start(
@@ -151,19 +151,20 @@ impl Service {
         Ok(Service { thread, ended, address })
     }
 
-    /// Where HTTP is served, with the port that a configured port 0 became.
+    /// The HTTP address, with the actual port if port 0 was configured.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Ends the thread, which says that the daemon has drained or why not, and waits for it.
+    /// Ends the thread, which reports that the daemon has drained or why it failed, and waits for
+    /// it.
     pub fn finish(self, ended: Result<(), String>) {
         self.ended.try_send(ended).expect("the thread waits for one message");
         self.thread.join().expect("a panic in any thread ends the process");
     }
 }
 
-/// The service thread, from first to last.
+/// Runs the service thread.
 fn serve(
     exporter: Exporter,
     signals: shutdown::Signals,
@@ -183,7 +184,7 @@ fn serve(
     }
     executor.spawn(Reporter::run(observed, systemd.clone())).detach();
     let ended = smol::block_on(executor.run(end.recv()));
-    // A daemon that has not begun has no result.
+    // A daemon that did not start has no result.
     let ended = ended.unwrap_or_else(|_| Err("it could not start, read the log".to_owned()));
     notify::stopped(&systemd, ended);
 }

@@ -1,8 +1,8 @@
-//! What systemd is told of the daemon: READY, STATUS, WATCHDOG, STOPPING, EXTEND_TIMEOUT_USEC. How
-//! it gets there is in `systemd.rs`.
+//! The daemon's notifications to systemd: READY, STATUS, WATCHDOG, STOPPING, EXTEND_TIMEOUT_USEC.
+//! `systemd.rs` sends them.
 //!
 //! The watchdog is fed only if the hot thread has turned since the last time, and no other thread
-//! is stuck: the daemon is restarted, whatever the other threads do.
+//! is stuck; otherwise systemd restarts the daemon.
 
 use super::Observed;
 use super::reload;
@@ -20,63 +20,63 @@ use sd_notify::NotifyState;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Milliseconds between two samples that the service thread takes of the daemon.
+/// Milliseconds between two samples of the daemon by the service thread.
 pub(crate) const SAMPLE_MS_MAX: u64 = 1_000;
 
 /// Milliseconds between two status lines for systemd.
 const STATUS_MS: u64 = 2_000;
 
-/// Milliseconds of patience that the daemon asks of systemd at a time while it starts or drains.
+/// Milliseconds by which the daemon extends systemd's timeout at a time, while it starts or drains.
 const PATIENCE_MS: u64 = 10_000;
 
-/// Milliseconds for which the daemon asks for more patience while it drains, at most.
+/// Upper limit of a drain for which the daemon extends the timeout, in milliseconds.
 const DRAIN_MS_MAX: u64 = 60_000;
 
 /// The daemon at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
-    /// When.
+    /// When it was taken.
     pub now: Instant,
-    /// What it is doing.
+    /// The daemon's phase.
     pub phase: Phase,
-    /// Shards that do not do what they should.
+    /// Shards and threads in trouble.
     pub trouble: Trouble,
-    /// Why it is not ready.
+    /// Why the daemon is not ready.
     pub unready: Vec<Unready>,
-    /// Turns of the hot thread so far.
+    /// Turns of the hot thread.
     pub turns: u64,
-    /// Turns of all threads that count theirs.
+    /// Turns of all watched threads.
     pub all_turns: u64,
-    /// Records taken so far, whatever their outcome.
+    /// Records processed, with any outcome.
     pub records: u64,
     /// Shards owned.
     pub shards: usize,
-    /// What they still have to apply before they are live.
+    /// What the restoring shards still have to apply.
     pub restoring: Restoring,
-    /// Records that are in the input and not yet in an acknowledged frame; `None` while unknown.
+    /// Records in the input that no acknowledged frame covers yet; `None` while unknown.
     pub lag: Option<i64>,
-    /// Partitions that other instances do not read, or that have none.
+    /// Partitions not owned by this instance that nobody reads.
     pub unread: u64,
-    /// The last reload was refused.
+    /// Whether the last reload was refused.
     pub is_reload_refused: bool,
 }
 
-/// What to tell systemd now.
+/// A notification for systemd.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Notification {
-    /// The daemon is ready: said once.
+    /// The daemon is ready; sent once.
     pub ready: bool,
-    /// It is stopping: said once.
+    /// The daemon is stopping; sent once.
     pub stopping: bool,
-    /// It lives: said after each sample that saw the hot thread turn.
+    /// Feeds the watchdog; sent after each sample in which the hot thread has turned.
     pub watchdog: bool,
-    /// Microseconds of patience to ask for.
+    /// Microseconds to extend the timeout by.
     pub extend_us: Option<u32>,
-    /// The line that `systemctl status` shows.
+    /// The status line of `systemctl status`.
     pub status: Option<String>,
 }
 
-/// Turns samples into reports: what must be remembered between two of them.
+/// Turns samples into notifications, and keeps the state between them.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     last: Sample,
@@ -87,7 +87,7 @@ pub(crate) struct Reporter {
 }
 
 impl Reporter {
-    /// Begins with a first sample, which is reported only as the start of what follows.
+    /// Starts with a first sample, which is only compared with the next one.
     pub(crate) fn new(sample: Sample) -> Reporter {
         Reporter {
             ready_said: false,
@@ -98,7 +98,7 @@ impl Reporter {
         }
     }
 
-    /// Samples the daemon and reports to systemd, for the daemon's life.
+    /// Samples the daemon and notifies systemd, for the daemon's life.
     pub(super) async fn run(observed: Observed, systemd: Rc<Systemd>) {
         let pause = Systemd::watchdog()
             .map_or(Duration::MAX, |watchdog| watchdog / 3)
@@ -124,10 +124,10 @@ impl Reporter {
         }
     }
 
-    /// What to say after a sample.
+    /// Returns the notification after a sample.
     pub(crate) fn next(&mut self, sample: Sample) -> Notification {
         let mut report = Notification::default();
-        // While the daemon drains, its threads end one after the other.
+        // While the daemon drains, its threads end one by one.
         let turned = match sample.phase {
             Phase::Draining => sample.all_turns != self.last.all_turns,
             _ => sample.turns != self.last.turns && sample.trouble.stuck_threads == 0,
@@ -154,8 +154,9 @@ impl Reporter {
         report
     }
 
-    /// A start or a drain that makes progress may take longer than the unit's timeouts. One without
-    /// progress, a start whose shards have all halted, or a drain beyond its bound may not.
+    /// Whether to extend the timeout. A start or a drain that makes progress may take longer than
+    /// the unit's timeouts; one without progress, a start whose shards have all halted, or a drain
+    /// beyond its limit may not.
     fn patience(&self, sample: &Sample, turned: bool) -> Option<u32> {
         let waited_for = match sample.phase {
             Phase::Starting
@@ -173,7 +174,7 @@ impl Reporter {
     }
 }
 
-/// The daemon as it is now.
+/// Samples the daemon.
 fn sample(observed: &Observed) -> Sample {
     let metrics = &observed.metrics;
     let mut shards = 0;
@@ -206,7 +207,7 @@ fn status_line(sample: &Sample, records: u64, since: Option<Duration>) -> String
         let at_rate = sample.restoring.at_rate(records, since.unwrap_or_default());
         return format!("huntd is {at_rate}{refused}");
     }
-    // What an operator can look into says more than that shards are restored.
+    // A reason that an operator can look into is more useful than that shards are restoring.
     let tells = |reason: &&Unready| {
         !matches!(reason, Unready::Phase(Phase::Restoring)) || sample.unready.len() == 1
     };
@@ -245,8 +246,8 @@ fn tell(systemd: &Systemd, report: &Notification) {
     systemd.mention(&states);
 }
 
-/// The last status line, when the service thread ends. The code that ends the process logs why it
-/// has failed.
+/// Sends the last status line, when the service thread ends. The code that ends the process logs a
+/// failure.
 pub(super) fn stopped(systemd: &Systemd, ended: Result<(), String>) {
     let status = match ended {
         Ok(()) => {

@@ -1,25 +1,25 @@
-//! The process metrics that every Prometheus client exports, under their usual names.
+//! The standard process metrics of Prometheus clients, under their usual names.
 
 use std::fs::{self, File};
 use std::sync::LazyLock;
 use std::{io, thread};
 
-/// File descriptors that a daemon with one broker needs, and some more. If none is left in the
-/// middle of a start, it is a library that fails: it panics, or reports something else.
+/// File descriptors that a daemon with one broker needs, plus a reserve. If they run out during a
+/// start, a library panics or reports something else.
 const DESCRIPTORS_MIN: usize = 64;
 
-/// Whether enough file descriptors are left for a start.
+/// Checks that enough file descriptors are left for a start.
 pub(crate) fn check_descriptors() -> io::Result<()> {
     let spare: io::Result<Vec<File>> =
         (0..DESCRIPTORS_MIN).map(|_| File::open("/dev/null")).collect();
     spare.map(drop)
 }
 
-/// Threads that a daemon with one broker has, with those of librdkafka's clients, and some more.
+/// Threads of a daemon with one broker, including those of librdkafka's clients, plus a reserve.
 const THREADS_MIN: usize = 48;
 
-/// Whether enough threads are left for a start. Without one, libraries panic, or wait for the
-/// missing thread for ever.
+/// Checks that enough threads are left for a start. Without one, libraries panic, or wait for the
+/// missing thread forever.
 pub(crate) fn check_threads() -> io::Result<()> {
     thread::scope(|scope| {
         let start = |_| thread::Builder::new().spawn_scoped(scope, thread::park);
@@ -29,27 +29,27 @@ pub(crate) fn check_threads() -> io::Result<()> {
     })
 }
 
-/// A process as the kernel sees it; `None`: it does not say.
+/// A process's values from the kernel; `None` if unavailable.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Process {
     /// CPU time of all threads, in milliseconds.
     pub(super) cpu_ms: u64,
-    /// Memory that is in RAM, in bytes.
+    /// Resident memory, in bytes.
     pub(super) resident_bytes: u64,
-    /// Addresses in use, in bytes.
+    /// Virtual memory, in bytes.
     pub(super) virtual_bytes: u64,
-    /// When it began, in seconds since the Unix epoch.
+    /// Start time, in seconds since the Unix epoch.
     pub(super) start_time_s: u64,
-    /// Open file descriptors; `None`: they cannot be listed.
+    /// Open file descriptors; `None` if they cannot be listed.
     pub(super) open_fds: Option<u64>,
-    /// How many it may open; `None`: without a limit.
+    /// Limit of open file descriptors; `None` if unlimited.
     pub(super) max_fds: Option<u64>,
 }
 
 impl Process {
-    /// This process, now.
+    /// Reads the values of this process.
     pub(super) fn this() -> Option<Process> {
-        // The name in brackets may hold blanks; proc_pid_stat(5) counts its fields from 1.
+        // The name in brackets may contain blanks; proc_pid_stat(5) counts its fields from 1.
         let stat = fs::read_to_string("/proc/self/stat").ok()?;
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
@@ -66,8 +66,8 @@ impl Process {
     }
 }
 
-/// When the host was started, in seconds since the Unix epoch. It is asked once: the kernel counts
-/// all interrupts for each answer.
+/// Boot time of the host, in seconds since the Unix epoch. Read once: the kernel counts all
+/// interrupts for each answer.
 static BOOT_TIME_S: LazyLock<Option<u64>> = LazyLock::new(|| {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()

@@ -1,9 +1,9 @@
 //! SIGHUP: the process reads the rules files and the log level again while it runs. `huntd serve`
 //! also reads its tokens again (`serve/reload.rs`).
 //!
-//! A fault in the files, or a change that takes a restart, refuses the whole reload.
-//! An event that changes to rules that were added is in the log after the reload. A shard looks for
-//! the rules at that event and never before, so that no update depends on when they were read.
+//! An error in the files, or a change that requires a restart, rejects the whole reload. An event
+//! that changes to rules that were added is in the log after the reload. A shard looks the rules up
+//! at that event and never before, so that no update depends on when they were read.
 
 use super::config::{self, Config, ConfigSource};
 use super::shutdown::Reloads;
@@ -15,42 +15,42 @@ use crate::telemetry::progress::Progress;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What may change in the configuration while the process runs.
+/// Keys that may change while the process runs.
 const RELOADED: [&str; 2] = ["rules.files", "service.log_level"];
 
-/// Keys that only `huntd serve` uses, by the start of their paths.
+/// Prefixes of keys that only `huntd serve` uses.
 const KEYS_OF_SERVE: [&str; 1] = ["serve."];
 
-/// Keys that only `huntd run` uses, by the start of their paths.
+/// Prefixes of keys that only `huntd run` uses.
 const KEYS_OF_RUN: [&str; 5] = ["fetch.", "input.", "publish.", "cpu.", "service.listen"];
 
-/// Whether the process has refused its last reload.
+/// Whether the last reload of this process was refused.
 static IS_REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// What the metric says.
+/// Help text of the metric.
 pub(crate) const REFUSED_HELP: &str = "1 if the last reload was refused, 0 otherwise.";
 
-/// Whether the last reload was refused, so that the files are not what the process goes by.
+/// Whether the last reload was refused, so that the process does not use the current files.
 pub(crate) fn is_refused() -> bool {
     IS_REFUSED.load(Ordering::Acquire)
 }
 
-/// Notes how a reload has ended, and logs why if it was refused.
+/// Records the result of a reload, and logs why it was refused.
 pub(crate) fn note(reloaded: &Result<(), String>) {
     IS_REFUSED.store(reloaded.is_err(), Ordering::Release);
     if let Err(sentence) = reloaded {
-        tracing::error!("not reloaded, and nothing has changed: {sentence}");
+        tracing::error!("not reloaded, old settings kept: {sentence}");
     }
 }
 
-/// Milliseconds between two checks whether the shards know the rules.
+/// Interval, in milliseconds, of the check whether the shards know the rules.
 const KNOWN_POLL_MS: u64 = 10;
 
-/// Milliseconds after which the log says that the shards do not know the rules yet: the control
+/// Milliseconds after which a line is logged if the shards do not know the rules yet: the control
 /// thread may be waiting for brokers.
 const KNOWN_MS_MAX: u64 = 5_000;
 
-/// Which process reads its configuration again.
+/// Which process reloads its configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reloading {
     /// `huntd run`.
@@ -70,7 +70,7 @@ impl Reloading {
     }
 }
 
-/// The configuration and the rules that a process goes by, and where they can be read again.
+/// The configuration and the rules that a process uses, and where to read them again.
 pub(crate) struct InForce {
     process: Reloading,
     source: ConfigSource,
@@ -78,14 +78,15 @@ pub(crate) struct InForce {
 }
 
 impl InForce {
-    /// For a process that was started with these. `None`: its configuration is not in a file.
+    /// Creates the state of a process started with these; `None` if its configuration is not in a
+    /// file.
     pub(crate) fn new(process: Reloading, config: &Config, rulebook: &Rulebook) -> Option<InForce> {
         let source = config.source.clone()?;
         Some(InForce { process, source, rulebook: rulebook.clone() })
     }
 
-    /// The present content of the files, if the process can go on with it; otherwise a sentence
-    /// that says why not.
+    /// Reads the files again. Returns their content if the process can continue with it, otherwise
+    /// a sentence that says why not.
     pub(crate) fn read_again(&self) -> Result<(Config, Rulebook), String> {
         let ConfigSource { file, arguments, values } = &self.source;
         let config = config::load(file, arguments)
@@ -97,7 +98,7 @@ impl InForce {
         if let Some(path) = changed {
             let reloaded = RELOADED.join(" and ");
             return Err(format!(
-                "{path} has changed, which takes a restart: a reload changes {reloaded} only"
+                "{path} has changed and needs a restart: a reload applies {reloaded} only"
             ));
         }
         let rulebook =
@@ -105,14 +106,14 @@ impl InForce {
         let [old, new] = [&self.rulebook, &rulebook].map(|book| book.first().ruleset);
         if old != new {
             return Err(format!(
-                "the first of rules.files has ruleset {new}, and a new zone begins by {old}: keep \
-                 its file first, and add other rules behind it"
+                "the first of rules.files has ruleset {new}, but new zones begin with {old}: keep \
+                 its file first, and add other rules after it"
             ));
         }
         if let Some(ruleset) = self.rulebook.missing_in(&rulebook) {
             return Err(format!(
-                "rules.files have ruleset {ruleset} no more, which zones may play by: put its file \
-                 back as it was, or restart"
+                "rules.files no longer contain ruleset {ruleset}, which zones may use: restore its \
+                 file, or restart"
             ));
         }
         Ok((config, rulebook))
@@ -123,7 +124,7 @@ impl InForce {
         rulebook.rulesets().ne(self.rulebook.rulesets())
     }
 
-    /// From now on the process uses what was read.
+    /// Uses the new configuration and rules from now on.
     pub(crate) fn replace(&mut self, config: Config, rulebook: Rulebook) {
         log::set_level(config.service.log_level);
         self.source = config.source.expect("it was read from the file");
@@ -131,7 +132,7 @@ impl InForce {
     }
 }
 
-/// What the daemon reads again.
+/// Reloads the daemon's configuration.
 pub struct Reloader {
     in_force: InForce,
     /// To the control thread.
@@ -139,7 +140,8 @@ pub struct Reloader {
 }
 
 impl Reloader {
-    /// For a daemon that was started with these. `None`: its configuration is not in a file.
+    /// Creates the reloader of a daemon started with these; `None` if its configuration is not in a
+    /// file.
     pub(crate) fn new(
         config: &Config,
         rulebook: &Rulebook,
@@ -149,7 +151,7 @@ impl Reloader {
         Some(Reloader { in_force, rulebooks })
     }
 
-    /// Reads everything again at each signal, for the daemon's life.
+    /// Reloads at each signal, for the daemon's life.
     pub(super) async fn run(
         mut self,
         mut reloads: Reloads,
@@ -170,11 +172,11 @@ impl Reloader {
         }
     }
 
-    /// An error is a sentence; then nothing has changed.
+    /// Reloads once. An error is a sentence; nothing has changed then.
     fn reload(&mut self) -> Result<(), String> {
         let (config, rulebook) = self.in_force.read_again()?;
         if self.in_force.differs_from(&rulebook) {
-            // There is room: the last reload has waited until the shards knew the rules.
+            // The queue has room: the last reload has waited until the shards knew the rules.
             self.rulebooks.try_send(rulebook.clone()).map_err(|_| "the daemon is about to end")?;
         }
         self.in_force.replace(config, rulebook);

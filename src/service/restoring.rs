@@ -1,4 +1,4 @@
-//! How far the restoring shards are, in words.
+//! The progress of restoring shards, in words.
 
 use crate::telemetry::progress::Progress;
 use std::fmt::{self, Display};
@@ -7,16 +7,16 @@ use std::time::Duration;
 /// What shards have to apply before they are live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Restoring {
-    /// Shards that are behind the end that their input had when they were acquired.
+    /// Shards that have not reached the end that their input had when they were acquired.
     pub shards: usize,
     /// Shards owned.
     pub owned: usize,
-    /// Records that they are behind together.
+    /// Records that they still have to apply together.
     pub records_to_go: u64,
 }
 
 impl Restoring {
-    /// As it is now.
+    /// Returns the current state.
     pub(crate) fn of(progress: &Progress) -> Restoring {
         let mut restoring = Restoring::default();
         for (_, shard) in progress.owned() {
@@ -30,7 +30,7 @@ impl Restoring {
         restoring
     }
 
-    /// The end of a sentence about it, with how many records were applied in a time.
+    /// Adds the rate of `records` applied in `time`, for a sentence about it.
     pub(crate) fn at_rate(self, records: u64, time: Duration) -> AtRate {
         let micros = time.as_micros().max(1);
         let per_second = u128::from(records) * 1_000_000 / micros;
@@ -38,7 +38,7 @@ impl Restoring {
     }
 }
 
-/// What there is to restore, and how fast it goes.
+/// What is left to restore, and the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AtRate {
     restoring: Restoring,

@@ -1,4 +1,4 @@
-//! `config/rules.toml` and the map of walls, read and checked.
+//! Reads and checks `config/rules.toml` and the map of walls.
 
 use crate::hunt::refusal::Effect;
 use crate::hunt::rules::rulebook::Rulebook;
@@ -10,13 +10,13 @@ use crate::runtime::regular_file::{RegularFileError, read_text};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a file of rules or walls: four times the map of the largest zone.
+/// Limit of a file of rules or walls: four times the map of the largest zone.
 const RULES_BYTES_MAX: u64 = 1 << 20;
 
-/// The rules that are built in: `config/rules.toml` as it was at build time.
+/// The built-in rules: `config/rules.toml` at build time.
 pub const BUILT_IN: &str = include_str!("../../config/rules.toml");
 
-/// Why there are no rules to play by.
+/// Why the rules cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RulesFileError {
     /// The file cannot be read.
@@ -24,18 +24,18 @@ pub enum RulesFileError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         source: RegularFileError,
     },
-    /// It is not the TOML that the rules are written in.
+    /// The file is not valid TOML, or has other keys than the rules.
     #[error("line {line} of the rules is not valid: {message}; see config/rules.toml")]
     Syntax {
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
         /// The parser's reason.
         message: String,
     },
-    /// A value that no game can be played with.
+    /// A value with which no game can be played.
     #[error("the rules are not valid: {0}; change it in the rules file")]
     Value(#[from] RulesError),
     /// An item does not do exactly one thing.
@@ -49,7 +49,7 @@ pub enum RulesFileError {
     Map {
         /// The file.
         path: PathBuf,
-        /// Tiles along a side.
+        /// Tiles per side.
         tiles: u32,
     },
 }
@@ -59,8 +59,8 @@ pub fn built_in() -> Rules {
     parse(BUILT_IN, Path::new(".")).expect("the built-in rules are valid")
 }
 
-/// The rules of these files, the first for new zones; without any, the built-in ones. An error has
-/// a line for each file that is wrong.
+/// Reads the rules in these files, the first for new zones; without files, the built-in ones. An
+/// error has a line for each invalid file.
 pub(crate) fn rulebook(files: &[PathBuf]) -> Result<Rulebook, String> {
     let sentence = |(file, error): &(&Path, RulesFileError)| match error {
         RulesFileError::Read { .. } | RulesFileError::Map { .. } => error.to_string(),
@@ -69,7 +69,7 @@ pub(crate) fn rulebook(files: &[PathBuf]) -> Result<Rulebook, String> {
     load_all(files).map_err(|errors| errors.iter().map(sentence).collect::<Vec<_>>().join("\n"))
 }
 
-/// The rules of these files, as in [`rulebook`]. Each error comes with the file that it is about.
+/// Reads the rules in these files, as in [`rulebook`]. Each error comes with its file.
 pub fn load_all(files: &[PathBuf]) -> Result<Rulebook, Vec<(&Path, RulesFileError)>> {
     let mut rulebook = files.is_empty().then(|| Rulebook::of(built_in()));
     let mut errors = Vec::new();
@@ -89,17 +89,17 @@ pub fn load_all(files: &[PathBuf]) -> Result<Rulebook, Vec<(&Path, RulesFileErro
     }
 }
 
-/// The rules of a file. A path of a map in it is relative to the file.
+/// Reads the rules in a file. The path of a map in it is relative to the file.
 fn load(path: &Path) -> Result<Rules, RulesFileError> {
     parse(&read(path)?, path.parent().unwrap_or(Path::new(".")))
 }
 
-/// The rules of a text; `folder` is where its map of walls would be.
+/// Parses rules; `folder` is the folder of their map of walls.
 pub(crate) fn parse(text: &str, folder: &Path) -> Result<Rules, RulesFileError> {
     let raw: RawRules = toml::from_str(text).map_err(|error| {
         let before = &text.as_bytes()[..error.span().map_or(0, |span| span.start)];
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-        // What serde says may go over several lines.
+        // serde's message may have several lines.
         RulesFileError::Syntax { line, message: error.message().replace('\n', ", ") }
     })?;
     let mut world = Map {
@@ -355,7 +355,7 @@ mod tests {
         }
     }
 
-    /// Where the numbers of a rules file are.
+    /// The ranges of the numbers in a rules file.
     fn numbers(text: &str) -> Vec<Range<usize>> {
         let mut numbers = Vec::new();
         let mut at = 0;

@@ -1,23 +1,23 @@
-//! The configuration as a JSON Schema, for editors: made of the shipped file and of the checks.
+//! The configuration as a JSON Schema, for editors, generated from the shipped file and the checks.
 
 use super::config;
 use super::settings::DEFAULTS;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// The limits of values that are not a matter of their type, by the path of their keys.
+/// Limits of values beyond their type, by key path.
 pub(super) type Limits = BTreeMap<String, Limit>;
 
 /// The limits of one value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
-    /// A number from here to there.
+    /// The lower and the upper limit of a number.
     Range(String, String),
     /// One of these words.
     OneOf(Vec<String>),
 }
 
-/// JSON Schema, draft 2020-12, of a configuration file once it is read as JSON.
+/// Returns the JSON Schema, draft 2020-12, of a configuration file read as JSON.
 pub(crate) fn json_schema() -> Value {
     let defaults: toml::Table = DEFAULTS.parse().expect("a test parses the defaults");
     let limits = config::limits();
@@ -35,7 +35,7 @@ pub(crate) fn json_schema() -> Value {
     })
 }
 
-/// A section, with the sections inside it.
+/// The schema of a section, with its subsections.
 fn of_section(section: &str, keys: &toml::Table, limits: &Limits) -> Value {
     let mut properties = Map::new();
     for (key, default) in keys {
@@ -62,7 +62,7 @@ fn of_section(section: &str, keys: &toml::Table, limits: &Limits) -> Value {
     json!({"type": "object", "additionalProperties": false, "properties": properties})
 }
 
-/// The type of a value, as its default shows it.
+/// The type of a value, derived from its default.
 fn of_default(default: &toml::Value) -> Map<String, Value> {
     let schema = match default {
         toml::Value::Integer(number) => json!({"type": "integer", "default": number}),
@@ -76,7 +76,7 @@ fn of_default(default: &toml::Value) -> Map<String, Value> {
     schema.as_object().expect("each is an object").clone()
 }
 
-/// What the shipped file says above a key.
+/// The comment above a key in the shipped file.
 fn comment(section: &str, key: &str) -> String {
     let header = format!("[{section}]");
     let (header, assignment) = (header.as_str(), format!("{key} = "));
@@ -95,7 +95,7 @@ fn comment(section: &str, key: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Whether a value fits the schema, for the keywords that this schema uses.
+    /// Whether a value conforms to the schema, for the keywords that it uses.
     fn fits(schema: &Value, value: &Value) -> bool {
         let is_of_type = match schema["type"].as_str().expect("a type") {
             "object" => value.as_object().is_some_and(|object| {

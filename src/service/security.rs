@@ -1,4 +1,4 @@
-//! `[kafka.tls]` and `[kafka.sasl]`, checked as far as that is possible without the network.
+//! Checks `[kafka.tls]` and `[kafka.sasl]`, as far as possible without the network.
 
 use super::config::{Check, optional};
 use super::settings::ConfigError;
@@ -7,7 +7,7 @@ use crate::kafka::security::{ClientCertificate, Mechanism, SaslOptions, Security
 use std::path::PathBuf;
 
 impl Check<'_> {
-    /// How connections to brokers are protected.
+    /// Returns how connections to brokers are protected.
     pub(super) fn security(
         &self,
         tls: &WrittenTls,
@@ -59,7 +59,7 @@ impl Check<'_> {
             };
         };
         if name.eq_ignore_ascii_case("GSSAPI") {
-            let sentence = "= \"GSSAPI\": this mechanism is not spoken; use \"SCRAM-SHA-512\" with \
+            let sentence = "= \"GSSAPI\": unsupported mechanism; use \"SCRAM-SHA-512\" with \
                             TLS, or a client certificate, see kafka.tls.certificate_file";
             return Err(self.error("kafka.sasl.mechanism", sentence.to_owned()));
         }
@@ -83,7 +83,7 @@ impl Check<'_> {
         Ok(Some(SaslOptions { mechanism, user: raw.user.clone(), secret_file: file.into() }))
     }
 
-    /// The token that OAUTHBEARER shows: it names the user.
+    /// Checks the options of OAUTHBEARER; the token names the user.
     fn token(&self, raw: &WrittenSasl) -> Result<SaslOptions, ConfigError> {
         let others = [("kafka.sasl.user", &raw.user), ("kafka.sasl.secret_file", &raw.secret_file)];
         if let Some((path, _)) = others.iter().find(|(_, value)| !value.is_empty()) {

@@ -1,7 +1,7 @@
 //! Configuration values as written, with the place where each was written.
 //!
-//! `config/huntd.toml` is compiled in: it is the one list of keys and of their defaults. A file of
-//! the operator's is laid over it, then the environment. Each layer may only name keys that exist,
+//! `config/huntd.toml` is compiled in: it is the only list of keys and of their defaults. The
+//! operator's file overrides it, then the environment. Each layer may only contain existing keys,
 //! with values of the default's type.
 
 use crate::runtime::regular_file::read_text;
@@ -15,27 +15,27 @@ use toml::{Spanned, Table, Value};
 /// Every key with its default, as text.
 pub const DEFAULTS: &str = include_str!("../../config/huntd.toml");
 
-/// Environment variables that begin like this and hold `__` override keys: `HUNTD_KAFKA__GROUP` and
+/// Environment variables with this prefix and `__` override keys: `HUNTD_KAFKA__GROUP` and
 /// `HUNTD_KAFKA__TLS__CA_FILE`.
 const VARIABLE_PREFIX: &str = "HUNTD_";
 
-/// How much a wrong name must resemble another one, from 0 to 1, to count as a misspelling: `dir`
-/// is one of `directory` (0.84), but `foo` is none of `group_protocol` (0.60).
+/// Minimum similarity, from 0 to 1, for a wrong name to count as a misspelling: `dir` is one of
+/// `directory` (0.84), but `foo` is not one of `group_protocol` (0.60).
 const LIKENESS_MIN: f64 = 0.75;
 
-/// What to do about a name that resembles none.
+/// Advice for a name that resembles no key.
 const SEE_ALL_KEYS: &str = "`huntd config` prints all of them";
 
-/// Keys that huntd had once, with what took their place.
+/// Removed keys, with the reason.
 const REMOVED_KEYS: &[(&str, &str)] = &[
     ("kafka.rack", "huntd fetches from leaders only"),
     ("publish.client", "huntd sends frames itself"),
 ];
 
-/// Bytes of a configuration file. One with every key and a comment takes a hundredth.
+/// Limit of a configuration file. One with every key and a comment takes a hundredth.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
-/// Something in the configuration that huntd cannot start with.
+/// An error in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {sentence}")]
 pub struct ConfigError {
@@ -43,18 +43,18 @@ pub struct ConfigError {
     pub place: SettingSource,
     /// What to do about it.
     pub sentence: String,
-    /// Section and key whose value is refused; `None`: it is no value that is wrong.
+    /// Section and key of a refused value; `None` if the error is not about a value.
     pub(crate) value_of: Option<(String, String)>,
 }
 
 impl ConfigError {
-    /// An error that is not about a value.
+    /// Creates an error that is not about a value.
     pub(crate) fn at(place: SettingSource, sentence: String) -> ConfigError {
         ConfigError { place, sentence, value_of: None }
     }
 }
 
-/// All that is wrong with a configuration, a line each.
+/// All errors in a configuration, one per line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.iter().map(ConfigError::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct ConfigErrors(pub Vec<ConfigError>);
@@ -62,11 +62,11 @@ pub struct ConfigErrors(pub Vec<ConfigError>);
 /// Where a value is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingSource {
-    /// In the compiled-in defaults.
+    /// In the built-in defaults.
     Default,
-    /// In a file, at a line counted from 1.
+    /// In a file, at a line number from 1.
     Line(String, usize),
-    /// In a file that cannot be read as a whole.
+    /// In a file as a whole.
     File(String),
     /// In an environment variable.
     Variable(String),
@@ -86,7 +86,7 @@ impl Display for SettingSource {
     }
 }
 
-/// The text of an operator's file.
+/// Reads an operator's file.
 pub(super) fn read_file(file: &Path) -> Result<String, ConfigErrors> {
     read_text(file, CONFIG_BYTES_MAX).map_err(|error| {
         let place = SettingSource::File(file.display().to_string());
@@ -103,7 +103,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// The defaults alone.
+    /// Creates the defaults.
     pub(crate) fn defaults() -> Settings {
         let whole: Table = DEFAULTS.parse().expect("config/huntd.toml is TOML: a test parses it");
         let mut values = Table::new();
@@ -113,8 +113,7 @@ impl Settings {
         Settings { values, places: BTreeMap::new() }
     }
 
-    /// Lays a file over the values so far, and says what is wrong in it. `file` is its name in
-    /// errors.
+    /// Applies a file to the values so far, and returns its errors. `file` is its name in errors.
     pub(crate) fn lay_file(&mut self, file: &str, text: &str) -> Vec<ConfigError> {
         let document = match DeTable::parse(text) {
             Ok(document) => document,
@@ -162,8 +161,8 @@ impl Settings {
         errors
     }
 
-    /// Lays `HUNTD_SECTION__KEY` variables over the values so far; other variables are ignored,
-    /// except one that would be a key's with two underscores.
+    /// Applies `HUNTD_SECTION__KEY` variables to the values so far. Other variables are ignored,
+    /// unless two underscores would make them a key's.
     pub(crate) fn lay_environment(
         &mut self,
         variables: impl Iterator<Item = (String, String)>,
@@ -185,7 +184,7 @@ impl Settings {
         errors
     }
 
-    /// The variable of a key that differs from this one only in its underscores.
+    /// Returns the variable of a key whose name differs only in its underscores.
     fn meant_variable(&self, rest: &str) -> Option<String> {
         let wanted = rest.to_lowercase();
         self.values.iter().find_map(|(section, keys)| {
@@ -196,7 +195,7 @@ impl Settings {
         })
     }
 
-    /// Lays one `SECTION.KEY=VALUE` of the command line over the values so far.
+    /// Applies one `SECTION.KEY=VALUE` of the command line to the values so far.
     pub(crate) fn lay_argument(&mut self, argument: &str) -> Result<(), ConfigError> {
         let place = SettingSource::Argument(argument.to_owned());
         let parts = argument.split_once('=').and_then(|(path, text)| {
@@ -210,7 +209,7 @@ impl Settings {
         self.lay_text(section, key, text.to_owned(), &place)
     }
 
-    /// Lays the text of one value, in the form of variables: lists are separated by commas.
+    /// Applies one value as text, in the format of variables: lists are separated by commas.
     fn lay_text(
         &mut self,
         section: &str,
@@ -224,18 +223,18 @@ impl Settings {
         self.lay(section, key, value, place.clone())
     }
 
-    /// Gives a key its default again: what else is wrong can be found out.
+    /// Resets a key to its default, so that other errors can be found.
     pub(crate) fn reset(&mut self, section: &str, key: &str) {
         let defaults = Settings::defaults().values;
         self.values[section][key] = defaults[section][key].clone();
     }
 
-    /// All values, for the typed form.
+    /// All values, for deserialization.
     pub(crate) fn values(&self) -> &Table {
         &self.values
     }
 
-    /// All values as they are written, by `section.key`.
+    /// All values as written, by `section.key`.
     pub(crate) fn by_path(&self) -> BTreeMap<String, String> {
         let keys = |(section, keys): (&String, &Value)| {
             let keys = keys.as_table().expect("the settings hold sections only").clone();
@@ -246,8 +245,9 @@ impl Settings {
         self.values.iter().flat_map(keys).collect()
     }
 
-    /// An error about the value of a key, at the place where it is written; if it is not, at the
-    /// place of a related key of the same section, which then disagrees with the default.
+    /// Returns an error about the value of a key, at the place where it is written; if it is a
+    /// default, at the place of a related key of the same section, which then conflicts with the
+    /// default.
     pub(crate) fn error(
         &self,
         section: &str,
@@ -293,7 +293,7 @@ impl Settings {
         Err(ConfigError::at(place.clone(), format!("there is no section [{section}]: {meant}")))
     }
 
-    /// The value so far of a key that must exist, which has the key's type.
+    /// Returns the current value of a key, which has the key's type. The key must exist.
     fn default_of(
         &self,
         section: &str,
@@ -304,7 +304,7 @@ impl Settings {
         keys.get(key).ok_or_else(|| {
             let path = format!("{section}.{key}");
             let sentence = match REMOVED_KEYS.iter().find(|(removed, _)| *removed == path) {
-                Some((_, why)) => format!("delete {path}, which huntd has no more: {why}"),
+                Some((_, why)) => format!("delete {path}, which was removed: {why}"),
                 None => match nearest(key, keys.keys()) {
                     Some(name) => format!("there is no key {path}: did you mean {name}?"),
                     None => format!("there is no key {path}: {SEE_ALL_KEYS}"),
@@ -315,7 +315,7 @@ impl Settings {
     }
 }
 
-/// Puts a section that stands in another one beside it, under its whole name: `kafka.tls`.
+/// Moves a nested section to the top level under its full name: `kafka.tls`.
 fn flatten(section: String, keys: Value, values: &mut Table) {
     let Value::Table(keys) = keys else {
         panic!("the defaults hold sections only");
@@ -330,13 +330,13 @@ fn flatten(section: String, keys: Value, values: &mut Table) {
     values.insert(section, Value::Table(own));
 }
 
-/// The place of a byte of a file.
+/// The place of a byte in a file.
 fn line_place(file: &str, text: &str, offset: usize) -> SettingSource {
     let before = &text.as_bytes()[..offset.min(text.len())];
     SettingSource::Line(file.to_owned(), 1 + before.iter().filter(|byte| **byte == b'\n').count())
 }
 
-/// The existing name that a wrong one most resembles, if it is meant.
+/// Returns the existing name most similar to a wrong one, if similar enough.
 fn nearest<'a>(wrong: &str, names: impl Iterator<Item = &'a String>) -> Option<&'a str> {
     names
         .map(|name| (strsim::jaro_winkler(wrong, name), name.as_str()))
@@ -345,7 +345,7 @@ fn nearest<'a>(wrong: &str, names: impl Iterator<Item = &'a String>) -> Option<&
         .map(|(_, name)| name)
 }
 
-/// A value without its place. Kinds that no key has stay strings, and fail the shape check.
+/// A value without its position. Types that no key has stay strings, and fail the type check.
 fn plain(value: &Spanned<DeValue<'_>>) -> Value {
     match value.get_ref() {
         DeValue::String(text) => Value::String(text.clone().into_owned()),
@@ -358,7 +358,7 @@ fn plain(value: &Spanned<DeValue<'_>>) -> Value {
     }
 }
 
-/// The text of an environment variable as a value of the default's type, if it is one.
+/// Parses the text of an environment variable as the default's type.
 fn parse_like(default: &Value, text: &str) -> Option<Value> {
     match default {
         Value::Integer(_) => text.trim().parse().ok().map(Value::Integer),
@@ -371,7 +371,7 @@ fn parse_like(default: &Value, text: &str) -> Option<Value> {
     }
 }
 
-/// Whether a value may stand where the default stands.
+/// Whether a value has the type of the default.
 fn same_shape(default: &Value, value: &Value) -> bool {
     match (default, value) {
         (Value::Array(_), Value::Array(items)) => items.iter().all(Value::is_str),
@@ -379,7 +379,7 @@ fn same_shape(default: &Value, value: &Value) -> bool {
     }
 }
 
-/// What a value like this one is called.
+/// The name of a value's type, for errors.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Integer(_) => "a whole number",
@@ -388,7 +388,7 @@ fn kind(value: &Value) -> &'static str {
         _ => "a text in quotes",
     }
 }
-/// Variables as text. One of ours that is no text must not be passed over.
+/// Returns the variables as text. One of huntd's that is not valid text is an error.
 pub(super) fn variables(
     all: impl Iterator<Item = (OsString, OsString)>,
 ) -> Result<Vec<(String, String)>, ConfigErrors> {

@@ -1,17 +1,17 @@
-//! Signals: the first SIGTERM or SIGINT asks the daemon to drain, a second one ends it at once.
+//! Signals: the first SIGTERM or SIGINT makes the daemon drain, a second one ends it at once.
 
 use super::exit::{self, ExitCode};
 use futures_lite::StreamExt;
 use std::io;
 use std::sync::OnceLock;
 
-/// SIGTERM and SIGINT, caught from now on.
+/// Handles SIGTERM and SIGINT while it exists.
 pub(crate) struct Signals {
     caught: async_signal::Signals,
 }
 
 impl Signals {
-    /// Begins to catch the signals: none of them ends the process by itself any more.
+    /// Starts handling the signals, which no longer end the process by themselves.
     pub(crate) fn listen() -> io::Result<Signals> {
         use async_signal::Signal::{Int, Term};
         Ok(Signals { caught: async_signal::Signals::new([Term, Int])? })
@@ -32,27 +32,27 @@ impl Signals {
     }
 
     async fn next(&mut self) {
-        // A failed read of the signal pipe is no signal, and the stream never ends.
+        // A failed read of the signal pipe is not a signal, and the stream never ends.
         while !matches!(self.caught.next().await, Some(Ok(_))) {}
     }
 }
 
-/// A write beyond the limit for a file's length (`ulimit -f`, `LimitFSIZE=`) fails with an error
-/// from now on. By default its signal ends the process.
+/// Makes a write beyond the file size limit (`ulimit -f`, `LimitFSIZE=`) fail with an error. By
+/// default its signal ends the process.
 pub(crate) fn survive_long_files() -> io::Result<()> {
     static CAUGHT: OnceLock<async_signal::Signals> = OnceLock::new();
-    // Nobody waits for the signal: it only has to be caught.
+    // Nobody waits for the signal; it only has to be handled.
     let _first = CAUGHT.set(async_signal::Signals::new([async_signal::Signal::Xfsz])?);
     Ok(())
 }
 
-/// SIGHUP, caught from now on: files that may change while the process runs are read again.
+/// Handles SIGHUP while it exists: files that may change while the process runs are read again.
 pub(crate) struct Reloads {
     caught: async_signal::Signals,
 }
 
 impl Reloads {
-    /// Begins to catch the signal, which would otherwise end the process.
+    /// Starts handling the signal, which would otherwise end the process.
     pub(crate) fn listen() -> io::Result<Reloads> {
         Ok(Reloads { caught: async_signal::Signals::new([async_signal::Signal::Hup])? })
     }

@@ -1,52 +1,52 @@
-//! Partitions that stand still although their log has grown, or may have, whatever the cause.
+//! Detects stalled partitions: those without progress although their log has grown, or may have.
 
 use crate::telemetry::progress::{Count, Progress, ShardProgress};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Milliseconds without progress after which a partition stands still, if it has records to take or
-/// may have some.
+/// Milliseconds without progress after which a partition counts as stalled, if it has records to
+/// process or may have some.
 const STILL_MS: u64 = 10_000;
 
-/// Milliseconds between two samples after which this process has stood still itself, and says
-/// nothing about others: samples are taken every second or two.
+/// Milliseconds between two samples above which this process was suspended itself, and cannot judge
+/// others: samples are taken every second or two.
 const SAMPLE_MS_MAX: u64 = 5_000;
 
-/// A shard that stands still.
+/// A stalled shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StillShard {
     /// Its partition.
     pub partition: i32,
-    /// What it waits for now, and after a colon where to look or what to do.
+    /// What it waits for and, after a colon, where to look or what to do.
     pub waits_for: &'static str,
 }
 
-/// How far a shard was when it last moved.
+/// A shard's state when it last made progress.
 #[derive(Debug)]
 struct LastMove {
     ownership_id: u32,
     offsets: [i64; 5],
-    /// When any stage moved, or there was nothing to do.
+    /// When any stage made progress, or there was nothing to do.
     at: Instant,
-    /// When an acknowledgement moved it, or no frame and no dead letter waited for one. The stages
-    /// before go on while there is room: one record a second, such as a tick, would hide that
-    /// nothing is stored. Dead letters come before all frames that cover their records.
+    /// When an acknowledgement advanced the shard, or no frame or dead letter waited for one. The
+    /// earlier stages continue while there is room: one record per second, such as a tick, would
+    /// hide that nothing is stored. Dead letters precede all frames that cover their records.
     acked_at: Instant,
     is_still: bool,
     fetch: Throttled,
     frames: Throttled,
 }
 
-/// What brokers have asked for because of a quota.
+/// Throttling by brokers because of a quota.
 #[derive(Debug)]
 struct Throttled {
-    /// Milliseconds in all.
+    /// Total milliseconds.
     ms: u64,
-    /// When the last of them are over, if they began since the shard was first seen.
+    /// When the last throttle ends, if it began after the shard was first seen.
     until: Option<Instant>,
 }
 
-/// Remembers how far each shard was.
+/// Detects stalled shards from samples of their progress.
 #[derive(Debug, Default)]
 pub(crate) struct Standstill {
     shards: BTreeMap<i32, LastMove>,
@@ -54,8 +54,8 @@ pub(crate) struct Standstill {
 }
 
 impl Standstill {
-    /// Samples all owned shards, and returns those that stand still. Logs a line for each that has
-    /// just come to a stop.
+    /// Samples all owned shards, and returns the stalled ones. Logs a line when a shard stalls or
+    /// recovers.
     pub(crate) fn sample(&mut self, progress: &Progress, now: Instant) -> Vec<StillShard> {
         let mut before = std::mem::take(&mut self.shards);
         let pause = now.saturating_duration_since(self.sampled_at.replace(now).unwrap_or(now));
@@ -92,7 +92,7 @@ impl Standstill {
     }
 }
 
-/// Where the stages are, in the order in which a record passes them.
+/// The offsets of the stages, in the order of the event path.
 fn offsets(shard: &ShardProgress) -> [i64; 5] {
     let ShardProgress { fetched, decoded, applied, published, acked, .. } = shard;
     [fetched.get(), decoded.get(), applied.get(), published.get(), acked.get()]
@@ -112,7 +112,7 @@ impl LastMove {
         }
     }
 
-    /// Takes a sample of the shard.
+    /// Processes a sample of the shard.
     fn note(&mut self, shard: &ShardProgress, now: Instant) {
         let before = std::mem::replace(&mut self.offsets, offsets(shard));
         let ([.., acked_before], [.., published, acked]) = (before, self.offsets);
@@ -126,15 +126,15 @@ impl LastMove {
         }
     }
 
-    /// For how long it has stood still.
+    /// Returns how long it has been stalled.
     fn stands(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.at.min(self.acked_at))
     }
 
-    /// What the last record that moved waits for.
+    /// Returns what the last record that moved is waiting for.
     fn waits_for(&self, shard: &ShardProgress, now: Instant) -> &'static str {
         let [fetched, decoded, applied, published, acked] = offsets(shard);
-        // A shard sends nothing more while its quota is on its way.
+        // A shard sends nothing more while its whole quota is in flight.
         let is_on_its_way = shard.sent.get() > shard.settled.get() || acked < published;
         if (is_on_its_way || published < applied) && self.frames.is_under_way(now) {
             "a broker of the output topic throttles huntd: raise this client's quotas, such as \
@@ -152,7 +152,7 @@ impl LastMove {
             "a broker of the input topic throttles huntd: raise this client's quotas, such as \
              consumer_byte_rate"
         } else if shard.lag().is_none() {
-            "no broker says where its log ends: see huntd_fetch_errors_total, and the input's \
+            "no broker reports the end of its log: see huntd_fetch_errors_total, and the input's \
              leader"
         } else if shard.high_watermark.get() <= fetched {
             "its broker lacks what other brokers have: see whether the input's leader is cut off \
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
     use crate::service::unready::shortened;
 
-    /// A shard that has 100 records in its log, and is this far.
+    /// A shard with 100 records in its log and this progress.
     fn shard(progress: &Progress, offsets: [i64; 5]) {
         let shard = progress.shard(3);
         shard.ownership_id.set(1);
@@ -192,7 +192,7 @@ mod tests {
         stages.into_iter().zip(offsets).for_each(|(stage, offset)| stage.set(offset));
     }
 
-    /// Samples once a second, up to this time.
+    /// Samples once per second up to this time. Returns the number of stalled shards.
     fn sampled(standstill: &mut Standstill, progress: &Progress, now: Instant) -> usize {
         while let Some(at) = standstill.sampled_at.map(|at| at + Duration::from_secs(1))
             && at < now
@@ -202,7 +202,7 @@ mod tests {
         standstill.sample(progress, now).len()
     }
 
-    /// A status line has room for the reason.
+    /// Asserts that a status line has room for the reason.
     fn assert_is_short(waits_for: &'static str) {
         let reason = shortened(waits_for);
         assert!(reason.len() <= 60, "{reason}");
@@ -229,11 +229,11 @@ mod tests {
         assert_eq!(sampled(&mut standstill, &progress, at(0)), 0);
         assert_eq!(sampled(&mut standstill, &progress, at(STILL_MS - 1)), 0);
         assert_eq!(sampled(&mut standstill, &progress, at(STILL_MS)), 1);
-        // Any stage that moves is a sign of life.
+        // Progress of any stage counts.
         shard(&progress, [91, 90, 90, 90, 90]);
         assert_eq!(sampled(&mut standstill, &progress, at(STILL_MS + 1)), 0);
         assert_eq!(sampled(&mut standstill, &progress, at(2 * STILL_MS + 1)), 1);
-        // A shard that has applied everything has no reason to move.
+        // A shard that has applied everything need not advance.
         shard(&progress, [100; 5]);
         assert_eq!(sampled(&mut standstill, &progress, at(2 * STILL_MS + 2)), 0);
         assert_eq!(sampled(&mut standstill, &progress, at(9 * STILL_MS)), 0);
@@ -245,7 +245,7 @@ mod tests {
         let at = |ms| start + Duration::from_millis(ms);
         let mut standstill = Standstill::default();
         for second in 0..20 {
-            // One record a second; the acknowledgements end, and begin again.
+            // One record per second; acknowledgements stop and resume.
             let came = 50 + second;
             let acked = if (5..18).contains(&second) { 54 } else { came };
             shard(&progress, [came, came, came, came, acked]);
@@ -261,7 +261,7 @@ mod tests {
         let at = |ms| start + Duration::from_millis(ms);
         let mut standstill = Standstill::default();
         for second in 0..20 {
-            // A letter is stored each second, and the next reject takes its place.
+            // One dead letter is stored per second, and the next reject takes its place.
             shard(&progress, [90, 90, 50 + second, 40, 40]);
             progress.shard(3).sent.set(8 + second as u64);
             progress.shard(3).settled.set(second as u64);
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(sampled(&mut standstill, &progress, at(2 * STILL_MS)), 0);
     }
 
-    /// It is cut off from the others, and believes that it leads.
+    /// It is cut off from the others, and regards itself as the leader.
     #[test]
     fn a_partition_whose_broker_does_not_know_of_the_records_that_others_have_stands_still() {
         let (progress, start) = (Progress::new(), Instant::now());
@@ -363,7 +363,7 @@ mod tests {
         let (progress, start) = (Progress::new(), Instant::now());
         let at = |ms| start + Duration::from_millis(ms);
         let ShardProgress { fetch_throttled_ms, frames_throttled_ms, .. } = progress.shard(3);
-        // What was before the first sample is over.
+        // Throttling before the first sample does not count.
         [fetch_throttled_ms, frames_throttled_ms].iter().for_each(|ms| ms.set(1 << 40));
         for (offsets, throttled_ms, word) in [
             ([90, 90, 90, 90, 80], frames_throttled_ms, "producer_byte_rate"),

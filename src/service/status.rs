@@ -1,4 +1,4 @@
-//! What the daemon is doing, for systemd and for `/readyz`.
+//! The daemon's state, for systemd and `/readyz`.
 
 use super::standstill::StillShard;
 use super::unready::Unready;
@@ -9,23 +9,23 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::task::Poll;
 
-/// A part of the daemon's life, in order.
+/// A phase of the daemon's life, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Phase {
-    /// Threads and rings are being made.
+    /// Threads and rings are being created.
     Starting,
     /// No broker has answered yet.
     Reaching,
-    /// The consumer group has not let the daemon in yet.
+    /// The consumer group has not accepted the daemon yet.
     Joining,
-    /// It is in the group, and has no connection to the brokers yet.
+    /// It is in the group, but has no connection to the brokers yet.
     Connecting,
-    /// It has shards, and some are behind the end that their input had when they were acquired.
+    /// Some of its shards have not reached the end that their input had when they were acquired.
     Restoring,
-    /// Joined and connected, be it as a standby with no partition.
+    /// Joined and connected, possibly as a standby without partitions.
     Ready,
-    /// It takes nothing new, and finishes what it has.
+    /// It accepts no new work, and finishes the rest.
     Draining,
 }
 
@@ -40,7 +40,7 @@ impl Phase {
         Phase::Draining,
     ];
 
-    /// The phase in words, to end a sentence that begins with "huntd".
+    /// The phase in words, to follow "huntd".
     pub(crate) fn words(self) -> &'static str {
         match self {
             Phase::Starting => "is starting",
@@ -54,16 +54,16 @@ impl Phase {
     }
 }
 
-/// Shards and topics that are in trouble.
+/// Counts of shards, topics and threads in trouble.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trouble {
-    /// Shards that cannot go on without an operator.
+    /// Shards that an operator must resume.
     pub halted: u32,
-    /// Shards that stand still although their log has grown.
+    /// Shards that are stalled although their log has grown.
     pub still: u32,
-    /// Topics that are needed and do not exist.
+    /// Required topics that do not exist.
     pub missing_topics: u32,
-    /// Threads that do not turn although they must.
+    /// Threads that are stuck.
     pub stuck_threads: u32,
 }
 
@@ -72,10 +72,10 @@ pub(crate) fn is_ready(phase: Phase, trouble: Trouble) -> bool {
     phase == Phase::Ready && trouble == Trouble::default()
 }
 
-/// Why a lock is not poisoned.
+/// Why a lock cannot be poisoned.
 const UNPOISONED: &str = "nobody panics while it is held";
 
-/// The phase, written by the pipeline and read by the service thread.
+/// The state, written by the pipeline and read by the service thread.
 #[derive(Default)]
 pub struct Status {
     phase: AtomicU8,
@@ -88,17 +88,17 @@ pub struct Status {
 }
 
 impl Status {
-    /// A daemon that is starting.
+    /// The status of a daemon that is starting.
     pub fn new() -> Status {
         Status::default()
     }
 
-    /// The phase now.
+    /// The current phase.
     pub(crate) fn phase(&self) -> Phase {
         Phase::ALL[usize::from(self.phase.load(Ordering::Acquire))]
     }
 
-    /// A new phase. Draining is final: a late "joined" from another thread does not undo it.
+    /// Enters a phase. Draining is final: a late "joined" from another thread does not undo it.
     pub fn enter(&self, phase: Phase) {
         let draining = Phase::Draining as u8;
         let _ = self.phase.try_update(Ordering::AcqRel, Ordering::Acquire, |now| {
@@ -107,7 +107,7 @@ impl Status {
         self.changed.wake();
     }
 
-    /// Shards and topics that are in trouble.
+    /// The current counts of trouble.
     pub(crate) fn trouble(&self) -> Trouble {
         Trouble {
             halted: self.halted_shards.load(Ordering::Acquire),
@@ -117,28 +117,28 @@ impl Status {
         }
     }
 
-    /// A new number of halted shards.
+    /// Sets the number of halted shards.
     pub fn set_halted_shards(&self, count: u32) {
         self.halted_shards.store(count, Ordering::Release);
         self.changed.wake();
     }
 
-    /// The shards that stand still now. The service thread finds them itself.
+    /// Sets the stalled shards, which the service thread detects itself.
     pub(crate) fn set_still_shards(&self, still: Vec<StillShard>) {
         *self.still_shards.lock().expect(UNPOISONED) = still;
     }
 
-    /// The names of the threads that do not turn now. The service thread finds them itself.
+    /// Sets the names of stuck threads, which the service thread detects itself.
     pub(crate) fn set_stuck_threads(&self, names: Vec<&'static str>) {
         *self.stuck_threads.lock().expect(UNPOISONED) = names;
     }
 
-    /// The names of the threads that do not turn although they must.
+    /// The names of stuck threads.
     pub(crate) fn stuck_threads(&self) -> Vec<&'static str> {
         self.stuck_threads.lock().expect(UNPOISONED).clone()
     }
 
-    /// The names of topics that are needed and do not exist.
+    /// Sets the names of required topics that do not exist.
     pub(crate) fn set_missing_topics(&self, names: Vec<String>) {
         *self.missing_topics.lock().expect(UNPOISONED) = names;
         self.changed.wake();
@@ -148,17 +148,17 @@ impl Status {
         self.missing_topics.lock().expect(UNPOISONED).clone()
     }
 
-    /// Shards whose last attempt at acquiring them has failed, and why. They are in no phase in
-    /// which the daemon is ready.
+    /// Sets the shards whose last acquisition failed, with the reason. The daemon is not ready in
+    /// any phase in which there are such shards.
     pub(crate) fn set_setbacks<'s>(&self, setbacks: impl Iterator<Item = (i32, &'s str)>) {
         let mut set_back = self.set_back.lock().expect(UNPOISONED);
         set_back.clear();
-        // Brokers have written parts of the sentences.
+        // Parts of the sentences come from brokers.
         set_back.extend(setbacks.map(|(partition, why)| (partition, printable(why).into_owned())));
     }
 
-    /// Why the daemon should get no work, or nothing if it should: its phase, then what weighs
-    /// most.
+    /// Returns why the daemon should get no work: its phase, then the most important reasons. Empty
+    /// if it is ready.
     pub(crate) fn unready(&self) -> Vec<Unready> {
         let (phase, halted) = (self.phase(), self.halted_shards.load(Ordering::Acquire));
         let (stuck, missing) = (self.stuck_threads(), self.missing_topics());
@@ -175,7 +175,7 @@ impl Status {
         reasons.into_iter().flatten().collect()
     }
 
-    /// Waits until something is different from `seen`. One task may wait.
+    /// Waits until the state differs from `seen`. Only one task may wait.
     pub(crate) async fn changed_from(&self, seen: (Phase, Trouble)) {
         poll_fn(|context| {
             self.changed.register(context.waker());

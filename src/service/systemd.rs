@@ -1,8 +1,8 @@
-//! The way to systemd: messages to its socket, without waiting for it.
+//! Sends messages to systemd's socket, without waiting for it.
 //!
-//! A socket that nobody reads has room for few messages. What systemd acts on is owed until there
-//! is room. A status line, a ping of the watchdog or a plea for patience is lost instead: the next
-//! one comes within a second or two, and an old one would no longer be true.
+//! A socket that nobody reads has room for few messages. Messages that systemd acts on are kept
+//! until there is room. A status line, a watchdog ping or a timeout extension is dropped instead:
+//! the next one follows within a second or two, and an old one would be outdated.
 
 use sd_notify::NotifyState;
 use std::cell::Cell;
@@ -13,26 +13,26 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// What systemd must hear, and has not heard yet. It is said in this order, so a stop comes last.
+/// Messages that systemd has not received yet. They are sent in this order, so a stop comes last.
 #[derive(Clone, Copy, Debug, Default)]
 struct Owed {
-    /// Microseconds by the clock that systemd compares with, when the last reload began.
+    /// Monotonic time in microseconds when the last reload began.
     reloading_since: Option<i128>,
     ready: bool,
     stopping: bool,
 }
 
-/// Which messages make sense to systemd.
+/// Which messages systemd can interpret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NotifiedPhase {
-    /// It has not heard the first READY: it would take a reload for a start.
+    /// It has not received the first READY: it would mistake the end of a reload for the start.
     Starting,
     Running,
-    /// A reload that goes on while the daemon ends is none of its business.
+    /// A reload during the shutdown is not reported.
     Stopping,
 }
 
-/// The service manager that started this process, if it wants to be told.
+/// The service manager that started this process, if it wants notifications.
 pub(super) struct Systemd {
     address: Option<SocketAddr>,
     owed: Cell<Owed>,
@@ -40,7 +40,7 @@ pub(super) struct Systemd {
 }
 
 impl Systemd {
-    /// What the environment names. A name that no socket can have is nobody's.
+    /// Returns the service manager in the environment. An invalid socket name counts as none.
     pub(super) fn of_environment() -> Systemd {
         let name = std::env::var_os("NOTIFY_SOCKET");
         Systemd::at(name.and_then(|name| address(&name).ok()))
@@ -50,21 +50,21 @@ impl Systemd {
         Systemd { address, owed: Cell::default(), phase: Cell::new(NotifiedPhase::Starting) }
     }
 
-    /// How long it waits for a ping, if it waits for any.
+    /// The watchdog's timeout, if enabled.
     pub(super) fn watchdog() -> Option<Duration> {
         sd_notify::watchdog_enabled()
     }
 
-    /// The start, or a reload, has ended.
+    /// Reports that the start, or a reload, is complete.
     pub(super) fn ready(&self) {
         if self.phase.get() != NotifiedPhase::Stopping {
             self.owe(|owed| owed.ready = true);
         }
     }
 
-    /// A reload begins. One that systemd has not heard of has ended by now, and this one stands for
-    /// both. Before the first READY=1 and after a stop systemd is not told of it: then this is
-    /// false, and no READY must follow.
+    /// Reports the start of a reload. An earlier one that systemd has not been notified of has
+    /// ended by now, and this one covers both. Returns false before the first READY=1 and after a
+    /// stop: systemd is not notified then, and no READY must follow.
     pub(super) fn reloading(&self) -> bool {
         let Ok(NotifyState::MonotonicUsec(now)) = NotifyState::monotonic_usec_now() else {
             return false;
@@ -76,7 +76,7 @@ impl Systemd {
         is_running
     }
 
-    /// The daemon begins to end.
+    /// Reports that the daemon is stopping.
     pub(super) fn stopping(&self) {
         self.phase.set(NotifiedPhase::Stopping);
         self.owe(|owed| owed.stopping = true);
@@ -89,7 +89,7 @@ impl Systemd {
         self.say_owed();
     }
 
-    /// Says what found no room before, as far as there is room now.
+    /// Sends the messages that are kept, as far as there is room.
     pub(super) fn say_owed(&self) {
         let mut owed = self.owed.get();
         owed.reloading_since = owed.reloading_since.filter(|since| {
@@ -107,15 +107,15 @@ impl Systemd {
         self.owed.set(owed);
     }
 
-    /// Says this now or never.
+    /// Sends a message, or drops it.
     pub(super) fn mention(&self, states: &[NotifyState<'_>]) {
         if !states.is_empty() {
             self.say(states);
         }
     }
 
-    /// Whether systemd will hear it, or nobody wants to. A lost message is not worth a log line a
-    /// second: the journal would be gone as well.
+    /// Returns whether the message was sent, or nobody wants it. A lost message is not worth a log
+    /// line per second: the journal would be unavailable as well.
     fn say(&self, states: &[NotifyState<'_>]) -> bool {
         let Some(address) = &self.address else { return true };
         let message: String = states.iter().map(|state| format!("{state}\n")).collect();
@@ -129,7 +129,7 @@ fn send(message: &[u8], address: &SocketAddr) -> io::Result<()> {
     socket.send_to_addr(message, address).map(|_| ())
 }
 
-/// A path, or `@` and an abstract name.
+/// Parses a path, or `@` and an abstract name.
 fn address(name: &OsStr) -> io::Result<SocketAddr> {
     match name.as_bytes().strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name),
@@ -141,7 +141,7 @@ fn address(name: &OsStr) -> io::Result<SocketAddr> {
 mod tests {
     use super::*;
 
-    /// A socket, and the way to it.
+    /// A socket, and a `Systemd` that sends to it.
     fn listening() -> (tempfile::TempDir, UnixDatagram, Systemd) {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("notify");
@@ -151,7 +151,7 @@ mod tests {
         (folder, socket, systemd)
     }
 
-    /// The next message's first line.
+    /// The first line of the next message.
     fn next(socket: &UnixDatagram) -> Option<String> {
         let mut message = [0; 1024];
         let length = socket.recv(&mut message).ok()?;

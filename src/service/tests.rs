@@ -179,11 +179,11 @@ fn an_unknown_key_names_its_line_and_the_nearest_key() {
 fn a_key_that_huntd_had_once_is_refused_with_what_to_do() {
     assert_eq!(
         refusal("[publish]\nclient = \"native\""),
-        "huntd.toml:2: delete publish.client, which huntd has no more: huntd sends frames itself"
+        "huntd.toml:2: delete publish.client, which was removed: huntd sends frames itself"
     );
     assert_eq!(
         refusal("[kafka]\nrack = \"a\""),
-        "huntd.toml:2: delete kafka.rack, which huntd has no more: huntd fetches from leaders \
+        "huntd.toml:2: delete kafka.rack, which was removed: huntd fetches from leaders \
          only"
     );
 }

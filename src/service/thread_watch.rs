@@ -1,33 +1,34 @@
-//! The threads of the daemon that must go on: one that stands still makes the daemon unready, is
-//! named by `/livez`, and gets the daemon restarted by systemd's watchdog.
+//! Watches the daemon's threads: a stuck one makes the daemon unready, is named by `/livez`, and
+//! lets systemd's watchdog restart the daemon.
 //!
-//! The service thread is not among them: while it stands still, it answers nobody and feeds no
-//! watchdog.
+//! The service thread itself is not watched: while it is stuck, it answers nobody and does not feed
+//! the watchdog.
 
 use super::status::Phase;
 use crate::telemetry::metrics::{Counter, Metrics};
 use crate::telemetry::turning::Turning;
 use std::time::Instant;
 
-/// Milliseconds without a turn after which a thread that waits for nothing outside counts as stuck.
+/// Milliseconds without a turn after which a thread that waits for nothing external counts as
+/// stuck.
 pub const STUCK_MS: u64 = 5_000;
 
-/// The same for the control thread, which waits for brokers and the disk, but not for that long.
+/// The limit of the control thread, which waits for brokers and the disk, but not for that long.
 pub const CONTROL_STUCK_MS: u64 = 30_000;
 
-/// The threads, what counts their turns, and when they count as stuck.
+/// The threads, their turn counters, and when they count as stuck.
 const WATCHED: [(&str, Counter, u64); 3] = [
     ("hot", Counter::Turns, STUCK_MS),
     ("control", Counter::ControlTurns, CONTROL_STUCK_MS),
     ("publisher", Counter::PublisherTurns, STUCK_MS),
 ];
 
-/// Turns of all of them together.
+/// Sum of the turns of all watched threads.
 pub(super) fn all_turns(metrics: &Metrics) -> u64 {
     WATCHED.iter().map(|(_, counter, _)| metrics.get(*counter)).sum()
 }
 
-/// Remembers when each thread last turned.
+/// Records when each thread last turned.
 #[derive(Debug, Default)]
 pub struct ThreadWatch {
     threads: [Turning; WATCHED.len()],
@@ -35,9 +36,9 @@ pub struct ThreadWatch {
 }
 
 impl ThreadWatch {
-    /// Samples all threads, and returns the names of those that are stuck. Logs a line when that
-    /// changes. While the daemon drains, its threads end one after the other, and none is stuck: a
-    /// drain has a bound of its own.
+    /// Samples all threads, and returns the names of stuck ones. Logs a line on each change. While
+    /// the daemon drains, its threads end one by one, and none counts as stuck: a drain has its own
+    /// limit.
     pub fn sample(&mut self, metrics: &Metrics, phase: Phase, now: Instant) -> Vec<&'static str> {
         let mut stuck = Vec::new();
         for ((name, counter, stuck_ms), thread) in WATCHED.into_iter().zip(&mut self.threads) {

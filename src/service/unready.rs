@@ -1,32 +1,31 @@
-//! Why a daemon should get no work: in full for `/readyz`, and in short for the status line of
-//! systemd.
+//! Why a daemon should get no work: in full for `/readyz`, and in short for systemd's status line.
 
 use super::standstill::StillShard;
 use super::status::Phase;
 use std::collections::BTreeMap;
 
-/// Partitions that are named at most, of those that wait for the same thing.
+/// Limit of partitions named per reason.
 const NAMED_MAX: usize = 10;
 
 /// One reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unready {
-    /// It is in another phase.
+    /// The daemon is in another phase.
     Phase(Phase),
-    /// The threads with these names do not turn.
+    /// The threads with these names are stuck.
     Stuck(Vec<&'static str>),
-    /// Topics of these names are needed and do not exist.
+    /// Required topics with these names do not exist.
     MissingTopics(Vec<String>),
-    /// This many shards cannot go on without an operator.
+    /// This many shards need an operator.
     Halted(u32),
-    /// These shards stand still although their log has grown.
+    /// These shards are stalled although their log has grown.
     Still(Vec<StillShard>),
-    /// The last attempt at acquiring these shards has failed, and why.
+    /// The last acquisition of these shards failed, for these reasons.
     SetBack(Vec<(i32, String)>),
 }
 
 impl Unready {
-    /// A line, and one more for each thing that shards wait for.
+    /// Returns a line, and another one for each thing that shards wait for.
     pub(crate) fn in_full(&self) -> String {
         match self {
             Unready::Phase(phase) => format!("huntd {}", phase.words()),
@@ -54,7 +53,7 @@ impl Unready {
         }
     }
 
-    /// A line without what to do, of a daemon with this many shards on the hot thread.
+    /// Returns a line without advice, for a daemon with this many shards on the hot thread.
     pub(crate) fn in_short(&self, shards: usize) -> String {
         let (named, count) = match self {
             Unready::Phase(phase) => {
@@ -98,7 +97,7 @@ impl Unready {
     }
 }
 
-/// What is waited for, without where to look and what to do: a status line has little room.
+/// Cuts the advice from a reason: a status line has little room.
 pub(super) fn shortened(why: &str) -> &str {
     why.split(": ").next().unwrap_or_default()
 }
@@ -112,13 +111,13 @@ fn noun(count: usize, one: &str) -> String {
     format!("{one}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Why an attempt has failed, without what to do, which stands behind a semicolon. What is before a
-/// colon alone would be the kind of trouble, without its cause.
+/// Returns why an attempt failed, without the advice after a semicolon. The part before a colon
+/// alone would be the kind of trouble, without its cause.
 fn cause(why: &str) -> &str {
     why.split("; ").next().unwrap_or_default()
 }
 
-/// A line for each thing that shards wait for, with their partitions.
+/// Returns a line for each thing that shards wait for, with their partitions.
 fn lines<'w>(shards: impl Iterator<Item = (i32, &'w str)>) -> String {
     let mut waiting: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
     shards.for_each(|(partition, why)| waiting.entry(why).or_default().push(partition));

@@ -1,4 +1,4 @@
-//! The configuration as its file has it: one type a section, one field a key.
+//! The configuration as in its file: one type per section, one field per key.
 
 use serde::Deserialize;
 

@@ -71,7 +71,7 @@ fn assert_refuses(
         daemon.wait_until(words, |huntd| {
             let log = huntd.log();
             let last = log.lines().rfind(|line| line.contains("reloaded"));
-            let wanted = ["not reloaded, and nothing has changed", words];
+            let wanted = ["not reloaded, old settings kept", words];
             last.is_some_and(|line| wanted.iter().all(|part| line.contains(part)))
         });
         assert_eq!(known(daemon), 1, "{words}");

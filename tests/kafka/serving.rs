@@ -273,7 +273,7 @@ fn a_process_on_any_address_wants_tokens_and_reads_them_and_its_log_level_again_
     assert_eq!(status_for(&serving, "/v1/openapi.json", "abd"), 401);
     std::fs::write(&file, "nonsense").expect("the file is written");
     serving.reload();
-    serving.wait_for("not reloaded, and nothing has changed");
+    serving.wait_for("not reloaded, old settings kept");
     assert_eq!(status_for(&serving, "/v1/openapi.json", "abc"), 200);
     write(other);
     let config = std::fs::read_to_string(huntd.config()).expect("it is there");

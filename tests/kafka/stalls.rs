@@ -115,11 +115,11 @@ fn assert_says_that_it_stands_still(huntd: &Huntd, partition: i32) {
     let line = log.lines().find(|line| line.contains("the partition stands still: "));
     let line = line.unwrap_or_else(|| panic!("it is not in the log:\n{log}"));
     assert!(line.contains(&format!("\"partition\":{partition}}}")), "{line}");
-    assert!(line.contains("no broker says where its log ends"), "{line}");
+    assert!(line.contains("no broker reports the end of its log"), "{line}");
     let answer = huntd.get("/readyz");
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     assert!(answer.contains("shards that stand still: 1"), "{answer}");
-    let why = format!("\npartition {partition}: no broker says where its log ends");
+    let why = format!("\npartition {partition}: no broker reports the end of its log");
     assert!(answer.contains(&why), "{answer}");
 }
 
