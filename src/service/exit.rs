@@ -92,7 +92,7 @@ impl ExitCode {
                 "The hot thread cannot have its core: check `[cpu]` and the allowed cores."
             }
             ExitCode::VerificationFailed => {
-                "A verification failed: the message says what is lost, repeated, changed or damaged."
+                "Verification failed: the message says what is lost, repeated, changed or damaged."
             }
             ExitCode::ShardHalted => {
                 "A shard had halted when huntd was stopped: the log names partition and reason."

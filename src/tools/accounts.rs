@@ -1,4 +1,5 @@
-//! Applies records with the daemon's own decoder and engine, and keeps account of every one.
+//! Applies records with the daemon's own decoder and engine, and counts the outcome of every
+//! record.
 //!
 //! `replay` prints the accounts; `demo` compares what the daemon published with them.
 
@@ -16,25 +17,25 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The outcomes of one shard's records: events = applied + refusals + no-ops + rejects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Account {
-    /// Records in all.
+    /// All records.
     pub events: u64,
     /// Events that changed something.
     pub applied: u64,
-    /// Events that the rules turned down.
+    /// Events that the rules refused.
     pub refusals: u64,
     /// Refusals by reason.
     pub refusals_by_reason: BTreeMap<&'static str, u64>,
     /// Events that were repeated or older.
     pub no_ops: u64,
-    /// Records that are no events.
+    /// Records that are not events.
     pub rejects: u64,
     /// Rejects by reason.
     pub rejects_by_reason: BTreeMap<&'static str, u64>,
-    /// Updates in all.
+    /// All updates.
     pub updates: u64,
     /// Hunts that began.
     pub hunts: u64,
-    /// Hunts that came to their end.
+    /// Hunts that ended.
     pub hunts_ended: u64,
     /// Treasures that were opened.
     pub treasures: u64,
@@ -55,8 +56,8 @@ fn as_hex<S: serde::Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S:
 }
 
 impl Account {
-    /// Counts another shard's records as well. Hashes of several shards are folded, in the order of
-    /// the shards.
+    /// Adds another shard's counts. Hashes of several shards are folded, in the order of the
+    /// shards.
     pub(crate) fn add(&mut self, other: &Account) {
         self.events += other.events;
         self.applied += other.applied;
@@ -80,26 +81,26 @@ impl Account {
     }
 }
 
-/// What became of one record.
+/// The outcome of one record.
 pub(crate) struct Applied<'a> {
-    /// The number of the first update that it caused.
+    /// Number of the first update that it caused.
     pub first_update: u64,
     /// The updates that it caused.
     pub updates: &'a [Update],
-    /// Why it is no event, if it is none.
+    /// Why it is not an event, if it is a reject.
     pub reject: Option<Reject>,
 }
 
-/// One hash from many, which depends on their order.
+/// Combines hashes into one that depends on their order.
 pub(crate) fn fold(hash: u64, next: u64) -> u64 {
     let product = u128::from(hash ^ next ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
     product as u64 ^ (product >> 64) as u64
 }
 
-/// The shards of all partitions, without the daemon around them.
+/// The shards of all partitions, without the daemon.
 pub(crate) struct OfflineShards {
     rulebook: Rulebook,
-    /// Records that no replay applies, by partition and offset.
+    /// Records to skip, by partition and offset.
     skips: BTreeSet<(i32, i64)>,
     decoder: Decoder,
     shards: BTreeMap<u16, Played>,
@@ -113,13 +114,13 @@ struct Played {
 }
 
 impl OfflineShards {
-    /// No shard has seen anything yet.
+    /// Creates shards that have not applied anything yet.
     pub(crate) fn new(rulebook: Rulebook) -> OfflineShards {
         OfflineShards::passing_over(rulebook, &[])
     }
 
-    /// No shard has seen anything yet. The records at these partitions and offsets will be passed
-    /// over.
+    /// Creates shards that have not applied anything yet, and that will skip the records at these
+    /// partitions and offsets.
     pub(crate) fn passing_over(rulebook: Rulebook, skips: &[(i32, i64)]) -> OfflineShards {
         OfflineShards {
             rulebook,
@@ -130,7 +131,7 @@ impl OfflineShards {
         }
     }
 
-    /// Applies the next record of its partition. The error says that it asks for rules that are not
+    /// Applies the next record of its partition. Fails if the record requires rules that are not
     /// loaded.
     pub(crate) fn apply(&mut self, record: &SourceRecord<'_>) -> Result<Applied<'_>, StartError> {
         let SourceRecord { partition, offset, time_ms, value } = *record;
@@ -166,12 +167,12 @@ impl OfflineShards {
         Ok(Applied { first_update, updates: self.updates.as_slice(), reject })
     }
 
-    /// What is wrong with a rejected record, in words.
+    /// Explains a reject in words.
     pub(crate) fn explain(&mut self, reject: Reject, value: Option<&[u8]>) -> String {
         self.decoder.explain(reject, value)
     }
 
-    /// The account of every shard that had a record.
+    /// The accounts of all shards that had a record.
     pub(crate) fn accounts(&self) -> BTreeMap<u16, Account> {
         self.shards.iter().map(|(partition, played)| (*partition, played.account())).collect()
     }

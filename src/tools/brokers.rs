@@ -1,4 +1,5 @@
-//! Which brokers answer, and what is wrong with the others: librdkafka names none.
+//! Finds out which brokers answer, and what is wrong with the others, which librdkafka does not
+//! report.
 
 use super::failure::ToolError;
 use crate::control::dialler::{self, DialOptions};
@@ -12,21 +13,21 @@ use crate::kafka::security::Security;
 
 /// The result of asking all brokers.
 pub(super) struct Reached {
-    /// Those that answer, in the order of the configuration; at least one.
+    /// The brokers that answer, in the order of the configuration; at least one.
     pub answering: Vec<String>,
-    /// A sentence that names the others, if there are any.
+    /// A sentence that names the others, if any.
     pub warning: Option<String>,
 }
 
-/// Asks all brokers of this client at once, and gives those that answer. One is enough, as for the
-/// daemon; the others are named on standard error.
+/// Asks all brokers of this client at once, and returns those that answer. One is enough, as for
+/// the daemon; the others are named on standard error.
 pub(super) fn reach(client: &ClientOptions) -> Result<Vec<String>, ToolError> {
     let Reached { answering, warning } = reached(client)?;
     warning.map_or(Ok(()), |sentence| super::warn(&sentence))?;
     Ok(answering)
 }
 
-/// Like [`reach`], but gives the sentence instead of printing it.
+/// Like [`reach`], but returns the sentence instead of printing it.
 pub(super) fn reached(client: &ClientOptions) -> Result<Reached, ToolError> {
     let brokers = &client.brokers;
     let options = without_authentication(client);
@@ -49,8 +50,8 @@ pub(super) fn reached(client: &ClientOptions) -> Result<Reached, ToolError> {
 }
 
 /// Asks each of these brokers about a topic before librdkafka does: a malformed answer would crash
-/// the process there (decision 031), and librdkafka cannot say what is wrong with certificates,
-/// secrets or the kind of a listener. Other errors are left to the code that asks next.
+/// the process there (decision 031), and librdkafka cannot tell what is wrong with certificates,
+/// secrets or the kind of a listener. Other errors are left to the next request.
 pub(super) fn ask_first(client: &ClientOptions, topic: &str) -> Result<(), ToolError> {
     let options = DialOptions {
         topic: topic.to_owned(),
@@ -65,7 +66,7 @@ pub(super) fn ask_first(client: &ClientOptions, topic: &str) -> Result<(), ToolE
             Err(error @ DialError::Answer { .. }) => {
                 return Err(Failure::Control(error.into()).into());
             }
-            // The others would refuse the same password.
+            // The other brokers would refuse the same password.
             Err(error @ DialError::Sasl { error: SaslError::Refused { .. }, .. }) => {
                 refused.get_or_insert(error);
                 break;
@@ -82,7 +83,7 @@ pub(super) fn ask_first(client: &ClientOptions, topic: &str) -> Result<(), ToolE
     }
 }
 
-/// A client with a wrong password must not fail once for each broker.
+/// Omits SASL, so that a wrong password does not fail once per broker.
 fn without_authentication(client: &ClientOptions) -> DialOptions {
     DialOptions {
         bootstrap: Vec::new(),
@@ -92,9 +93,9 @@ fn without_authentication(client: &ClientOptions) -> DialOptions {
     }
 }
 
-/// Asks one broker: what went wrong, to follow its name. A refusal is an answer, too: the code that
-/// works with the broker next says what to do about it. What makes no sense is none: nothing would
-/// come of asking such a listener further.
+/// Asks one broker. Returns what went wrong, to follow its name. A refusal is an answer, too: the
+/// code that uses the broker next says what to do about it. Malformed bytes are not an answer,
+/// because further requests to such a listener are pointless.
 fn ask(broker: &str, options: &DialOptions) -> Result<(), String> {
     let endpoint = Endpoint::parse(broker).ok_or("is not of the form host:port")?;
     match dialler::ask_versions(&endpoint, options) {
@@ -107,7 +108,7 @@ fn ask(broker: &str, options: &DialOptions) -> Result<(), String> {
     }
 }
 
-/// Whether a useless answer came from a broker at all.
+/// Whether an unusable answer came from a broker at all.
 fn is_of_a_broker(error: &MessageError) -> bool {
     !matches!(
         error,
@@ -131,18 +132,17 @@ mod tests {
         ClientOptions { brokers, client_id: name.clone(), security, group: name }
     }
 
-    /// What a broker says that refuses: the length, the request's number, and the error
-    /// COORDINATOR_NOT_AVAILABLE.
+    /// A broker's refusal: the length, the request's id, and the error COORDINATOR_NOT_AVAILABLE.
     const REFUSAL: &[u8] = &[0, 0, 0, 6, 0, 0, 0, 0, 0, 15];
 
-    /// A listener that gives this answer, whatever it is asked, and then is gone.
+    /// A listener that sends this answer to any request, and then closes.
     fn answering_once(answer: &'static [u8]) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound").to_string();
         thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("a client");
             stream.write_all(answer).expect("the client reads");
-            // Until the client is gone.
+            // Waits until the client is gone.
             std::io::copy(&mut stream, &mut std::io::sink())
         });
         address
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_listener_of_another_protocol_is_no_broker_that_answers() {
-        // What a web server says, and what fits the length before it but nothing else.
+        // A web server's answer, and bytes that match only the length prefix.
         for (answer, reason) in [
             (&b"HTTP/1.1 400 Bad Request"[..], "is a plaintext Kafka listener)"),
             (&[0, 0, 0, 6, 9, 9, 9, 9, 0, 0], "the broker answered request 151587081 "),
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_listener_that_accepts_and_stays_silent_is_no_broker_that_answers() {
-        // The kernel accepts for it.
+        // The kernel accepts connections for it.
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let silent = listener.local_addr().expect("bound").to_string();
         let alive = answering_once(REFUSAL);

@@ -1,5 +1,4 @@
-//! `huntd check`: everything that would keep `huntd run` from starting, or its shards from going
-//! on.
+//! `huntd check`: everything that would keep `huntd run` from starting, or its shards from running.
 
 use super::brokers::{self, Reached};
 use super::failure::ToolError;
@@ -24,13 +23,13 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// Milliseconds in which a cluster creates the topic that its coordinators need, of 50 partitions.
+/// Milliseconds in which a cluster creates its coordinators' topic, of 50 partitions.
 const COORDINATOR_MS_MAX: u64 = 5_000;
 
-/// Milliseconds between two questions for the coordinator.
+/// Milliseconds between two requests for the coordinator.
 const ASK_COORDINATOR_EVERY_MS: u64 = 100;
 
-/// Prints what `run` would do, and everything that is wrong.
+/// Prints how `run` would start, and every problem.
 pub fn run(args: &CheckArgs) -> Result<(), ToolError> {
     let config = args.config.load()?;
     let mut errors = Vec::new();
@@ -42,7 +41,7 @@ pub fn run(args: &CheckArgs) -> Result<(), ToolError> {
         }
     };
     let files = dialler::check_files(&config.group.client.security);
-    // Without them no broker can be asked.
+    // Without these files no broker can be asked.
     let is_online = !args.offline && files.is_ok();
     errors.extend(files.err().map(|error| Failure::File(error).into()));
     if let Err(sentence) = serve::check_tokens(&config.serve) {
@@ -81,7 +80,7 @@ pub fn run(args: &CheckArgs) -> Result<(), ToolError> {
     ToolError::unless_empty(errors)
 }
 
-/// A sentence, if anybody on the way to a broker can read the secret that authenticates huntd.
+/// Returns a sentence if anybody on the network can read the secret that authenticates huntd.
 fn readable_secret(security: &Security) -> Option<String> {
     let sasl = security.sasl.as_ref().filter(|_| security.tls.is_none())?;
     let secret = match sasl.mechanism {
@@ -96,7 +95,7 @@ fn readable_secret(security: &Security) -> Option<String> {
     ))
 }
 
-/// Only a warning: the daemon that is to be started again may be the one that listens there.
+/// Only a warning: a daemon about to be restarted may be listening there.
 fn unusable_address(key: &str, listen: SocketAddr, error: &io::Error) -> String {
     let remedy = match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -108,7 +107,7 @@ fn unusable_address(key: &str, listen: SocketAddr, error: &io::Error) -> String 
     format!("{key}: nothing more can listen on {listen} ({error}): {remedy}")
 }
 
-/// Errors and warnings about brokers, topics and rules. Without brokers nothing else can be
+/// Returns errors and warnings about brokers, topics and rules. Without brokers nothing else can be
 /// checked.
 fn online(
     args: &CheckArgs,
@@ -120,7 +119,7 @@ fn online(
         Err(error) => return (vec![error], Vec::new()),
     };
     let mut warnings = Vec::from_iter(warning);
-    // Do not wait again for brokers that do not answer.
+    // Avoids waiting again for brokers that do not answer.
     let mut config = config.clone();
     config.group.client.brokers = answering;
     let config = &config;
@@ -148,7 +147,7 @@ fn online(
         }
     }
     errors.extend(missing_coordinator(&mut client, &config.group.client.group));
-    // A user that is refused again and again may be locked out.
+    // A user that is refused repeatedly may be locked out.
     if errors.iter().any(ToolError::is_refusal) {
         return (errors, warnings);
     }
@@ -159,14 +158,14 @@ fn online(
             }
             warnings.extend(published.warnings());
         }
-        // A topic that is not there was named above.
+        // A missing topic was named above.
         Err(_) if !errors.is_empty() => {}
         Err(error) => errors.push(error),
     }
     (errors, warnings)
 }
 
-/// A sentence that names the topics whose partitions have one copy.
+/// Returns a sentence that names the topics whose partitions have a single replica.
 fn unreplicated(config: &Config, client: &mut TopicClient) -> Result<Option<String>, ControlError> {
     let mut single = Vec::new();
     for (topic, _) in topic_names(config).all() {
@@ -184,8 +183,8 @@ fn unreplicated(config: &Config, client: &mut TopicClient) -> Result<Option<Stri
     }))
 }
 
-/// Why no broker coordinates the group, if none does. The first question lets the cluster create
-/// the topic that it needs for that.
+/// Returns why no broker coordinates the group, if none does. The first request lets the cluster
+/// create the topic for it.
 fn missing_coordinator(client: &mut TopicClient, group: &str) -> Option<ToolError> {
     let end = Instant::now() + Duration::from_millis(COORDINATOR_MS_MAX);
     loop {
@@ -199,7 +198,7 @@ fn missing_coordinator(client: &mut TopicClient, group: &str) -> Option<ToolErro
     }
 }
 
-/// The rules of zones that rules.files do not have, in one sentence.
+/// Returns one sentence about zones whose rules are missing from rules.files.
 fn unknown_rules(
     config: &Config,
     rulesets: &BTreeSet<u32>,
@@ -220,7 +219,7 @@ fn unknown_rules(
         .collect();
     let ours: Vec<String> = rulesets.iter().map(u32::to_string).collect();
     Some(ToolError::Config(format!(
-        "the zones of `{}` go by rules that rules.files have not: partitions {}; rules.files have \
+        "the zones of `{}` use rulesets missing from rules.files: partitions {}; rules.files have \
          {} by engine version {ENGINE_VERSION}, this huntd's: add the rules that published, or run \
          the huntd that did, or these zones halt",
         config.publisher.output_topic,

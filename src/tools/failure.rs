@@ -1,4 +1,4 @@
-//! Why a tool ends without having done its work.
+//! Why a tool failed.
 
 use super::source::SourceError;
 use crate::daemon::failure::Failure;
@@ -11,53 +11,53 @@ use crate::service::settings::ConfigErrors;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use std::io;
 
-/// One sentence that says what to do, and the exit code that goes with it.
+/// One sentence that says what to do, and its exit code.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
-    /// A file of events gives no more.
+    /// A file of events cannot be read.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// The arguments do not fit each other, or the file.
+    /// The arguments conflict with each other, or with the file.
     #[error("{0}")]
     Usage(String),
     /// The configuration or the rules are wrong.
     #[error("{0}")]
     Config(String),
-    /// No broker answers, or none for long enough.
+    /// No broker answers, or none for too long.
     #[error("the brokers do not answer: {0}; check their addresses and the network")]
     Unreachable(String),
     /// A topic does not exist.
     #[error("the topic `{0}` does not exist; create it with `huntd topics`")]
     TopicMissing(String),
-    /// A topic is not as it has to be.
+    /// A topic has the wrong shape or settings.
     #[error("{0}")]
     TopicWrong(String),
-    /// The broker refuses.
+    /// The broker denies access.
     #[error("not authorised for `{topic}`; grant {right} to this user")]
     NotAuthorised {
         /// The topic.
         topic: String,
-        /// What is missing.
+        /// The missing right.
         right: Right,
     },
-    /// What came out is not what went in.
+    /// The output does not match the input.
     #[error("{0}")]
     VerificationFailed(String),
     /// The daemon inside the tool ended by itself.
     #[error("{sentence}")]
     Daemon {
-        /// The daemon's own sentence.
+        /// The daemon's error.
         sentence: String,
-        /// The daemon's own exit code.
+        /// The daemon's exit code.
         code: ExitCode,
     },
-    /// The process may have too little.
+    /// Too few file descriptors or threads are available.
     #[error(transparent)]
     Resources(#[from] ResourceError),
-    /// Several things are wrong, a line each.
+    /// Several errors, one per line.
     #[error("{}", .0.iter().map(ToolError::to_string).collect::<Vec<_>>().join("\n"))]
     Several(Vec<ToolError>),
-    /// Standard output takes no more.
+    /// Standard output cannot be written.
     #[error("the output cannot be written: {0}; make room on its disk, or send it elsewhere")]
     Output(#[from] io::Error),
 }
@@ -81,7 +81,7 @@ impl From<Failure> for ToolError {
 }
 
 impl ToolError {
-    /// One error as it is, several with a line each.
+    /// Returns a single error as it is, several errors with a line each.
     pub(super) fn unless_empty(mut errors: Vec<ToolError>) -> Result<(), ToolError> {
         match errors.len() {
             0 => Ok(()),
@@ -90,7 +90,7 @@ impl ToolError {
         }
     }
 
-    /// The exit code that says the same to a script.
+    /// The exit code for this error.
     pub fn exit_code(&self) -> ExitCode {
         match self {
             ToolError::Source(_) | ToolError::Usage(_) => ExitCode::Usage,
@@ -108,15 +108,15 @@ impl ToolError {
         }
     }
 
-    /// Whether the brokers refuse to talk to this client at all, as the configuration is.
+    /// Whether the brokers refuse this client with this configuration.
     pub(super) fn is_refusal(&self) -> bool {
         use ExitCode::{ListenerDiffers, NotAuthenticated, TlsRefused};
         matches!(self.exit_code(), TlsRefused | NotAuthenticated | ListenerDiffers)
     }
 
-    /// What librdkafka says about a topic where the verb needs this right, as something to do.
+    /// Translates an error of librdkafka about a topic on which the verb needs this right.
     pub(crate) fn of_topic(topic: &str, right: Right, error: &KafkaError) -> ToolError {
-        // rdkafka does not count the codes of administration among its own.
+        // rdkafka does not include the admin error codes in its own.
         let code = match error {
             KafkaError::AdminOp(code) => Some(*code),
             _ => error.rdkafka_error_code(),

@@ -1,4 +1,4 @@
-//! What the tools share for talking to brokers through librdkafka.
+//! Helpers of the tools for talking to brokers through librdkafka.
 
 use super::brokers;
 use super::failure::ToolError;
@@ -16,16 +16,16 @@ use rdkafka::message::BorrowedMessage;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use std::time::Duration;
 
-/// The longest wait for an answer about topics.
+/// Upper limit of the wait for an answer about topics.
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
 
-/// The cluster that a verb talks to, and what its topics are called.
+/// The cluster that a verb uses, and the names of its topics.
 pub(crate) struct Cluster {
-    /// How it is reached.
+    /// How to reach it.
     pub client: ClientOptions,
-    /// Where events are.
+    /// The topic with events.
     pub input_topic: String,
-    /// Where updates are.
+    /// The topic with updates.
     pub output_topic: String,
     /// The topic with records that were not events.
     pub dead_letter_topic: String,
@@ -34,7 +34,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// The cluster that the arguments name.
+    /// Returns the cluster in the arguments.
     pub(crate) fn of(args: &ClusterArgs, verb: &str) -> Result<Cluster, ToolError> {
         match args.load()? {
             Some(config) => Cluster::of_config(&config, verb),
@@ -48,7 +48,7 @@ impl Cluster {
         }
     }
 
-    /// The daemons' cluster.
+    /// Returns the daemons' cluster.
     pub(crate) fn of_config(config: &Config, verb: &str) -> Result<Cluster, ToolError> {
         let client = config.group.client.clone();
         dialler::check_files(&client.security).map_err(Failure::File)?;
@@ -62,7 +62,7 @@ impl Cluster {
     }
 }
 
-/// A client, named after the verb, of brokers that ask for neither TLS nor SASL.
+/// Options of a client, named after the verb, for brokers without TLS and SASL.
 pub(crate) fn plaintext(brokers: &[String], verb: &str) -> ClientOptions {
     let name = format!("huntd-{verb}");
     ClientOptions {
@@ -73,8 +73,8 @@ pub(crate) fn plaintext(brokers: &[String], verb: &str) -> ClientOptions {
     }
 }
 
-/// How many partitions a topic has, of brokers that may not be reachable. It is never created by
-/// asking. `right` is what the verb needs there.
+/// Returns the number of partitions of a topic, after checking that its brokers are reachable.
+/// Never creates the topic. `right` is what the verb needs there.
 pub(crate) fn topic_partitions(
     client: &ClientOptions,
     topic: &str,
@@ -84,7 +84,7 @@ pub(crate) fn topic_partitions(
     partitions_of(&ClientOptions { brokers, ..client.clone() }, topic, right)
 }
 
-/// How many partitions a topic has, of brokers that can be reached.
+/// Returns the number of partitions of a topic whose brokers are reachable.
 pub(super) fn partitions_of(
     client: &ClientOptions,
     topic: &str,
@@ -106,34 +106,34 @@ pub(super) fn partitions_of(
     }
 }
 
-/// Reads a topic without a group, partition by partition in order.
+/// Reads a topic without a group, each partition in order.
 pub(crate) struct TopicReader {
     consumer: KafkaReader,
     topic: String,
 }
 
-/// Which records a reader gets.
+/// Which records a reader receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Isolation {
-    /// None of a transaction that is open or aborted: events may be part of one.
+    /// Only committed records: events may be part of a transaction.
     Committed,
-    /// All: frames and dead letters are part of none, and transactions of other programs must not
-    /// hide them.
+    /// All records: frames and dead letters are never part of a transaction, and those of other
+    /// programs must not hide them.
     Uncommitted,
 }
 
-/// What a topic's reader gives.
+/// The result of reading.
 pub(crate) enum Read<'a> {
     /// The next record of some partition.
     Message(BorrowedMessage<'a>),
-    /// This partition has no further record at present.
+    /// This partition has no further record now.
     End(u16),
-    /// Nothing came within the wait.
+    /// Nothing arrived within the wait.
     Nothing,
 }
 
 impl TopicReader {
-    /// A reader that waits up to `wait_ms` for new records within one request.
+    /// Creates a reader whose requests wait up to `wait_ms` for new records.
     pub(crate) fn connect(
         client: &ClientOptions,
         topic: &str,
@@ -160,15 +160,15 @@ impl TopicReader {
         Ok(TopicReader { consumer, topic: topic.to_owned() })
     }
 
-    /// First offset that is still there, and the offset of the next record.
+    /// Returns the first offset that is not deleted, and the offset of the next record.
     pub(crate) fn bounds(&self, partition: u16) -> Result<(i64, i64), ToolError> {
         self.consumer
             .fetch_watermarks(&self.topic, i32::from(partition), ANSWER_WAIT)
             .map_err(|error| ToolError::of_topic(&self.topic, Right::Read, &error))
     }
 
-    /// The first offset of each partition with a record of this time or later, in milliseconds
-    /// since the Unix epoch; none where all are older.
+    /// Returns the first offset of each partition with a record of this time or later, in
+    /// milliseconds since the Unix epoch; `None` if all are older.
     pub(crate) fn offsets_since(
         &self,
         partitions: &[u16],
@@ -191,7 +191,7 @@ impl TopicReader {
         Ok(partitions.iter().map(offset).collect())
     }
 
-    /// Begins to read these partitions at these offsets.
+    /// Starts reading these partitions at these offsets.
     pub(crate) fn start(&self, places: &[(u16, i64)]) -> Result<(), ToolError> {
         let mut list = TopicPartitionList::new();
         for &(partition, offset) in places {
@@ -203,14 +203,14 @@ impl TopicReader {
             .map_err(|error| ToolError::of_topic(&self.topic, Right::Read, &error))
     }
 
-    /// The next thing that happens. Brokers that are away come back or do not: librdkafka tries
-    /// again, so only errors about the topic itself end the reading.
+    /// Returns the next result. librdkafka retries unreachable brokers, so only errors about the
+    /// topic itself end the reading.
     pub(crate) fn next(&self, wait: Duration) -> Result<Read<'_>, ToolError> {
         match self.consumer.poll(wait) {
             None => Ok(Read::Nothing),
             Some(Ok(message)) => Ok(Read::Message(message)),
             Some(Err(KafkaError::PartitionEOF(partition))) => Ok(Read::End(partition as u16)),
-            // librdkafka goes on behind the batch, and does not say where that is.
+            // librdkafka continues after the batch, at an unknown offset.
             Some(Err(error)) if is_damage(&error) => Err(ToolError::VerificationFailed(format!(
                 "a batch of `{}` cannot be read ({error}), and what came of the records behind it \
                  would be worth nothing; `--skip` does not help here; a daemon that reads the \

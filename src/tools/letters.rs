@@ -1,5 +1,5 @@
-//! `huntd tap --dead-letters`: prints records that were not events, with the reason, and sends them
-//! back to the input.
+//! `huntd tap --dead-letters`: prints records that were not events, with the reason, and re-sends
+//! them to the input.
 
 use super::failure::ToolError;
 use super::kafka::{self, Cluster, Isolation, Read, TopicReader};
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Duration;
 
-/// Prints letters, a JSON object a line, or sends what they hold once more.
+/// Prints letters, one JSON object per line, or re-sends their records.
 pub(super) fn run(args: &TapArgs, cluster: &Cluster) -> Result<(), ToolError> {
     let topic = args.topic.as_deref().unwrap_or(&cluster.dead_letter_topic);
     let client = &cluster.client;
@@ -37,8 +37,8 @@ pub(super) fn run(args: &TapArgs, cluster: &Cluster) -> Result<(), ToolError> {
     let mut out = std::io::stdout().lock();
     let mut resend = args.resend.then(|| Resend::connect(cluster)).transpose()?;
     let mut left = args.count.unwrap_or(u64::MAX);
-    // A record that is sent again may come back as a letter, so only the letters that exist now are
-    // sent.
+    // A record that is re-sent may come back as a letter, so only the letters that exist now are
+    // re-sent.
     let until_end = args.until_end || args.resend;
     while left > 0 && !(until_end && ends.is_empty()) {
         match reader.next(Duration::from_millis(FETCH_WAIT_MS.into()))? {
@@ -68,7 +68,7 @@ pub(super) fn run(args: &TapArgs, cluster: &Cluster) -> Result<(), ToolError> {
     resend.map_or(Ok(()), Resend::finish)
 }
 
-/// The way of letters back to the input.
+/// Re-sends letters to the input.
 struct Resend<'a> {
     input_topic: &'a str,
     partitions: u16,
@@ -87,7 +87,7 @@ impl<'a> Resend<'a> {
         })
     }
 
-    /// Appends the letter's record to the partition that it came from, or says why not.
+    /// Appends the letter's record to its original partition, or says why not.
     fn send(&mut self, letter: &Letter<'_>) -> Result<(), ToolError> {
         if let Some(sentence) = self.why_not(letter) {
             return Ok(super::say(&format!("not sent: {sentence}"))?);
@@ -96,9 +96,9 @@ impl<'a> Resend<'a> {
         self.sender.send(&SourceRecord { partition, offset: 0, time_ms, value })
     }
 
-    /// Why a letter is not sent. Any writer of the dead-letter topic chooses what a letter says, so
-    /// a letter must not choose the topic. A record that is still no event would only come back as
-    /// another letter.
+    /// Returns why a letter is not re-sent. Any writer of the dead-letter topic controls a letter's
+    /// headers, so a letter must not choose the topic. A record that is still not an event would
+    /// only come back as another letter.
     fn why_not(&mut self, letter: &Letter<'_>) -> Option<String> {
         let Letter { input_topic, partition, offset, time_ms, value, .. } = *letter;
         if input_topic != self.input_topic {
@@ -116,7 +116,7 @@ impl<'a> Resend<'a> {
             let reject = self.decoder.decode(position, value).err()?;
             let sentence = self.decoder.explain(reject, value);
             Some(format!(
-                "the record at offset {offset} of partition {partition} is still no event: \
+                "the record at offset {offset} of partition {partition} is still not an event: \
                  {sentence}"
             ))
         })
@@ -135,9 +135,9 @@ fn sent_again(letters: u64) -> String {
     }
 }
 
-/// A dead letter, as docs/PROTOCOL.md has it.
+/// A dead letter in the format of docs/PROTOCOL.md.
 struct Letter<'a> {
-    /// Where it stands itself: its partition and offset.
+    /// The letter's own partition and offset.
     place: (i32, i64),
     input_topic: &'a str,
     partition: u16,
@@ -146,15 +146,15 @@ struct Letter<'a> {
     reason: &'a str,
     sentence: &'a str,
     value: Option<&'a [u8]>,
-    /// Bytes of a value that the letter has in part.
+    /// Length of the whole value, if the letter holds only a part.
     value_bytes: Option<u64>,
-    /// How many records the letter stands for, and the offset of the last one, if it has the bytes
-    /// of none.
+    /// Number of records that the letter represents, and the offset of the last one, if it holds no
+    /// bytes of them.
     run: Option<(u64, i64)>,
 }
 
 impl<'a> Letter<'a> {
-    /// `None`: the record is no letter of huntd's.
+    /// Parses a letter; `None` if the record is not a letter of huntd.
     fn of(message: &'a BorrowedMessage<'_>) -> Option<Letter<'a>> {
         let headers = message.headers()?;
         let text = |name: &str| {
@@ -177,7 +177,7 @@ impl<'a> Letter<'a> {
         })
     }
 
-    /// Why the letter cannot be sent again, if it lacks a part of its record.
+    /// Returns why the letter cannot be re-sent, if it lacks a part of its record.
     fn why_not_whole(&self) -> Option<String> {
         let (zone, offset) = (self.partition, self.offset);
         if self.reason == Reject::UnreadableBatch.name() {
@@ -187,7 +187,7 @@ impl<'a> Letter<'a> {
         }
         if let Some((records, last_offset)) = self.run {
             return Some(format!(
-                "the letter stands for {records} records between the offsets {offset} and \
+                "the letter represents {records} records between the offsets {offset} and \
                  {last_offset} of partition {zone}, and has the bytes of none: the input has them"
             ));
         }

@@ -1,4 +1,4 @@
-//! `huntd load`: events into a topic, made up or from a recorded match.
+//! `huntd load`: produces events to a topic, generated or from a recorded match.
 
 use super::failure::ToolError;
 use super::kafka::{self, Cluster, Isolation, Read, TopicReader};
@@ -25,29 +25,29 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The longest wait for the last records of the topic, which say whether it is an output topic.
+/// Upper limit of the wait for the topic's last records, which show whether it is an output topic.
 const LOOK_WAIT: Duration = Duration::from_secs(5);
 
-/// Events that are made if no number is given.
+/// Default number of events.
 pub const LOAD_EVENTS_DEFAULT: u64 = 1_000_000;
 
-/// The longest wait for the leaders of the topic's partitions.
+/// Upper limit of the wait for the leaders of the topic's partitions.
 const METADATA_WAIT: Duration = Duration::from_secs(10);
 
-/// The longest wait for the last acknowledgements; librdkafka gives up on a record before that.
+/// Upper limit of the wait for the last acknowledgements; librdkafka gives up on a record earlier.
 const FLUSH_WAIT: Duration = Duration::from_secs(70);
 
-/// How long an event of a paced load may wait for its batch: it is latency.
+/// How long an event of a paced load may wait to be batched; this counts as latency.
 const LINGER_MS_PACED: u32 = 1;
 
-/// How long an event may wait for its batch when only the rate counts.
+/// How long an event may wait to be batched if only the rate matters.
 const LINGER_MS_UNPACED: u32 = 20;
 
-/// Pause before the first event of a paced load: librdkafka has its connections and its producer id
-/// by then, so that the first events are not late.
+/// Pause before the first event of a paced load, in which librdkafka gets its connections and its
+/// producer id, so that the first events are not late.
 const CONNECT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Sends the events that the arguments ask for, and says what it did.
+/// Sends the requested events, and prints a summary.
 pub fn run(args: &LoadArgs) -> Result<(), ToolError> {
     let cluster = Cluster::of(&args.cluster, "load")?;
     let topic = args.topic.as_deref().unwrap_or(&cluster.input_topic);
@@ -106,7 +106,7 @@ pub fn run(args: &LoadArgs) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// Events do not belong into a topic that daemons write.
+/// Refuses a topic that daemons write to.
 fn refuse_output(cluster: &Cluster, topic: &str) -> Result<(), ToolError> {
     let Cluster { output_topic, dead_letter_topic, snapshot_topic, .. } = cluster;
     let written = [
@@ -122,7 +122,7 @@ fn refuse_output(cluster: &Cluster, topic: &str) -> Result<(), ToolError> {
     }
 }
 
-/// A topic with another name may be the output of other daemons: its last records tell.
+/// Refuses a topic whose last records show that it is the output of other daemons.
 fn refuse_frames(cluster: &Cluster, topic: &str, partitions: u16) -> Result<(), ToolError> {
     let reader =
         TopicReader::connect(&cluster.client, topic, Isolation::Uncommitted, FETCH_WAIT_MS)?;
@@ -131,7 +131,7 @@ fn refuse_frames(cluster: &Cluster, topic: &str, partitions: u16) -> Result<(), 
         match reader.bounds(partition) {
             Ok((start, end)) if start < end => places.push((partition, end - 1)),
             Ok(_) => {}
-            // A user who may only write has no need to read.
+            // A user who may only write need not read.
             Err(ToolError::NotAuthorised { .. }) => return Ok(()),
             Err(error) => return Err(error),
         }
@@ -182,7 +182,7 @@ fn open_source(args: &LoadArgs, zones: u16, base_ms: i64) -> Result<Source, Tool
     Ok(Source::synthetic(options, args.events.unwrap_or(LOAD_EVENTS_DEFAULT)))
 }
 
-/// Microseconds since the Unix epoch, now.
+/// The current time in microseconds since the Unix epoch.
 pub(crate) fn now_us() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.expect("the clock is past 1970").as_micros() as i64
@@ -192,11 +192,11 @@ pub(crate) fn now_us() -> i64 {
 pub(crate) struct EventSender {
     producer: BaseProducer<LoadCallbacks>,
     topic: String,
-    /// Records that librdkafka has taken.
+    /// Records accepted by librdkafka.
     pub sent: u64,
 }
 
-/// What the brokers say about the records.
+/// Delivery reports of the brokers.
 struct LoadCallbacks {
     tokens: TokenSource,
     failed: AtomicU64,
@@ -224,7 +224,7 @@ impl ProducerContext for LoadCallbacks {
 }
 
 impl EventSender {
-    /// Connects. An event may wait `linger_ms` for others to share its batch.
+    /// Connects. An event may wait `linger_ms` to be batched.
     pub(crate) fn connect(
         client: &ClientOptions,
         topic: &str,
@@ -239,7 +239,7 @@ impl EventSender {
                 first_failure: Mutex::default(),
             });
         let producer = producer.map_err(|error| {
-            ToolError::Usage(format!("librdkafka does not take the settings: {error}"))
+            ToolError::Usage(format!("librdkafka does not accept the settings: {error}"))
         })?;
         if client.authenticates_by_token() {
             producer.poll(FIRST_TOKEN_WAIT);
@@ -249,7 +249,7 @@ impl EventSender {
         Ok(EventSender { producer, topic: topic.to_owned(), sent: 0 })
     }
 
-    /// Hands one record over, waiting while the buffer is full.
+    /// Hands over one record, waiting while the buffer is full.
     pub(crate) fn send(&mut self, record: &SourceRecord<'_>) -> Result<(), ToolError> {
         loop {
             let mut message: BaseRecord<'_, (), [u8]> = BaseRecord::to(&self.topic)
@@ -275,7 +275,7 @@ impl EventSender {
         Ok(())
     }
 
-    /// Takes the brokers' reports.
+    /// Processes delivery reports.
     pub(crate) fn serve(&self) {
         self.producer.poll(Duration::ZERO);
     }

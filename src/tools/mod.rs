@@ -1,4 +1,4 @@
-//! The verbs of `huntd`, a file each, and what they share.
+//! The verbs of `huntd`, one per file, and what they share.
 
 pub mod run;
 
@@ -55,25 +55,25 @@ use failure::ToolError;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// The first player id that the tools give out: ids are as large as Steam's, so that a reader which
-/// loses digits of 64-bit numbers is found out.
+/// The first player id of the tools: ids are as large as Steam's, which exposes readers that lose
+/// digits of 64-bit numbers.
 pub(crate) const PLAYER_ID_FIRST: u64 = 76_561_198_000_000_000;
 
-/// Weapons that the tools' players carry, numbered from 0: those of the built-in rules.
+/// Number of weapons of the tools' players: those of the built-in rules.
 const WEAPONS: u8 = 3;
 
-/// Says something on standard error that is no reason to end.
+/// Prints a warning to standard error.
 fn warn(sentence: &str) -> Result<(), ToolError> {
     Ok(say(&format!("huntd: {sentence}"))?)
 }
 
-/// Writes a line to standard error. Brokers and producers may have a part in it, so that no
-/// terminal may act on it.
+/// Writes a line to standard error. Brokers and producers may have contributed to it, so it is made
+/// safe for a terminal.
 pub fn say(line: &str) -> std::io::Result<()> {
     writeln!(std::io::stderr(), "{}", printable(line))
 }
 
-/// The rules in these files, or the built-in ones where there is none.
+/// Reads the rules in these files, or the built-in ones if there are none.
 fn rulebook(files: &[PathBuf]) -> Result<Rulebook, ToolError> {
     rules_files::rulebook(files).map_err(ToolError::Config)
 }

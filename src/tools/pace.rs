@@ -1,8 +1,8 @@
-//! When the next event is due.
+//! Determines when the next event is due.
 
 use std::time::{Duration, Instant};
 
-/// An open loop: event n is due n/rate after the start, however late the ones before it were, so
+/// An open-loop pace: event n is due n/rate after the start, however late the earlier ones were, so
 /// that a slow broker shows as latency and not as fewer events.
 pub(crate) struct Pace {
     start: Instant,
@@ -10,17 +10,17 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Starts now. Without a rate everything is due at once.
+    /// Starts now. Without a rate, everything is due at once.
     pub(crate) fn start(rate: Option<u64>) -> Pace {
         Pace { start: Instant::now(), rate }
     }
 
-    /// How long to wait for event `number`, counted from 0; nothing if it is due.
+    /// How long to wait for event `number`, counted from 0; `None` if it is due.
     pub(crate) fn wait(&self, number: u64) -> Option<Duration> {
         self.due(number)?.checked_sub(self.start.elapsed()).filter(|wait| !wait.is_zero())
     }
 
-    /// When event `number` is due, in microseconds since the start: now, without a rate.
+    /// When event `number` is due, in microseconds since the start; without a rate, now.
     pub(crate) fn due_us(&self, number: u64) -> u64 {
         self.due(number).unwrap_or_else(|| self.start.elapsed()).as_micros() as u64
     }

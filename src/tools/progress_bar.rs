@@ -1,4 +1,4 @@
-//! A bar on standard error while a tool works; nothing where that is no terminal.
+//! A progress bar on standard error; nothing if that is not a terminal.
 
 use indicatif::{HumanCount, HumanDuration, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::fmt::Write;
@@ -11,7 +11,7 @@ const EVENTS_BETWEEN: u64 = 4096;
 pub(crate) struct ProgressBar(indicatif::ProgressBar);
 
 impl ProgressBar {
-    /// A bar for this many events; without a number, a bar that has no end.
+    /// Starts a bar for this many events, or an open-ended one.
     pub(crate) fn start(events: Option<u64>) -> ProgressBar {
         let target = ProgressDrawTarget::stderr_with_hz(10);
         let bar = indicatif::ProgressBar::with_draw_target(events, target);
@@ -20,7 +20,7 @@ impl ProgressBar {
             None => "{spinner} {human_pos} events {rate}",
         };
         let style = ProgressStyle::with_template(template).expect("the template is right");
-        // A terminal that takes nothing is no error.
+        // A terminal that refuses output is not an error.
         let rate = |state: &ProgressState, out: &mut dyn Write| {
             let rate = per_second(state.pos(), state.elapsed());
             let _ = write!(out, "{}/s", HumanCount(rate));
@@ -34,29 +34,29 @@ impl ProgressBar {
         ProgressBar(bar)
     }
 
-    /// The first event comes now.
+    /// Restarts the clock at the first event.
     pub(crate) fn restart_clock(&self) {
         self.0.reset_elapsed();
     }
 
-    /// Shows how many there were.
+    /// Shows the number of events, at a limited rate.
     pub(crate) fn show(&self, events: u64) {
         if events.is_multiple_of(EVENTS_BETWEEN) {
             self.0.set_position(events);
         }
     }
 
-    /// Shows how many there were, right now.
+    /// Shows the number of events at once.
     pub(crate) fn set(&self, events: u64) {
         self.0.set_position(events);
     }
 
-    /// Prints a line above the bar; nothing where there is no bar.
+    /// Prints a line above the bar; nothing if there is no bar.
     pub(crate) fn say(&self, line: &str) {
         self.0.println(line);
     }
 
-    /// Lets something be printed to standard error that the bar would overwrite.
+    /// Runs code that prints to standard error, with the bar hidden.
     pub(crate) fn beside<T>(&self, print: impl FnOnce() -> T) -> T {
         self.0.suspend(print)
     }
@@ -67,8 +67,8 @@ impl ProgressBar {
     }
 }
 
-/// Events per second since the first one. The crate's own rate weighs the first seconds with that
-/// of an empty past, and so shows a third of what is true.
+/// Events per second since the first one. The crate's own rate averages in a past without events,
+/// and shows a third of the true rate at first.
 fn per_second(events: u64, elapsed: Duration) -> u64 {
     (events as f64 / elapsed.as_secs_f64().max(1e-3)) as u64
 }

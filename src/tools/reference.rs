@@ -1,4 +1,4 @@
-//! `config`, `completions` and `man`: the program describes itself to editors and shells.
+//! `config`, `completions` and `man`: generated reference, for editors and shells.
 
 use super::failure::ToolError;
 use crate::service::cli::{Cli, CompletionsArgs, DefaultsArgs, ManArgs};

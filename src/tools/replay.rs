@@ -1,4 +1,4 @@
-//! `huntd replay`: events to updates and digests, without the daemon.
+//! `huntd replay`: computes updates and digests from events, without the daemon.
 
 use super::accounts::{Account, Applied, OfflineShards};
 use super::failure::ToolError;
@@ -19,19 +19,19 @@ use std::io::{BufWriter, StdoutLock, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a broker may hold an answer back; the end of a partition is known by then.
+/// How long a broker may hold an answer; the end of a partition is known by then.
 const FETCH_WAIT_MS: u32 = 100;
 
-/// Handoffs after one record: an event makes one, and few are sent back.
+/// Limit of handoffs after one record: an event causes one, and few are sent back.
 const HANDOFFS_PER_RECORD: usize = 16;
 
-/// Rejects that are named one by one, each with its place; the others are only counted.
+/// Number of rejects that are printed with their positions; further ones are only counted.
 const REJECTS_NAMED: u64 = 10;
 
 /// The offset of a record that the replay itself has made.
 const IN_NO_FILE: i64 = -1;
 
-/// Applies a file's or a topic's events and prints what became of them.
+/// Applies the events of a file or topic and prints the result.
 pub fn run(args: &ReplayArgs) -> Result<(), ToolError> {
     let rulebook = super::rulebook(&rules_files(args)?)?;
     let mut play = Play {
@@ -65,7 +65,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), ToolError> {
     }
 }
 
-/// The files with the rules: those that are named, or else those of the configuration.
+/// Returns the rules files: those named in the arguments, or those of the configuration.
 fn rules_files(args: &ReplayArgs) -> Result<Vec<PathBuf>, ToolError> {
     let config = if args.rules.is_empty() { args.cluster.load()? } else { None };
     Ok(config.map_or_else(|| args.rules.clone(), |config| config.rules_files))
@@ -77,19 +77,19 @@ struct Play<'a> {
     line: Vec<u8>,
     print_updates: bool,
     carry_players: bool,
-    /// Players that are on their way from one zone to another.
+    /// Players in transit between zones.
     handoffs: VecDeque<HandoffRecord>,
     bar: ProgressBar,
     events: u64,
     rejects: u64,
 }
 
-/// Where a record stands, as a message names it.
+/// A record's position, as printed in a message.
 #[derive(Clone, Copy)]
 enum RecordPlace {
-    /// In a file of events: its line, from 1.
+    /// A line in a file of events, from 1.
     Line(u64),
-    /// In a topic, or in what a match would be there: its partition and offset.
+    /// A partition and offset, in a topic or in what a match would be there.
     Offset(u16, i64),
 }
 
@@ -156,7 +156,7 @@ impl Play<'_> {
                 Read::Message(message) => {
                     let partition = message.partition() as u16;
                     let end = &mut ends[usize::from(partition)];
-                    // What was appended since the start is for the next replay.
+                    // Records appended since the start are left to the next replay.
                     if message.offset() < *end {
                         let record = record_of(partition, &message);
                         self.play(&record, RecordPlace::in_topic(&record))?;
@@ -167,7 +167,8 @@ impl Play<'_> {
                     }
                 }
                 Read::End(partition) => {
-                    // The last records before the end may be marks that no reader sees.
+                    // The last records before the end may be control records, which readers do not
+                    // see.
                     let end = &mut ends[usize::from(partition)];
                     if *end > 0 {
                         *end = 0;
@@ -180,7 +181,7 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// Applies a record, and hands the players that leave by it over to their new zones.
+    /// Applies a record, and hands over the players who leave by it to their new zones.
     fn play(&mut self, record: &SourceRecord<'_>, place: RecordPlace) -> Result<(), ToolError> {
         let reject = self.apply(record)?;
         if let Some(reject) = reject {
@@ -189,7 +190,7 @@ impl Play<'_> {
         self.carry(record.time_ms)
     }
 
-    /// Names one of the first rejects, with what is wrong.
+    /// Prints one of the first rejects, with the reason.
     fn name(
         &mut self,
         reject: Reject,
@@ -221,8 +222,8 @@ impl Play<'_> {
         Ok(reject)
     }
 
-    /// Hands the players that have left a zone over to their new zones. A player that two full
-    /// zones send back and forth stays on its way until a later record makes room.
+    /// Hands over the players who have left a zone to their new zones. A player whom two full zones
+    /// send back and forth stays in transit until a later record makes room.
     fn carry(&mut self, time_ms: i64) -> Result<(), ToolError> {
         for _ in 0..HANDOFFS_PER_RECORD {
             let Some(record) = self.handoffs.pop_front() else { break };
@@ -241,7 +242,7 @@ impl Play<'_> {
 
     fn report(&mut self, json: bool) -> Result<(), ToolError> {
         if let Some(unnamed @ 1..) = self.rejects.checked_sub(REJECTS_NAMED) {
-            super::warn(&format!("and {unnamed} more rejects, which are only counted by reason"))?;
+            super::warn(&format!("and {unnamed} more rejects, counted by reason only"))?;
         }
         let accounts = self.shards.accounts();
         let total = self.shards.total();
@@ -280,7 +281,7 @@ fn record_of<'a>(partition: u16, message: &'a impl Message) -> SourceRecord<'a> 
     SourceRecord { partition, offset: message.offset(), time_ms, value: message.payload() }
 }
 
-/// Prints one account, a line a number.
+/// Prints one account, one number per line.
 fn write_account(out: &mut impl Write, name: &str, account: &Account) -> std::io::Result<()> {
     writeln!(out, "{name}")?;
     for (what, count) in [

@@ -1,4 +1,4 @@
-//! How many file descriptors and threads each verb must have before it starts.
+//! The file descriptors and threads that each verb must have before it starts.
 
 use super::failure::ToolError;
 use crate::runtime::resources;
@@ -14,11 +14,11 @@ const THREADS_MIN: usize = 32;
 /// Threads of a demo: those of a broker, a daemon, a server and clients.
 const DEMO_THREADS: usize = 64;
 
-/// Checks that there is room for a verb. librdkafka would abort without a thread, and would call a
-/// broker unreachable without a descriptor.
+/// Checks that a verb has enough of both. librdkafka would abort without a thread, and would report
+/// a broker as unreachable without a descriptor.
 pub fn check(verb: &Verb) -> Result<(), ToolError> {
     match verb {
-        // It names what it lacks wherever it runs out, and a small cluster needs less.
+        // It reports what it lacks where it runs out, and a small cluster needs less.
         Verb::Run(_) => {}
         Verb::Demo(_) => resources::check(DESCRIPTORS_KEPT, DEMO_THREADS)?,
         Verb::Serve(_) => resources::check(DESCRIPTORS_KEPT, THREADS_MIN)?,

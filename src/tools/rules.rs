@@ -1,4 +1,4 @@
-//! `huntd rules`: the rules that a configuration names, and the event that a game changes them by.
+//! `huntd rules`: lists the rules in a configuration, and switches a game's rules.
 
 use super::failure::ToolError;
 use super::kafka::{self, Cluster};
@@ -13,7 +13,7 @@ use crate::service::config::Config;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Lists the rules, and those that zones play by, and switches the running game to some of them.
+/// Lists the rules and those of the zones, or switches the running game to some of them.
 pub fn run(args: &RulesArgs) -> Result<(), ToolError> {
     let config = args.config.load()?;
     let rulesets: Vec<u32> = rulebook(&config.rules_files)?.rulesets().collect();
@@ -34,7 +34,7 @@ pub fn run(args: &RulesArgs) -> Result<(), ToolError> {
     switch(&config, ruleset)
 }
 
-/// The ruleset of the rules in a file.
+/// Returns the ruleset of the rules in a file.
 fn ruleset_of(file: &str) -> Result<u32, ToolError> {
     let rulebook = rulebook(&[PathBuf::from(file)])?;
     Ok(rulebook.rulesets().next().expect("a book begins with rules"))
@@ -48,7 +48,7 @@ fn list(config: &Config, rulesets: &[u32]) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// Where the rules of a ruleset are.
+/// Returns where the rules of a ruleset are.
 fn place(config: &Config, rulesets: &[u32], ruleset: u32) -> String {
     match rulesets.iter().position(|known| *known == ruleset) {
         None => "in no file of rules.files: its zones halt".to_owned(),
@@ -57,7 +57,7 @@ fn place(config: &Config, rulesets: &[u32], ruleset: u32) -> String {
     }
 }
 
-/// Lists the rules that each zone plays by now, as far as it has published anything.
+/// Lists the current rules of each zone, as far as it has published anything.
 fn list_zones(config: &Config, rulesets: &[u32]) -> Result<(), ToolError> {
     let mut config = config.clone();
     config.group.client.brokers = brokers::reach(&config.group.client)?;
@@ -77,8 +77,8 @@ fn list_zones(config: &Config, rulesets: &[u32]) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// Appends the event to each partition. If a zone plays by these rules already, the event is a
-/// no-op, so the command can be repeated after a failure.
+/// Appends the event to each partition. If a zone already uses these rules, the event is a no-op,
+/// so the command can be repeated after a failure.
 fn switch(config: &Config, ruleset: u32) -> Result<(), ToolError> {
     let Cluster { client, input_topic: topic, .. } = Cluster::of_config(config, "rules")?;
     let partitions = kafka::topic_partitions(&client, &topic, Right::Write)?;

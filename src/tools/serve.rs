@@ -1,4 +1,4 @@
-//! `huntd serve`: the read side, by the daemons' configuration.
+//! `huntd serve`: the read side, with the daemons' configuration.
 
 use super::brokers::{self, Reached};
 use super::failure::ToolError;
@@ -27,7 +27,7 @@ pub fn run(args: &ServeArgs) -> Result<(), ToolError> {
     serve::run(&config, feed(&config), rulebook).map_err(failure)
 }
 
-/// Before librdkafka asks them: see decision 031.
+/// Asks the brokers before librdkafka does: see decision 031.
 fn ask_brokers(config: &Config) -> Result<(), ToolError> {
     let client = &config.group.client;
     let Reached { answering, warning } = brokers::reached(client)?;
@@ -38,7 +38,7 @@ fn ask_brokers(config: &Config) -> Result<(), ToolError> {
     brokers::ask_first(&answering, &config.publisher.output_topic)
 }
 
-/// What the feed takes of a configuration, and a watch of its topics.
+/// Returns the feed's options from a configuration, and a watch of its topics.
 pub(super) fn feed(config: &Config) -> (FeedOptions, TopicReports) {
     let dial = dial_options(config, &config.publisher.output_topic);
     let options = FeedOptions {
@@ -52,7 +52,7 @@ pub(super) fn feed(config: &Config) -> (FeedOptions, TopicReports) {
     (options, topic_id_watch::start(dial, input, output))
 }
 
-/// Why nothing is served, with its exit code.
+/// Translates an error of the server, with its exit code.
 pub(super) fn failure(error: ServeError) -> ToolError {
     match error {
         ServeError::Topic(TopicError::Missing(topic)) => ToolError::TopicMissing(topic),

@@ -1,4 +1,4 @@
-//! `huntd snapshot`: looks at the snapshots in a state directory, or removes them.
+//! `huntd snapshot`: lists, verifies or removes the snapshots in a state directory.
 
 use super::failure::ToolError;
 use super::rulebook;
@@ -39,12 +39,13 @@ fn store_of(config: &Config, directory: &Path) -> Store<Files> {
     store(config, Files::of(directory))
 }
 
-/// No broker is asked which topic it is: only names say whose snapshots they are.
+/// Opens the snapshots. No broker is asked for the topic's id, so only names identify its
+/// snapshots.
 fn store(config: &Config, files: Files) -> Store<Files> {
     Store::new(files, snapshots::origin(config, &TopicId::default()), config.snapshot.keep)
 }
 
-/// The partitions that are asked about.
+/// Returns the selected partitions.
 fn partitions<D: Disk>(store: &mut Store<D>, chosen: Option<u16>) -> Result<Vec<i32>, ToolError> {
     let all = store.partitions().map_err(unreadable)?;
     let is_chosen = |partition: &i32| chosen.is_none_or(|chosen| *partition == i32::from(chosen));

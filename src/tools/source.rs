@@ -1,7 +1,7 @@
-//! Where the tools' events come from: a recorded match, the generator, a file of events.
+//! The sources of the tools' events: a recorded match, the generator, a file of events.
 //!
-//! Each source gives records as Kafka will store them, so that `load`, which sends them, and
-//! `replay`, which applies them at once, cannot disagree about what an event is.
+//! Each source returns records as Kafka will store them, so that `load`, which sends them, and
+//! `replay`, which applies them, cannot disagree about an event.
 
 use super::matches::{MatchEvents, MatchOptions};
 use super::synthetic::{Synthetic, SyntheticOptions};
@@ -9,12 +9,12 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// One record as the input topic holds it, when it is loaded into an empty topic.
+/// A record as in the input topic, after it is loaded into an empty topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceRecord<'a> {
     /// The partition, which is the zone.
     pub partition: u16,
-    /// The place in the partition, from 0.
+    /// The offset in the partition, from 0.
     pub offset: i64,
     /// The record's timestamp, in milliseconds since the Unix epoch.
     pub time_ms: i64,
@@ -22,7 +22,7 @@ pub struct SourceRecord<'a> {
     pub value: Option<&'a [u8]>,
 }
 
-/// A source of at most this many records.
+/// A source of a limited number of records.
 pub struct Source {
     kind: SourceKind,
     left: u64,
@@ -42,7 +42,7 @@ impl Source {
         Source { kind, left: events, events_expected: Some(events) }
     }
 
-    /// A recorded match, or its first `events_max` events.
+    /// Opens a recorded match, limited to `events_max` events.
     pub(crate) fn open_match(
         options: MatchOptions,
         events_max: Option<u64>,
@@ -51,18 +51,18 @@ impl Source {
         Ok(Source { kind, left: events_max.unwrap_or(u64::MAX), events_expected: events_max })
     }
 
-    /// A file of events.
+    /// Opens a file of events.
     pub(crate) fn open_lines(file: &Path) -> Result<Source, SourceError> {
         let kind = SourceKind::Lines(Box::new(EventLines::open(file)?));
         Ok(Source { kind, left: u64::MAX, events_expected: None })
     }
 
-    /// How many records there will be, if that is known.
+    /// The number of records, if known.
     pub(crate) fn events_expected(&self) -> Option<u64> {
         self.events_expected
     }
 
-    /// The next record, or nothing after the last.
+    /// Returns the next record, or `None` after the last.
     pub fn next_record(&mut self) -> Result<Option<SourceRecord<'_>>, SourceError> {
         if self.left == 0 {
             return Ok(None);
@@ -76,7 +76,7 @@ impl Source {
     }
 }
 
-/// Why a source gives no more records.
+/// Why a source cannot be read further.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// The file cannot be opened or read.
@@ -95,10 +95,10 @@ pub enum SourceError {
         /// The decompressor's reason.
         source: std::io::Error,
     },
-    /// The file holds nothing.
+    /// The file is empty.
     #[error("{} is empty; write events or a recording to it first", .0.display())]
     Empty(PathBuf),
-    /// The first record belongs to another game than the one that was named.
+    /// The first record belongs to another game than the named one.
     #[error("{} is a recording of `{found}`; leave --format out", file.display())]
     OtherFormat {
         /// The file.
@@ -106,18 +106,21 @@ pub enum SourceError {
         /// The game, as `--format` names it.
         found: String,
     },
-    /// A record of a recording is not one of its game.
-    #[error("record {record} of {} is none of the game: {source}; check --format", file.display())]
+    /// A record does not belong to the recording's game.
+    #[error(
+        "record {record} of {} does not belong to the game: {source}; check --format",
+        file.display()
+    )]
     Record {
         /// The file.
         file: PathBuf,
-        /// From 1, which is also the line's number in a file of JSON lines.
+        /// Record number from 1, which is also the line number in a file of JSON lines.
         record: u64,
         /// The parser's reason.
         source: serde_json::Error,
     },
-    /// The kind of the recording is not given, and its first record does not show it.
-    #[error("cannot tell what {} is a recording of; say it with --format", .0.display())]
+    /// The game is not given and cannot be detected from the first record.
+    #[error("cannot detect the game of the recording {}; name it with --format", .0.display())]
     UnknownFormat(PathBuf),
     /// A line of a file of events has no partition or timestamp.
     #[error(
@@ -127,17 +130,17 @@ pub enum SourceError {
     Tabs {
         /// The file.
         file: PathBuf,
-        /// From 1.
+        /// Line number, from 1.
         line: u64,
     },
 }
 
 impl SourceError {
-    /// The file cannot be opened or read.
+    /// Returns the error for a file that cannot be opened or read.
     pub(crate) fn read(file: &Path, source: std::io::Error) -> SourceError {
         let file = file.to_owned();
         match source.kind() {
-            // What the system cannot give has kinds of its own: these are the content's.
+            // System errors have kinds of their own: these are about the content.
             ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::Other => {
                 SourceError::Damaged { file, source }
             }
@@ -146,8 +149,9 @@ impl SourceError {
     }
 }
 
-/// A file of events, one a line: either the event's JSON, which goes to partition 0 with `ts_us`
-/// as its timestamp, or `partition<TAB>time_ms<TAB>value`, which `kcat -f '%p\t%T\t%s\n'` writes.
+/// A file with one event per line: either the event's JSON, which goes to partition 0 with `ts_us`
+/// as its timestamp, or `partition<TAB>time_ms<TAB>value`, which `kcat -f '%p\t%T\t%s
+/// '` writes.
 pub(crate) struct EventLines {
     file: PathBuf,
     lines: BufReader<File>,
@@ -186,7 +190,7 @@ impl EventLines {
         } else if let Some(parts) = split_tabs(&self.line) {
             parts
         } else if std::str::from_utf8(&self.line).is_err() {
-            // No event, wherever it came from: a reject, as in a topic.
+            // Not an event, whatever its origin: a reject, as in a topic.
             (0, self.time_ms, &self.line[..])
         } else {
             let (file, line) = (self.file.clone(), self.line_number);

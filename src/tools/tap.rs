@@ -1,4 +1,4 @@
-//! `huntd tap`: the output topic as JSON lines, each update once.
+//! `huntd tap`: prints the output topic as JSON lines, each update once.
 
 use super::failure::ToolError;
 use super::kafka::{self, Cluster, Isolation, Read, TopicReader};
@@ -17,16 +17,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufWriter, ErrorKind, Write};
 use std::time::Duration;
 
-/// How long a broker may hold an answer back.
+/// How long a broker may hold an answer.
 pub(super) const FETCH_WAIT_MS: u32 = 100;
 
-/// Milliseconds before now in which an owner has written a fence: it repeats one every ten seconds.
+/// Age limit, in milliseconds, of a fence that shows a current owner: an owner repeats it every ten
+/// seconds.
 const FENCE_AGE_MS: i64 = 15_000;
 
-/// Records before the end that are read at least: clocks of hosts may differ.
+/// Records before the end that are read at least, because the hosts' clocks may differ.
 const RECORDS_BACK: i64 = 100;
 
-/// Prints updates until there are enough of them, or for ever.
+/// Prints updates until there are enough of them, or indefinitely.
 pub fn run(args: &TapArgs) -> Result<(), ToolError> {
     let cluster = Cluster::of(&args.cluster, "tap")?;
     if args.dead_letters {
@@ -80,7 +81,7 @@ pub fn run(args: &TapArgs) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// A silent topic gives nothing to write, and so no other way to learn that the reader has gone.
+/// Checks that standard output is still open: a silent topic causes no write that would show it.
 pub(super) fn check_reader() -> std::io::Result<()> {
     let stdout = std::io::stdout();
     let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
@@ -91,7 +92,7 @@ pub(super) fn check_reader() -> std::io::Result<()> {
     Ok(())
 }
 
-/// The partitions to read: one, or all.
+/// Returns the partitions to read: one, or all.
 pub(super) fn wanted_partitions(
     topic: &str,
     only: Option<u16>,
@@ -99,7 +100,7 @@ pub(super) fn wanted_partitions(
 ) -> Result<Vec<u16>, ToolError> {
     match only {
         Some(partition) if partition >= partitions => Err(ToolError::Usage(format!(
-            "`{topic}` has partitions 0 to {}; {partition} is none of them",
+            "`{topic}` has partitions 0 to {}; partition {partition} does not exist",
             partitions - 1
         ))),
         Some(partition) => Ok(vec![partition]),
@@ -111,18 +112,18 @@ struct Tap<W: Write> {
     out: W,
     line: Vec<u8>,
     raw: bool,
-    /// The only player to print, if there is one.
+    /// The only player to print, if any.
     player: Option<u64>,
-    /// What a line of each kind to print holds; none: all kinds.
+    /// The text in the lines of each kind to print; if empty, all kinds.
     kinds: Vec<Vec<u8>>,
-    /// Lines that may still be printed.
+    /// Number of lines that may still be printed.
     left: u64,
-    /// Frames that were read.
+    /// Number of frames read.
     frames: u64,
     shards: BTreeMap<u16, Reader>,
-    /// Partitions that had an owner within [`FENCE_AGE_MS`].
+    /// Partitions with a fence within [`FENCE_AGE_MS`].
     written_lately: BTreeSet<u16>,
-    /// Partitions that hold records which are no frames.
+    /// Partitions with records that are not frames.
     strange: BTreeSet<u16>,
 }
 
@@ -142,7 +143,7 @@ impl<W: Write> Tap<W> {
                 TapFrom::Fence => recent.unwrap_or(end).min(end - RECORDS_BACK).max(start),
                 TapFrom::Offset(offset) => offset.clamp(start, end),
             };
-            // Only at the log's very start is it known that nothing is missing.
+            // Only at the start of the log is it certain that nothing is missing.
             let reader = if place == 0 { Reader::new() } else { Reader::joining() };
             self.written_lately.extend(recent.is_some().then_some(partition));
             self.shards.insert(partition, reader);
@@ -151,8 +152,8 @@ impl<W: Write> Tap<W> {
         Ok(places)
     }
 
-    /// Where no fence was near the end, the next one that comes is waited for. An owner's first
-    /// fence does not say where in the input it stands, so nobody can join there.
+    /// Reports a partition without a fence near its end, where reading waits for the next one. An
+    /// owner's first fence does not state its input position, so no reader can join there.
     fn say_if_waiting(&self, partition: u16) -> Result<(), ToolError> {
         if self.shards[&partition].has_joined() {
             return Ok(());
@@ -162,7 +163,7 @@ impl<W: Write> Tap<W> {
             false => "has no fence lately, so nobody owns it now",
         };
         super::warn(&format!(
-            "partition {partition} {why}: waiting for one; --from start shows what is there"
+            "partition {partition} {why}: waiting for one; --from start prints existing updates"
         ))
     }
 
@@ -172,7 +173,7 @@ impl<W: Write> Tap<W> {
             Err(FrameError::NotAFrame) => {
                 let is_first = self.strange.insert(partition);
                 let sentence =
-                    "this is no frame; is it an output topic? further ones are not named";
+                    "this is not a frame; is it an output topic? (further warnings suppressed)";
                 return if is_first { warn(partition, offset, sentence) } else { Ok(()) };
             }
             Err(error) => {
@@ -195,7 +196,7 @@ impl<W: Write> Tap<W> {
                 self.print_updates(partition, first, &updates[from..])
             }
             Verdict::Joined | Verdict::Waiting if had_joined => {
-                let sentence = "reading began at a fence whose owner was overtaken: what was \
+                let sentence = "reading began at a superseded fence: what was \
                                 printed since may come again";
                 warn(partition, offset, sentence)
             }
@@ -275,7 +276,7 @@ fn warn(partition: u16, offset: i64, sentence: &str) -> Result<(), ToolError> {
     Ok(super::say(&format!("partition {partition}, offset {offset}: {sentence}"))?)
 }
 
-/// Appends one line: the update's JSON object, with its partition and number in front.
+/// Appends one line: the update's JSON object, preceded by its partition and number.
 pub(crate) fn write_update(line: &mut Vec<u8>, partition: u16, number: u64, update: &Update) {
     line.extend_from_slice(b"{\"partition\":");
     line.extend_from_slice(itoa::Buffer::new().format(partition).as_bytes());
@@ -284,7 +285,7 @@ pub(crate) fn write_update(line: &mut Vec<u8>, partition: u16, number: u64, upda
     line.push(b',');
     let object = line.len();
     update_json::write(std::slice::from_ref(update), line);
-    // The object's own brace is the line's already.
+    // The line already has the object's opening brace.
     line.remove(object);
     line.push(b'\n');
 }

@@ -1,4 +1,4 @@
-//! `huntd topics`: creates the topics, or checks that they are what huntd relies on.
+//! `huntd topics`: creates the topics, or checks their settings.
 
 use super::brokers;
 use super::failure::ToolError;
@@ -17,26 +17,26 @@ use crate::service::config::Config;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// Partitions of topics to create, if no number is given.
+/// Default number of partitions of new topics.
 const PARTITIONS: u16 = 4;
 
-/// Replicas of each partition, if no number is given.
+/// Default number of replicas of each partition.
 const REPLICAS: u16 = 1;
 
-/// Milliseconds until a broker knows a topic that the controller has created.
+/// Milliseconds within which a broker must know a topic that the controller has created.
 const KNOWN_AFTER_MS_MAX: u64 = 10_000;
 
-/// Milliseconds between two questions about such a topic.
+/// Milliseconds between two requests for such a topic.
 const ASK_AGAIN_MS: u64 = 10;
 
-/// What one topic turned out to be.
+/// A topic that was found or created.
 struct PreparedTopic {
     topic: FoundTopic,
     is_new: bool,
 }
 
-/// Creates what is missing, checks what is there, and prints a table. All that is wrong with topics
-/// makes one sentence, and each broker that cannot be used makes one.
+/// Creates missing topics, checks existing ones, and prints a table. All problems with topics form
+/// one sentence, and each unusable broker has one.
 pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
     let mut config = args.config.load()?;
     config.group.client.brokers = brokers::reach(&config.group.client)?;
@@ -47,13 +47,13 @@ pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
     ToolError::unless_empty(errors)
 }
 
-/// A client of brokers that can be reached.
+/// Connects to brokers that are reachable.
 pub(super) fn connect(config: &Config) -> Result<TopicClient, ToolError> {
     dialler::check_files(&config.group.client.security).map_err(Failure::File)?;
     TopicClient::connect(&dial_options(config, &config.fetch.input_topic), 0).map_err(of_control)
 }
 
-/// Creates or checks topics. What the verb does with the output later needs this right.
+/// Creates or checks topics. `output_right` is what the verb needs later on the output topic.
 pub(super) fn prepare(
     args: &TopicsArgs,
     config: &Config,
@@ -64,14 +64,14 @@ pub(super) fn prepare(
     let file = args.config.file.display();
     let input = client.find(&names.input, Right::Describe).map_err(of_control)?;
     let output = client.find(&names.output, output_right).map_err(of_control)?;
-    // An input that is missing may have another name: what is there cannot be wrong beside it.
+    // If the input is missing, it may have another name, so the existing topics count as correct.
     let there = input.or(output).map(|found| found.partitions as u16);
     let partitions = match input {
         Some(_) => there,
         None => args.partitions.or(there),
     };
     let partitions = partitions.unwrap_or(PARTITIONS);
-    // A topic that is created later must not be less safe than those that are there.
+    // A new topic must not be less safe than the existing ones.
     let there = output.or(input).map(|found| found.replicas as u16);
     let replicas = args.replicas.or(there).unwrap_or(REPLICAS);
     has_room_for(client, &names.input, replicas)?;
@@ -102,22 +102,22 @@ pub(super) fn prepare(
             None if output.is_some() => format!(
                 "correct kafka.input_topic, or create {missing} with `huntd topics --config {file}`"
             ),
-            // Nothing that is there says how many.
+            // No existing topic shows the numbers.
             None => format!(
                 "create {missing} with `huntd topics --config {file} --partitions K --replicas N`: \
-                 K zones, a number for good, and N copies of each"
+                 K = zones (permanent), N = replicas of each"
             ),
         });
     }
     if problems.is_empty() { Ok(()) } else { Err(ToolError::TopicWrong(problems.join("; "))) }
 }
 
-/// What a question about topics has failed with.
+/// Converts an error of a request about topics.
 pub(super) fn of_control(error: impl Into<ControlError>) -> ToolError {
     Failure::Control(error.into()).into()
 }
 
-/// A number that was asked for is for topics to create: it changes none that is there.
+/// Reports an argument that has no effect, because it is only for new topics.
 fn report_unmet(
     name: &str,
     argument: &str,
@@ -126,13 +126,13 @@ fn report_unmet(
 ) -> std::io::Result<()> {
     match wish {
         Some(wish) if usize::from(wish) != there => super::say(&format!(
-            "`{name}` is there already and stays as it is: {argument} {wish} is for new topics"
+            "`{name}` already exists and is not changed: {argument} {wish} is for new topics"
         )),
         _ => Ok(()),
     }
 }
 
-/// Each copy of a partition is on a broker of its own.
+/// Checks that the cluster has a broker for each replica of a partition.
 fn has_room_for(client: &mut TopicClient, topic: &str, replicas: u16) -> Result<(), ToolError> {
     let brokers = client.broker_count(topic).map_err(of_control)?;
     match usize::from(replicas) <= brokers {
@@ -177,8 +177,8 @@ fn find_or_create(
     Ok(Some(PreparedTopic { topic: known(client, name)?, is_new: true }))
 }
 
-/// A topic that was just created. Brokers hear of it after the controller, and what the user runs
-/// next must not find it missing.
+/// Waits for a topic that was just created. Brokers learn of it after the controller, and the
+/// user's next command must find it.
 fn known(client: &mut TopicClient, name: &str) -> Result<FoundTopic, ToolError> {
     let end = Instant::now() + Duration::from_millis(KNOWN_AFTER_MS_MAX);
     loop {
@@ -194,7 +194,7 @@ fn known(client: &mut TopicClient, name: &str) -> Result<FoundTopic, ToolError> 
     }
 }
 
-/// Whether the broker does not know a setting, or does not take its value.
+/// Whether the broker does not know a setting, or does not accept its value.
 fn is_invalid_setting(error: &ControlError) -> bool {
     let ControlError::Topic(TopicError::NotCreated { code, .. }) = error else { return false };
     ErrorCode(*code) == ErrorCode::INVALID_CONFIG
@@ -216,7 +216,7 @@ fn check(
             found.partitions
         ));
     }
-    // What was created a moment ago may not be known on every broker yet.
+    // A topic created a moment ago may not be known on every broker yet.
     if !is_new {
         let settings = client.settings(name).map_err(of_control)?;
         problems.extend(wanted.problems(&settings).into_iter().map(|problem| problem.sentence));

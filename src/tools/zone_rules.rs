@@ -1,4 +1,4 @@
-//! The rules that zones play by now: what the last frames of an output topic say.
+//! The current rules of zones, from the last frames of an output topic.
 
 use super::failure::ToolError;
 use super::kafka::{self, Cluster, Isolation, Read, TopicReader};
@@ -10,28 +10,28 @@ use rdkafka::message::Message;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// Milliseconds that the last frames of all partitions may take.
+/// Milliseconds for reading the last frames of all partitions.
 const FRAMES_MS_MAX: u64 = 3_000;
 
-/// Records at the end of a partition among which there is a frame that names its rules: before it
-/// stand fences of owners that never went on.
+/// Records at the end of a partition that include a frame with a ruleset: it may be followed by
+/// fences of owners that did not continue.
 const FRAMES_READ: i64 = 20;
 
-/// Milliseconds that a broker may hold an answer back.
+/// How long a broker may hold an answer, in milliseconds.
 const FETCH_WAIT_MS: u32 = 100;
 
-/// What the last records of an output topic say.
+/// The contents of the last records of an output topic.
 pub(super) struct Published {
-    /// The ruleset of each zone, by partition; `None`: nothing of it is published, or it could not
-    /// be read.
+    /// The ruleset of each zone, by partition; `None` if it has published nothing, or could not be
+    /// read.
     pub rulesets: Vec<Option<u32>>,
-    /// Records that this huntd cannot read, the first with its reason.
+    /// Records that this huntd cannot read, with the first one's reason.
     unread: Option<Unread>,
     /// Partitions whose end was not reached in time.
     late: BTreeSet<u16>,
 }
 
-/// Records that are no frames, or not of this version.
+/// Records that are not frames, or not of this version.
 struct Unread {
     count: u64,
     partition: u16,
@@ -40,13 +40,13 @@ struct Unread {
 }
 
 impl Published {
-    /// Nothing was read yet of this many partitions.
+    /// Creates the result before any of these partitions is read.
     fn new(partitions: u16) -> Published {
         let late = (0..partitions).collect();
         Published { rulesets: vec![None; partitions.into()], unread: None, late }
     }
 
-    /// Takes the next record of a partition.
+    /// Processes the next record of a partition.
     fn take(&mut self, partition: u16, offset: i64, payload: &[u8]) {
         match decode_frame(payload) {
             Ok((header, _)) if header.next_offset != POSITION_UNKNOWN => {
@@ -60,7 +60,7 @@ impl Published {
         }
     }
 
-    /// What was found out only in part, a sentence each.
+    /// Returns a sentence for each part that is incomplete.
     pub(super) fn warnings(&self) -> Vec<String> {
         let unread = self.unread.iter().map(|Unread { count, partition, offset, why }| {
             format!(
@@ -76,7 +76,7 @@ impl Published {
     }
 }
 
-/// What the last records of a configuration's output topic say. Its brokers can be reached.
+/// Reads the last records of a configuration's output topic. Its brokers must be reachable.
 pub(super) fn published(config: &Config) -> Result<Published, ToolError> {
     let Cluster { client, output_topic, .. } = Cluster::of_config(config, "rules")?;
     let partitions = kafka::partitions_of(&client, &output_topic, Right::Read)?;

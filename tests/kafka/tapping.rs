@@ -142,7 +142,7 @@ fn a_dead_letter_names_what_is_to_blame_and_can_be_sent_again() {
         assert_eq!(ended.code, 0, "{}", ended.errors);
         assert!(!ended.output.contains(['\u{9b}', '\u{1b}']), "{}", ended.output);
         let count = |words: &str| ended.errors.matches(words).count();
-        assert_eq!(count("is still no event: "), bad.len() + 1, "{}", ended.errors);
+        assert_eq!(count("is still not an event: "), bad.len() + 1, "{}", ended.errors);
         assert_eq!(count(&format!("about the topic `{others}`")), 1, "{}", ended.errors);
         assert_eq!(count("1 letter was sent to its partition again"), 1, "{}", ended.errors);
         accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut daemon);

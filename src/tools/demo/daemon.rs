@@ -8,9 +8,9 @@ use crate::telemetry::progress::Progress;
 use crate::tools::failure::ToolError;
 use std::sync::Arc;
 
-/// A running daemon, and its numbers after it has ended.
+/// A running daemon, and its counters after it has ended.
 pub(super) struct DemoDaemon {
-    /// How far each shard is.
+    /// The progress of each shard.
     pub(super) progress: Arc<Progress>,
     /// The counters.
     pub(super) metrics: Arc<Metrics>,
@@ -26,12 +26,12 @@ impl DemoDaemon {
         Ok(DemoDaemon { progress, metrics, running: Some(running) })
     }
 
-    /// Whether it has ended by itself, or because a signal asked for it.
+    /// Whether it has ended by itself or because of a signal.
     pub(super) fn has_ended(&self) -> bool {
         self.running.as_ref().is_none_or(daemon::Daemon::has_ended)
     }
 
-    /// Whether every shard is on the hot thread, which publishes its digest then.
+    /// Whether every shard is on the hot thread, which then publishes its digest.
     pub(super) fn has_opened(&self, partitions: i32) -> bool {
         (0..partitions).all(|partition| self.progress.shard(partition).digest.get() != 0)
     }

@@ -1,29 +1,29 @@
 //! Sends the demo's events, no faster than they are read.
 
-use super::flight::Flight;
+use super::in_flight::InFlightEvents;
 use crate::tools::failure::ToolError;
 use crate::tools::load::EventSender;
 use crate::tools::pace::Pace;
 use crate::tools::source::{Source, SourceRecord};
 use std::time::Duration;
 
-/// The longest wait before it checks whether the run is stopped.
+/// Upper limit of a wait before the generator checks whether the run is stopped.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// Pause before a full partition is tried again.
+/// Pause before a full partition is retried.
 const FULL_PAUSE: Duration = Duration::from_micros(200);
 
-/// What an event is due by.
+/// What determines when an event is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DueBy {
-    /// How many came before it.
+    /// The number of events before it.
     Count,
-    /// Its own time: milliseconds from this one on, of the Unix epoch.
+    /// Its own timestamp, relative to this one, in milliseconds since the Unix epoch.
     Time(i64),
 }
 
 impl DueBy {
-    /// What the pace counts: events, or milliseconds.
+    /// The position in the pace: events, or milliseconds.
     fn number(self, sent: u64, record: &SourceRecord) -> u64 {
         match self {
             DueBy::Count => sent,
@@ -38,11 +38,11 @@ pub(super) fn run(
     mut sender: EventSender,
     pace: &Pace,
     due_by: DueBy,
-    flight: &Flight,
+    in_flight: &InFlightEvents,
 ) -> Result<(), ToolError> {
-    let sent = send_all(&mut source, &mut sender, pace, due_by, flight);
+    let sent = send_all(&mut source, &mut sender, pace, due_by, in_flight);
     if sent.is_err() {
-        flight.stop();
+        in_flight.stop();
     }
     sent
 }
@@ -52,30 +52,30 @@ fn send_all(
     sender: &mut EventSender,
     pace: &Pace,
     due_by: DueBy,
-    flight: &Flight,
+    in_flight: &InFlightEvents,
 ) -> Result<(), ToolError> {
     while let Some(record) = source.next_record()? {
         let number = due_by.number(sender.sent, &record);
         while let Some(wait) = pace.wait(number) {
-            if flight.is_stopped() {
+            if in_flight.is_stopped() {
                 return Ok(());
             }
             sender.serve();
             std::thread::sleep(wait.min(WAIT_MAX));
         }
-        while !flight.has_room(record.partition) {
-            if flight.is_stopped() {
+        while !in_flight.has_room(record.partition) {
+            if in_flight.is_stopped() {
                 return Ok(());
             }
             sender.serve();
             std::thread::sleep(FULL_PAUSE);
         }
-        // What waits in the line before it counts: an event is due at its own time.
+        // Time in the queue counts as latency: an event is due at its own time.
         let due_us = pace.due_us(number);
-        flight.send(record.partition, due_us);
+        in_flight.send(record.partition, due_us);
         sender.send(&record)?;
     }
     sender.flush()?;
-    flight.end();
+    in_flight.end();
     Ok(())
 }

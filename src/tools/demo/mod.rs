@@ -7,11 +7,11 @@
 //!     └───────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The mock keeps 5 MiB a partition and drops the oldest records silently, so the generator never
-//! runs further ahead than [`flight::UNREAD_EVENTS_MAX`].
+//! The mock keeps 5 MiB per partition and silently drops the oldest records, so the generator never
+//! gets further ahead than [`in_flight::UNREAD_EVENTS_MAX`].
 
 mod daemon;
-mod flight;
+mod in_flight;
 mod generator;
 mod page;
 mod report;
@@ -31,8 +31,8 @@ use super::synthetic::{RATE_UNPACED, SyntheticOptions};
 use crate::service::cli::{DemoArgs, LoadCodec};
 use crate::service::config::{self, Config};
 use daemon::DemoDaemon;
-use flight::Flight;
 use generator::DueBy;
+use in_flight::InFlightEvents;
 use page::DemoPage;
 use rdkafka::error::KafkaError;
 use rdkafka::mocking::MockCluster;
@@ -46,12 +46,11 @@ const INPUT_TOPIC: &str = "hunt-events";
 const OUTPUT_TOPIC: &str = "hunt-updates";
 const DEAD_LETTER_TOPIC: &str = "hunt-dead-letters";
 
-/// Milliseconds that events may wait for others to share their batch, and updates for others to
-/// share their frame. The mock cluster gives one batch a partition for each Fetch, so that small
-/// batches make a queue there.
+/// Milliseconds that events may wait to be batched, and updates to be framed. The mock cluster
+/// returns one batch per partition for each Fetch, so small batches would queue there.
 const LINGER_MS: u32 = 5;
 
-/// Timestamp of the first event. A fixed one, so that the same seed gives the same digest.
+/// Timestamp of the first event; fixed, so that the same seed yields the same digest.
 const BASE_MS: i64 = 1_767_225_600_000;
 
 /// Runs the demo and prints its table. `Ok` only if every event is accounted for.
@@ -71,12 +70,12 @@ pub fn run(args: &DemoArgs) -> Result<(), ToolError> {
     let page = args.page.then(|| DemoPage::start(&config, &rulebook)).transpose()?;
     let mut daemon = DemoDaemon::start(config, rulebook.clone())?;
     let mut measured = measure(args, &brokers, &daemon, begun);
-    // A signal has ended it, or it has failed: there is nothing to stay for.
+    // A signal or a failure has ended the daemon, so the page does not stay.
     let was_cut = daemon.has_ended();
     if let Some(page) = page {
         measured = page.end(args.stay && !was_cut).and(measured);
     }
-    // If the daemon failed, that is why nothing was measured.
+    // If the daemon failed, that explains why nothing was measured.
     daemon.stop()?;
     if was_cut {
         writeln!(std::io::stderr(), "a signal has ended the demo, so nothing is accounted for")?;
@@ -95,7 +94,7 @@ pub fn run(args: &DemoArgs) -> Result<(), ToolError> {
     DemoReport::new(&measured, &daemon, &offline).print(args.json)
 }
 
-/// Shows what goes on.
+/// Prints a progress line on a terminal.
 fn say(sentence: &str) -> std::io::Result<()> {
     let mut out = std::io::stderr();
     match out.is_terminal() {
@@ -104,9 +103,9 @@ fn say(sentence: &str) -> std::io::Result<()> {
     }
 }
 
-/// What the run itself showed.
+/// The measurements of the run.
 struct Measured {
-    flight: Flight,
+    in_flight: InFlightEvents,
     verifier: Verifier,
 }
 
@@ -116,8 +115,9 @@ fn measure(
     daemon: &DemoDaemon,
     begun: Instant,
 ) -> Result<Measured, ToolError> {
-    let flight = Flight::new(args.partitions);
-    // The sender has its connections by the time the daemon is ready: start-up is no latency.
+    let in_flight = InFlightEvents::new(args.partitions);
+    // The sender has its connections by the time the daemon is ready, so start-up does not count as
+    // latency.
     let sender =
         EventSender::connect(&plaintext(brokers, "demo"), INPUT_TOPIC, LoadCodec::None, LINGER_MS)?;
     let mut verifier = Verifier::connect(brokers, OUTPUT_TOPIC, args.partitions)?;
@@ -127,7 +127,7 @@ fn measure(
     let (waited, zones) = (begun.elapsed().as_secs_f64(), args.partitions);
     say(&format!("the daemon owns its {zones} zones after {waited:.1} s; the game begins"))?;
     let bar = ProgressBar::start(expected);
-    // A match that plays in its own time counts milliseconds instead of events.
+    // For a match that plays in its own time, the pace counts milliseconds instead of events.
     let (rate, due_by) = match args.speed {
         Some(speed) => (Some((1000.0 * speed) as u64), DueBy::Time(BASE_MS)),
         None => (paced(args), DueBy::Count),
@@ -136,19 +136,19 @@ fn measure(
     std::thread::scope(|scope| {
         let generator = std::thread::Builder::new()
             .name("generator".to_owned())
-            .spawn_scoped(scope, || generator::run(source, sender, &pace, due_by, &flight))
+            .spawn_scoped(scope, || generator::run(source, sender, &pace, due_by, &in_flight))
             .map_err(|error| ToolError::Usage(format!("cannot start a thread: {error}")))?;
-        let verified = verifier.run(&flight, &pace, daemon, &bar);
-        flight.stop();
+        let verified = verifier.run(&in_flight, &pace, daemon, &bar);
+        in_flight.stop();
         let generated = generator.join().expect("a panic ends the process");
         bar.finish();
-        // The generator's trouble is the cause if there is any.
+        // An error of the generator is the cause if there is one.
         generated.and(verified)
     })?;
-    Ok(Measured { flight, verifier })
+    Ok(Measured { in_flight, verifier })
 }
 
-/// The events, from their first one: the same whenever it is called.
+/// Opens the events from the first one; every call yields the same events.
 fn open_source(args: &DemoArgs) -> Result<Source, ToolError> {
     if let Some(file) = &args.match_file {
         let options = MatchOptions {
@@ -174,11 +174,11 @@ fn paced(args: &DemoArgs) -> Option<u64> {
     (args.rate > 0).then_some(args.rate)
 }
 
-/// Events to make if no number is given.
+/// Default number of events.
 const EVENTS_DEFAULT: u64 = 2_000_000;
 
-/// No records of huntd's own in the input: the demo tells its events apart by their offsets, and
-/// the same seed has to give the same digest.
+/// The demo's configuration. It keeps huntd's own records out of the input: the demo identifies its
+/// events by their offsets, and the same seed has to yield the same digest.
 fn demo_config(brokers: &[String]) -> Result<Config, ToolError> {
     let text = format!(
         "[kafka]\n\

@@ -1,4 +1,4 @@
-//! The page beside the demo: the serving part of `huntd serve`, read-only.
+//! The demo's page: the serving part of `huntd serve`, read-only.
 
 use crate::hunt::rules::rulebook::Rulebook;
 use crate::serve::{Commands, ServeError, Server};
@@ -18,7 +18,8 @@ pub(super) struct DemoPage {
 }
 
 impl DemoPage {
-    /// Serves the page, and prints where. Events cannot be posted: the demo accounts for its own.
+    /// Serves the page and prints its address. Events cannot be posted, because the demo accounts
+    /// for its own.
     pub(super) fn start(config: &Config, rulebook: &Rulebook) -> Result<DemoPage, ToolError> {
         let feed = feed(config);
         let server = Server::bind(config.serve.clone(), feed, Commands::Refused, rulebook.clone());
@@ -33,7 +34,7 @@ impl DemoPage {
         Ok(DemoPage { stop, thread })
     }
 
-    /// Ends the page; one that stays does so at the first signal.
+    /// Ends the page; one that stays ends at the first signal.
     pub(super) fn end(self, stays: bool) -> Result<(), ToolError> {
         if stays {
             let signals = Signals::listen()?;

@@ -1,4 +1,4 @@
-//! What the demo shows at its end, and whether the accounts close.
+//! The demo's final report, and whether the accounts match.
 
 use super::Measured;
 use super::daemon::DemoDaemon;
@@ -8,7 +8,7 @@ use crate::tools::failure::ToolError;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// The accounts of a run. Everything that can differ from the offline replay is here.
+/// The accounts of a run, with everything that can differ from the offline replay.
 pub(super) struct DemoReport {
     counted: Counted,
     lost: u64,
@@ -17,11 +17,11 @@ pub(super) struct DemoReport {
     latency_us: BTreeMap<&'static str, u64>,
     hot_allocations: u64,
     digest: u64,
-    /// A sentence for everything that is wrong.
+    /// A sentence per problem.
     problems: Vec<String>,
 }
 
-/// What became of the events: by the daemon's own counters, or by the offline replay.
+/// The outcome of the events, from the daemon's counters or from the offline replay.
 #[derive(Debug, PartialEq, Eq)]
 struct Counted {
     events: u64,
@@ -32,13 +32,13 @@ struct Counted {
 }
 
 impl DemoReport {
-    /// Compares what the reader saw and the daemon counted with an offline replay of the events.
+    /// Compares the reader's and the daemon's results with an offline replay of the events.
     pub(super) fn new(
         measured: &Measured,
         daemon: &DemoDaemon,
         offline: &OfflineShards,
     ) -> DemoReport {
-        let Measured { flight, verifier } = measured;
+        let Measured { in_flight, verifier } = measured;
         let Metrics { applied, refusals, no_ops, rejects, .. } = &*daemon.metrics;
         let (refusals, no_ops, rejects) = (refusals.total(), no_ops.total(), rejects.total());
         let counted = Counted {
@@ -75,7 +75,7 @@ impl DemoReport {
         let histogram = &verifier.latency_us;
         let at = |quantile| histogram.value_at_quantile(quantile);
         DemoReport {
-            lost: flight.uncovered(),
+            lost: in_flight.uncovered(),
             duplicated: verifier.duplicated,
             events_per_second: histogram.len() as f64 / verifier.elapsed.as_secs_f64().max(1e-9),
             latency_us: BTreeMap::from([
@@ -92,7 +92,7 @@ impl DemoReport {
         }
     }
 
-    /// Prints the table, and the JSON object if asked for. `Err` if anything is wrong.
+    /// Prints the table, and the JSON object if requested. `Err` if there is a problem.
     pub(super) fn print(&self, json: bool) -> Result<(), ToolError> {
         let mut out = std::io::stdout().lock();
         self.write_table(&mut out)?;

@@ -1,33 +1,33 @@
-//! What happens in the game while the demo runs, a few lines of it, for people who watch.
+//! A few lines about the game while the demo runs, for people who watch.
 
 use crate::hunt::change::Change;
 use crate::kit::update::Update;
 use std::time::{Duration, Instant};
 
-/// Time between two lines: what can be read along.
+/// Minimum time between two lines, so that they can be read.
 const LINE_EVERY: Duration = Duration::from_millis(350);
 
 /// Chooses the lines.
 #[derive(Default)]
 pub(super) struct Story {
-    told_at: Option<Instant>,
+    last_line_at: Option<Instant>,
 }
 
 impl Story {
-    /// A line about one of these updates of a zone, if it is time for one and one is worth it.
+    /// Returns a line about one of a zone's updates, if it is time for one and one is interesting.
     pub(super) fn line(&mut self, zone: u16, updates: &[Update], now: Instant) -> Option<String> {
-        if self.told_at.is_some_and(|told| now.saturating_duration_since(told) < LINE_EVERY) {
+        if self.last_line_at.is_some_and(|last| now.saturating_duration_since(last) < LINE_EVERY) {
             return None;
         }
-        // Treasures are opened all the time; the rarer comes first.
+        // Treasures are opened all the time; rarer changes take precedence.
         let rarest = updates.iter().filter_map(sentence).max_by_key(|(rarity, _)| *rarity);
         let (_, sentence) = rarest?;
-        self.told_at = Some(now);
+        self.last_line_at = Some(now);
         Some(format!("zone {zone}: {sentence}"))
     }
 }
 
-/// What an update says in words, and how rare that is.
+/// Describes an update in words, with its rarity.
 fn sentence(update: &Update) -> Option<(u8, String)> {
     let player = update.player_id();
     match update.change() {

@@ -1,7 +1,7 @@
-//! Reads what the daemon publishes, by the reader rule, and takes the times.
+//! Reads the daemon's output by the reader rule, and measures latencies.
 
 use super::daemon::DemoDaemon;
-use super::flight::Flight;
+use super::in_flight::InFlightEvents;
 use super::story::Story;
 use crate::kit::update::Update;
 use crate::output::encode::decode_frame;
@@ -15,16 +15,16 @@ use hdrhistogram::Histogram;
 use rdkafka::message::Message;
 use std::time::{Duration, Instant};
 
-/// How long the mock may hold an answer back; new records do not cut this short there.
+/// How long the mock may hold an answer; new records do not cut this short there.
 const FETCH_WAIT_MS: u32 = 1;
 
-/// The longest wait for the daemon to join the group and own every partition.
+/// Upper limit of the wait until the daemon owns every partition.
 const OWNER_WAIT: Duration = Duration::from_secs(30);
 
-/// The longest silence before the rest counts as lost.
+/// Upper limit of silence; after it the rest counts as lost.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// Largest latency that is distinguished.
+/// Upper limit of the latency histogram.
 const LATENCY_US_MAX: u64 = 120_000_000;
 
 /// A reader of all output partitions.
@@ -32,16 +32,16 @@ pub(super) struct Verifier {
     topic: TopicReader,
     readers: Vec<Reader>,
     fenced: Vec<bool>,
-    /// Time from when an event was due to when an accepted frame covered it.
+    /// Time from when an event was due until an accepted frame covered it.
     pub(super) latency_us: Histogram<u64>,
-    /// Updates that stood in the topic twice.
+    /// Updates that were in the topic twice.
     pub(super) duplicated: u64,
     /// Time from the first event to the last frame.
     pub(super) elapsed: Duration,
 }
 
 impl Verifier {
-    /// Begins at the start of every output partition.
+    /// Starts at the beginning of every output partition.
     pub(super) fn connect(
         brokers: &[String],
         output_topic: &str,
@@ -68,7 +68,7 @@ impl Verifier {
 
     /// Waits until the daemon has fenced every partition.
     pub(super) fn wait_for_owner(&mut self, daemon: &DemoDaemon) -> Result<(), ToolError> {
-        let nothing = Flight::new(self.readers.len() as u16);
+        let nothing = InFlightEvents::new(self.readers.len() as u16);
         let pace = Pace::start(None);
         let partitions = self.readers.len() as i32;
         // A fence is written before the shard is opened, and a short demo may end in between.
@@ -88,10 +88,10 @@ impl Verifier {
         Ok(())
     }
 
-    /// Reads until every event is covered, or nothing comes any more.
+    /// Reads until every event is covered, or nothing arrives any more.
     pub(super) fn run(
         &mut self,
-        flight: &Flight,
+        in_flight: &InFlightEvents,
         pace: &Pace,
         daemon: &DemoDaemon,
         bar: &ProgressBar,
@@ -102,17 +102,17 @@ impl Verifier {
                 bar.say(&line);
             }
         };
-        while !flight.is_complete() && !flight.is_stopped() {
-            if self.read(flight, pace, &mut tell)? {
+        while !in_flight.is_complete() && !in_flight.is_stopped() {
+            if self.read(in_flight, pace, &mut tell)? {
                 heard = Instant::now();
                 self.elapsed = pace.elapsed();
                 bar.set(self.latency_us.len());
             } else {
-                if flight.uncovered() == 0 {
-                    // Nothing is due: a match that plays in its own time has its pauses.
+                if in_flight.uncovered() == 0 {
+                    // Nothing is due: a match that plays in its own time has pauses.
                     heard = Instant::now();
                 }
-                // What is missing then is lost; the report says so.
+                // Events still missing are lost; the report says so.
                 if daemon.has_ended() || heard.elapsed() > SILENCE_MAX {
                     return Ok(());
                 }
@@ -121,10 +121,11 @@ impl Verifier {
         Ok(())
     }
 
-    /// Takes one frame, if one comes, and passes on its new updates: whether it covered new input.
+    /// Processes one frame, if one arrives, and passes on its new updates. Returns whether it
+    /// covered new input.
     fn read(
         &mut self,
-        flight: &Flight,
+        in_flight: &InFlightEvents,
         pace: &Pace,
         mut tell: impl FnMut(u16, &[Update]),
     ) -> Result<bool, ToolError> {
@@ -147,7 +148,9 @@ impl Verifier {
                 tell(partition, &updates[from..]);
             }
             Verdict::Duplicate => self.duplicated += updates.len() as u64,
-            Verdict::Gap { missing } => return Err(wrong(&format!("{missing} updates miss"))),
+            Verdict::Gap { missing } => {
+                return Err(wrong(&format!("{missing} updates are missing")));
+            }
             Verdict::Halt => return Err(wrong("the chain does not match the updates")),
             Verdict::Fence | Verdict::Progress { .. } | Verdict::Skip { .. } | Verdict::Stale => {}
             Verdict::Genesis | Verdict::Joined | Verdict::Waiting => {}
@@ -158,13 +161,13 @@ impl Verifier {
         let next_offset = reader.position().next_offset;
         let now_us = pace.elapsed().as_micros() as u64;
         let before = self.latency_us.len();
-        flight.cover(partition, next_offset, |due_us| {
+        in_flight.cover(partition, next_offset, |due_us| {
             self.latency_us.saturating_record(now_us.saturating_sub(due_us).max(1));
         });
         Ok(self.latency_us.len() > before)
     }
 
-    /// Where the reader of each partition stands.
+    /// The reader's position in each partition.
     pub(super) fn positions(&self) -> impl Iterator<Item = (u16, Position)> {
         (0..).zip(self.readers.iter().map(Reader::position))
     }

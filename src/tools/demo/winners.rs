@@ -1,4 +1,4 @@
-//! Who won: the players with the highest scores, and where.
+//! The winners: the players with the highest scores, and their zones.
 
 use crate::hunt::change::Change;
 use crate::kit::update::Update;
@@ -6,10 +6,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// Players that the table shows.
+/// Number of players in the table.
 const SHOWN: usize = 5;
 
-/// The latest score of every player that has one and is there, by zone.
+/// The latest score of every present player with a score, by zone.
 #[derive(Default)]
 pub(super) struct Winners {
     players: BTreeMap<(u16, u64), LatestScore>,
@@ -23,8 +23,8 @@ struct LatestScore {
 }
 
 impl Winners {
-    /// Takes the updates of a zone in their order. A player who leaves it gives its points up, or
-    /// takes them along.
+    /// Processes the updates of a zone in order. A player who leaves it loses the points or takes
+    /// them along.
     pub(super) fn add(&mut self, zone: u16, updates: &[Update]) {
         for update in updates {
             let player = (zone, update.player_id());
@@ -41,7 +41,7 @@ impl Winners {
         }
     }
 
-    /// Prints the best. Of equal scores, the one that was reached first comes first.
+    /// Prints the best. Among equal scores, the earlier one comes first.
     pub(super) fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
         let mut best: Vec<_> = self.players.iter().collect();
         best.sort_by_key(|((_, player), latest)| (Reverse(latest.score), latest.ts_us, *player));

@@ -1,8 +1,8 @@
-//! Counter-Strike: Global Offensive. Positions are `[x, y, height]` in units of 1.905 cm, times
-//! are whole seconds.
+//! Counter-Strike: Global Offensive. Positions are `[x, y, height]` in units of 1.905 cm; times are
+//! whole seconds.
 //!
-//! A server's log has a position only when a player fires, throws, hits or dies, so that players
-//! are seen seldom, and stand still in between.
+//! A server's log has a position only when a player fires, throws, hits or dies, so players are
+//! seen rarely, and appear to stand still in between.
 
 use super::scene::Scene;
 use super::{heading_between, player_number, shot};
@@ -11,10 +11,10 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// The maps reach 4,096 units from their middle.
+/// The maps extend 4,096 units from their centre.
 pub(crate) const CSGO_MAP_HALF_CM: i64 = 7_804;
 
-/// Centimetres of a unit: 3/4 of an inch.
+/// Centimetres per unit: 3/4 of an inch.
 const UNIT_CM: f64 = 1.905;
 
 #[derive(Deserialize)]
@@ -34,14 +34,14 @@ struct CsgoLine<'a> {
     event: Option<Cow<'a, str>>,
 }
 
-/// Who has been seen since the round began.
+/// The players seen since the round began.
 #[derive(Default)]
 pub(crate) struct CsgoAdapter {
     seen_this_round: BTreeSet<u64>,
 }
 
 impl CsgoAdapter {
-    /// Reads one record of the recording.
+    /// Processes one record of the recording.
     pub(crate) fn read(&mut self, line: &str, scene: &mut Scene) -> Result<(), serde_json::Error> {
         let line: CsgoLine<'_> = serde_json::from_str(line)?;
         scene.set_time(line.ts_ms);
@@ -79,7 +79,7 @@ impl CsgoAdapter {
         Ok(())
     }
 
-    /// The first position in a round is where the player was put, not where it walked.
+    /// The first position in a round is where the player was placed, not where it walked.
     fn see(&mut self, player: u64, [x, y, _]: [f64; 3], scene: &mut Scene) {
         let (x, y) = ((x * UNIT_CM).round() as i64, (y * UNIT_CM).round() as i64);
         if self.seen_this_round.insert(player) {

@@ -1,6 +1,6 @@
-//! The map of a match, cut into zones.
+//! The map of a match, divided into zones.
 
-/// A square map around the origin, cut into equal cells, one zone each.
+/// A square map around the origin, divided into equal cells, one per zone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grid {
     half_cm: i64,
@@ -9,8 +9,8 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// A map that reaches `half_cm` from its middle to each side, cut into `zones` cells that are
-    /// as square as the number allows: 8 zones are 2 columns of 4.
+    /// Creates a map that extends `half_cm` from its centre to each side, divided into `zones`
+    /// cells as square as the number allows: 8 zones are 2 columns of 4.
     pub(crate) fn new(half_cm: i64, zones: u16) -> Grid {
         assert!(half_cm > 0 && zones > 0);
         let zones = i64::from(zones);
@@ -22,13 +22,13 @@ impl Grid {
         Grid { half_cm, columns, rows: zones / columns }
     }
 
-    /// How many cells there are.
+    /// Number of cells.
     pub(crate) fn zones(&self) -> u16 {
         (self.columns * self.rows) as u16
     }
 
-    /// A position given from the map's middle: the same from the map's corner, with its zone, or
-    /// nothing if it is off the map.
+    /// Converts a position relative to the map's centre to one relative to its corner, and finds
+    /// its zone; `None` if it is off the map.
     pub(crate) fn place(&self, x: i64, y: i64) -> Option<(i64, i64, u16)> {
         let side = 2 * self.half_cm;
         let (x, y) = (x + self.half_cm, y + self.half_cm);
@@ -40,7 +40,7 @@ impl Grid {
         })
     }
 
-    /// A position given from the map's corner: the same from the corner of its zone.
+    /// Converts a position relative to the map's corner to one relative to the corner of its zone.
     pub(crate) fn within_zone(&self, zone: u16, x: i64, y: i64) -> (i32, i32) {
         let side = 2 * self.half_cm;
         let (column, row) = (i64::from(zone) % self.columns, i64::from(zone) / self.columns);

@@ -1,7 +1,7 @@
-//! Recorded matches of four games as events.
+//! Converts recorded matches of four games to events.
 //!
-//! A match is a file of JSON lines, one record a line, or a JSON array of records, plain or
-//! compressed with zstd. Reading is a stream: a match may be longer than memory, and may be played
+//! A match is a file of JSON lines, one record per line, or a JSON array of records, plain or
+//! compressed with zstd. It is streamed, because it may be longer than memory, and may be played
 //! many times over.
 
 pub(crate) mod csgo;
@@ -23,8 +23,8 @@ use serde::Deserialize;
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// The game that is named, else the one that the recording's first record shows. If that shows
-/// another game than the named one, it is an error: the adapter would find nothing.
+/// Returns the named game, or the one detected from the recording's first record. Fails if they
+/// differ, because the adapter would find nothing.
 pub fn format_of(file: &Path, named: Option<MatchFormat>) -> Result<MatchFormat, SourceError> {
     let mut first = Vec::new();
     let read = MatchRecords::open_start(file, FIRST_RECORD_BYTES_MAX)?.next(&mut first);
@@ -43,7 +43,7 @@ pub fn format_of(file: &Path, named: Option<MatchFormat>) -> Result<MatchFormat,
     }
 }
 
-/// The fewest zones that hold a map of the game, under the built-in rules.
+/// The smallest number of zones that hold a map of the game, under the built-in rules.
 pub(crate) fn zones_of(format: MatchFormat) -> u16 {
     match format {
         MatchFormat::Pubg => 16,
@@ -71,33 +71,33 @@ fn format_of_record(record: &[u8]) -> Option<MatchFormat> {
     }
 }
 
-/// Bytes of a recording's start in which its first record is looked for.
+/// Bytes of a recording's start in which its first record must be.
 const FIRST_RECORD_BYTES_MAX: u64 = 1024 * 1024;
 
-/// What decides the events of a match: the same options give the same events, byte for byte.
+/// The options of a match: equal options yield equal events, byte for byte.
 #[derive(Clone, Debug)]
 pub struct MatchOptions {
     /// The recording: JSON lines or a JSON array, compressed if its name ends with `.zst`.
     pub file: PathBuf,
     /// The game.
     pub format: MatchFormat,
-    /// Zones that the map is cut into, one partition each.
+    /// Number of zones that the map is divided into, one partition each.
     pub zones: u16,
-    /// How many times the match is played, with other players each time.
+    /// Number of times that the match is played, with other players each time.
     pub repeat: u32,
     /// Timestamp of the recording's start, in milliseconds since the Unix epoch.
     pub base_ms: i64,
 }
 
 impl MatchOptions {
-    /// A start so long ago that the last repetition has ended by `now_ms`: brokers refuse records
-    /// from the future.
+    /// Returns a start time early enough that the last repetition ends by `now_ms`: brokers refuse
+    /// records from the future.
     pub(crate) fn base_ms_before(now_ms: i64, repeat: u32) -> i64 {
         (now_ms - i64::from(repeat) * REPETITION_MS) / 1000 * 1000
     }
 }
 
-/// The events of a match, one after the other.
+/// The events of a match, one at a time.
 pub struct MatchEvents {
     options: MatchOptions,
     adapter: Adapter,
@@ -136,7 +136,7 @@ impl MatchEvents {
         })
     }
 
-    /// The next event, or nothing after the last.
+    /// Returns the next event, or `None` after the last.
     pub fn next_record(&mut self) -> Result<Option<SourceRecord<'_>>, SourceError> {
         while !self.scene.has_waiting() && self.repetitions_left > 0 {
             self.scene.forget_taken();
@@ -197,7 +197,7 @@ impl Adapter {
     }
 }
 
-/// The number of a pseudonym such as `p036` or `bot13`: people and bots do not share numbers.
+/// The number of a pseudonym such as `p036` or `bot13`: people and bots have separate numbers.
 fn player_number(name: &str) -> Option<u64> {
     const BOTS_FIRST: u64 = 100_000;
     let (first, digits) = match name.strip_prefix("bot") {
@@ -208,8 +208,8 @@ fn player_number(name: &str) -> Option<u64> {
     (number < BOTS_FIRST).then_some(first + number)
 }
 
-/// A weapon's number from its name in the recording: games have hundreds of weapons, the rules a
-/// few, so that names are spread over them by a hash (FNV-1a).
+/// Maps a weapon's name in the recording to a number. Games have hundreds of weapons and the rules
+/// a few, so names are distributed by a hash (FNV-1a).
 fn weapon_number(name: &str) -> u8 {
     let hash = name
         .bytes()
@@ -217,7 +217,7 @@ fn weapon_number(name: &str) -> u8 {
     (hash % u32::from(super::WEAPONS)) as u8
 }
 
-/// Degrees of any size and sign as a heading in centidegrees.
+/// Converts degrees of any size and sign to a heading in centidegrees.
 fn heading(degrees: f64) -> u16 {
     ((degrees * 100.0).round() as i64).rem_euclid(36_000) as u16
 }
@@ -228,7 +228,7 @@ fn heading_between(from: (f64, f64), to: (f64, f64)) -> Option<u16> {
     (dx != 0.0 || dy != 0.0).then(|| heading(dy.atan2(dx).to_degrees()))
 }
 
-/// A shot of a weapon that the recording names.
+/// A shot with a weapon that the recording names.
 fn shot(weapon: &str, heading: Option<u16>) -> Action {
     Action::Shoot { weapon: weapon_number(weapon), heading }
 }

@@ -1,7 +1,7 @@
 //! Project Reality: Battlefield 2. Positions are `[x, height, z]` in metres, `yaw` in degrees.
 //!
-//! `player_update` is a difference: a field that did not change since the player's last record is
-//! absent. Whether a player is alive is therefore remembered here.
+//! `player_update` is a difference: a field that has not changed since the player's last record is
+//! absent. So the adapter remembers whether a player is alive.
 
 use super::scene::Scene;
 use super::{heading, heading_between, player_number, shot};
@@ -10,11 +10,11 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// The maps are 4 km wide at most.
+/// The maps are at most 4 km wide.
 pub(crate) const PRBF2_MAP_HALF_CM: i64 = 204_800;
 
-/// Heights that mean that the player is not on the map: before the first spawn, and while waiting
-/// for the next one.
+/// Heights of a player who is not on the map: before the first spawn, and while waiting for the
+/// next one.
 const HEIGHTS_UNSPAWNED: [f64; 2] = [-2.0, 5000.0];
 
 #[derive(Deserialize)]
@@ -37,24 +37,25 @@ struct Prbf2Line<'a> {
     weapon: Option<Cow<'a, str>>,
 }
 
-/// What the differences are differences to.
+/// The state that differences refer to.
 #[derive(Default)]
 pub(crate) struct Prbf2Adapter {
     players: BTreeMap<u64, KnownPlayer>,
 }
 
-/// The latest of one player. Absent fields of the recording mean "as before".
+/// The latest state of one player. Absent fields of the recording mean "unchanged".
 #[derive(Default)]
 struct KnownPlayer {
     alive: bool,
     kit: String,
-    /// The change of `kit` that a `kit_allocated` record has announced is the same pick-up.
+    /// Whether a `kit_allocated` record has announced the next change of `kit`, which is the same
+    /// pick-up.
     kit_announced: bool,
     position: Option<(i64, i64)>,
 }
 
 impl Prbf2Adapter {
-    /// Reads one record of the recording.
+    /// Processes one record of the recording.
     pub(crate) fn read(&mut self, line: &str, scene: &mut Scene) -> Result<(), serde_json::Error> {
         let line: Prbf2Line<'_> = serde_json::from_str(line)?;
         scene.set_time(line.ts_ms);
@@ -86,7 +87,7 @@ impl Prbf2Adapter {
         Ok(())
     }
 
-    /// Where one player is as seen by another.
+    /// The heading from one player to another.
     fn direction(&self, from: u64, to: u64) -> Option<u16> {
         let place = |player| self.players.get(&player)?.position;
         let [from, to] = [place(from)?, place(to)?].map(|(x, y)| (x as f64, y as f64));

@@ -1,7 +1,7 @@
-//! PUBG: Battlegrounds. Positions are centimetres from the map's corner, times a clock's.
+//! PUBG: Battlegrounds. Positions are centimetres from the map's corner; times are clock times.
 //!
-//! Telemetry names the player who did something, or had it done, with a position. Only a hit says
-//! where a player looks.
+//! Telemetry names the player who acts or is acted on, with a position. Only a hit shows a player's
+//! heading.
 
 use super::scene::{REPETITION_MS, Scene};
 use super::{heading_between, shot};
@@ -77,7 +77,7 @@ pub(crate) struct PubgAdapter {
 }
 
 impl PubgAdapter {
-    /// Reads one record of the recording.
+    /// Processes one record of the recording.
     pub(crate) fn read(
         &mut self,
         record: &str,
@@ -87,7 +87,7 @@ impl PubgAdapter {
         let began = *self.began.get_or_insert(line.time);
         let ts_ms = line.time.as_millisecond() - began.as_millisecond();
         if ts_ms.abs() >= REPETITION_MS {
-            // It is of another match.
+            // The record belongs to another match.
             return Ok(());
         }
         scene.set_time(ts_ms);
@@ -97,7 +97,7 @@ impl PubgAdapter {
             let player = self.player(account);
             scene.leave(player);
         }
-        // Before that they wait on an island.
+        // Before that, players wait on an island.
         if line.common.as_ref().is_some_and(|common| common.stage > 0.0) {
             let all = [&line.character, &line.attacker, &line.killer, &line.reviver, &line.victim];
             all.into_iter().flatten().for_each(|who| self.see(who, &line.kind, scene));
@@ -111,7 +111,7 @@ impl PubgAdapter {
         let is_known = (x, y) != (0.0, 0.0) && z < PLANE_CM;
         if is_known && !character.account.is_empty() {
             let player = self.player(&character.account);
-            // Other records name the dead as well; this one is of those who live, or live again.
+            // Other records name the dead, too; this kind names only living players.
             if kind == "LogPlayerPosition" {
                 self.killed.remove(&player);
             }
@@ -133,7 +133,7 @@ impl PubgAdapter {
                     scene.act(player, shot(&weapon.id, None));
                 }
             }
-            // A hit says where the attacker aims.
+            // A hit shows where the attacker aims.
             "LogPlayerTakeDamage" => {
                 let place = |character: &Option<Character<'_>>| {
                     character.as_ref().map(|character| (character.location.x, character.location.y))
@@ -150,8 +150,8 @@ impl PubgAdapter {
                     scene.leave(player);
                 }
             }
-            // What comes from a loot box or a care package is recorded twice: as an item, and with
-            // its origin.
+            // An item from a loot box or a care package is recorded twice: as an item, and with its
+            // origin.
             kind if kind.starts_with("LogItemPickup") => {
                 if let Some(player) = player(&line.character)
                     && self.picked_up.replace((player, line.time)) != Some((player, line.time))

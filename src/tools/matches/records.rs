@@ -6,19 +6,19 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result};
 use std::path::Path;
 
-/// Records, one after the other: a recording may be longer than memory.
+/// The records of a recording, one at a time: a recording may be longer than memory.
 pub(crate) struct MatchRecords {
     input: Box<dyn BufRead + Send>,
     is_array: bool,
 }
 
 impl MatchRecords {
-    /// Opens a recording, which is compressed if its name says so.
+    /// Opens a recording, compressed or plain according to its name.
     pub(crate) fn open(path: &Path) -> std::result::Result<MatchRecords, SourceError> {
         MatchRecords::of(open(path)?).map_err(|source| SourceError::read(path, source))
     }
 
-    /// As [`MatchRecords::open`], but the recording ends after this many bytes.
+    /// Like [`MatchRecords::open`], but the recording ends after this many bytes.
     pub(crate) fn open_start(
         path: &Path,
         bytes: u64,
@@ -36,7 +36,7 @@ impl MatchRecords {
         Ok(MatchRecords { input, is_array })
     }
 
-    /// Reads the next record into an empty buffer, which stays empty after the last one.
+    /// Reads the next record into an empty buffer, which stays empty after the last record.
     pub(crate) fn next(&mut self, record: &mut Vec<u8>) -> Result<()> {
         match self.is_array {
             true => self.next_element(record),
@@ -54,7 +54,7 @@ impl MatchRecords {
                 b']' => return Ok(()),
                 b',' => self.input.consume(1),
                 space if is_space(*space) => self.input.consume(1),
-                _ => return Err(Error::new(ErrorKind::InvalidData, "an element is no object")),
+                _ => return Err(Error::new(ErrorKind::InvalidData, "an element is not an object")),
             }
         }
         let mut elements =
@@ -65,7 +65,7 @@ impl MatchRecords {
     }
 }
 
-/// White space of JSON, or a part of the mark that some editors begin a file with.
+/// JSON white space, or a byte of the mark that some editors put at the start of a file.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0xef | 0xbb | 0xbf)
 }

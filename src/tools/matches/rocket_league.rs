@@ -8,7 +8,7 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// The field is 8,192 by 10,240 units, and the goals are behind it.
+/// The field is 8,192 by 10,240 units, plus the goals.
 pub(crate) const ROCKET_LEAGUE_MAP_HALF_CM: i64 = 8_192;
 
 #[derive(Deserialize)]
@@ -24,14 +24,14 @@ struct RocketLeagueLine<'a> {
     rot: Option<[f64; 3]>,
 }
 
-/// Where each car was last, for the direction of a demolition.
+/// The last position of each car, for the direction of a demolition.
 #[derive(Default)]
 pub(crate) struct RocketLeagueAdapter {
     cars: BTreeMap<u64, (f64, f64)>,
 }
 
 impl RocketLeagueAdapter {
-    /// Reads one record of the recording.
+    /// Processes one record of the recording.
     pub(crate) fn read(&mut self, line: &str, scene: &mut Scene) -> Result<(), serde_json::Error> {
         let line: RocketLeagueLine<'_> = serde_json::from_str(line)?;
         scene.set_time(line.ts_ms);

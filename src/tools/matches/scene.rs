@@ -1,8 +1,8 @@
-//! Who stands where during a recorded match, and the events that follow from it.
+//! The positions of players during a recorded match, and the events that follow from them.
 //!
-//! The adapters of the games only say what a recording says: this player is here, turns,
-//! fires, is gone. The scene turns that into events: joins and leaves, zones, each player's `seq`,
-//! the partition's offsets and timestamps, and the world's own events. `docs/MATCHES.md` has the
+//! The games' adapters only report what a recording says: this player is here, turns, fires, is
+//! gone. The scene turns that into events: joins and leaves, zones, each player's `seq`, the
+//! partition's offsets and timestamps, and the world's own events. `docs/MATCHES.md` has the
 //! decisions and their reasons.
 
 use super::grid::Grid;
@@ -13,7 +13,7 @@ use crate::tools::source::SourceRecord;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Player ids between two repetitions of a match.
+/// Player ids reserved per repetition of a match.
 const PLAYER_IDS_PER_REPETITION: u64 = 1_000_000;
 
 /// Milliseconds of record time between the starts of two repetitions; longer than any match.
@@ -25,28 +25,27 @@ const TICK_MS: i64 = 1000;
 /// Milliseconds between the starts of two hunts of a zone.
 const HUNT_EVERY_MS: i64 = 600_000;
 
-/// Milliseconds that a hunt lasts: there are times without one.
+/// Duration of a hunt in milliseconds: between hunts there is time without one.
 const HUNT_MS: u32 = 480_000;
 
-/// Treasures that a hunt lays in a zone: so many that players find some, though they do not know of
-/// them.
+/// Treasures of a hunt in a zone: enough that players find some, although they do not know of them.
 const HUNT_TREASURES: u16 = 4096;
 
-/// Hunt ids of one repetition: one every ten minutes of two hours, with room to spare.
+/// Hunt ids reserved per repetition: one every ten minutes of two hours, and a reserve.
 const HUNTS_PER_REPETITION: u32 = 100;
 
-/// Speed that a player is thought to walk at. The rules allow a quarter more: their clock lags some
+/// Assumed walking speed of a player. The rules allow a quarter more, because their clock lags some
 /// records behind.
 const WALK_CM_PER_S: i64 = 2_000;
 
-/// How long a rest a player may make up for in one burst, in milliseconds; as in the rules, with
-/// the same margin.
+/// Rest that a player may make up for in one burst, in milliseconds; as in the rules, with the same
+/// margin.
 const WALK_BURST_MS: i64 = 1_800;
 
-/// The way that a player may go in one burst, in thousandths of a centimetre.
+/// Distance that a player may walk in one burst, in thousandths of a centimetre.
 const WALK_ALLOWANCE_MAX: i64 = WALK_CM_PER_S * WALK_BURST_MS;
 
-/// The events of a match, made from what its adapter sees.
+/// The events of a match, generated from what its adapter reports.
 pub(crate) struct Scene {
     grid: Grid,
     base_ms: i64,
@@ -54,7 +53,7 @@ pub(crate) struct Scene {
     time_ms: i64,
     tick_ms_next: i64,
     hunt_ms_next: i64,
-    /// By the recording's own numbers; in order, so that the leaves at the end are.
+    /// By the recording's own numbers; sorted, so that the leaves at the end are, too.
     players: BTreeMap<u64, ScenePlayer>,
     offset_next: Vec<i64>,
     text: Vec<u8>,
@@ -68,20 +67,20 @@ struct ScenePlayer {
     place: Option<MapPlace>,
 }
 
-/// Where a player stands, in map centimetres from the map's corner.
+/// A player's position, in centimetres from the map's corner.
 #[derive(Clone, Copy)]
 struct MapPlace {
     x: i64,
     y: i64,
     zone: u16,
     time_ms: i64,
-    /// How far the player may go now, in thousandths of a centimetre. It grows with time, and steps
-    /// use it up.
+    /// Distance that the player may walk now, in thousandths of a centimetre. It grows with time,
+    /// and steps use it up.
     allowance: i64,
 }
 
 impl MapPlace {
-    /// The other place with what is left of the allowance; nothing if it is too far to walk.
+    /// Returns the other place with the remaining allowance; `None` if it is too far to walk.
     fn walk_to(&self, to: MapPlace) -> Option<MapPlace> {
         let grown = self.allowance + (to.time_ms - self.time_ms) * WALK_CM_PER_S;
         let (dx, dy) = (to.x - self.x, to.y - self.y);
@@ -92,7 +91,7 @@ impl MapPlace {
     }
 }
 
-/// An event that nobody has taken yet.
+/// An event that has not been taken yet.
 struct WaitingEvent {
     partition: u16,
     offset: i64,
@@ -101,7 +100,7 @@ struct WaitingEvent {
 }
 
 impl Scene {
-    /// An empty scene. Records begin at `base_ms`, milliseconds since the Unix epoch.
+    /// Creates an empty scene. Records begin at `base_ms`, milliseconds since the Unix epoch.
     pub(crate) fn new(grid: Grid, base_ms: i64) -> Scene {
         let zones = usize::from(grid.zones());
         Scene {
@@ -119,7 +118,7 @@ impl Scene {
         }
     }
 
-    /// Sets the time of what comes next, in milliseconds since the recording began, and emits the
+    /// Sets the time of the next reports, in milliseconds since the recording began, and emits the
     /// world's events that are due before it. Time never runs backwards.
     pub(crate) fn set_time(&mut self, ts_ms: i64) {
         let start_ms = self.start_ms();
@@ -155,8 +154,8 @@ impl Scene {
         }
     }
 
-    /// The player is seen at a position of the map, in centimetres from its middle. It joins if it
-    /// was away, moves if it can have walked there, else leaves and joins again.
+    /// Reports a player at a map position, in centimetres from its centre. The player joins if
+    /// absent, moves if it can have walked there, and otherwise leaves and joins again.
     pub(crate) fn see(&mut self, player: u64, x: i64, y: i64) {
         let Some((x, y, zone)) = self.grid.place(x, y) else {
             self.leave(player);
@@ -183,7 +182,7 @@ impl Scene {
         }
     }
 
-    /// The player starts over at a position, wherever it was before.
+    /// Respawns the player at a position.
     pub(crate) fn respawn(&mut self, player: u64, x: i64, y: i64) {
         self.leave(player);
         self.see(player, x, y);
@@ -199,7 +198,7 @@ impl Scene {
         self.players.entry(player).or_default().place = Some(here);
     }
 
-    /// The player is gone, for good or until it is seen again.
+    /// Removes the player until it is seen again.
     pub(crate) fn leave(&mut self, player: u64) {
         let place = self.players.get_mut(&player).and_then(|known| known.place.take());
         if let Some(place) = place {
@@ -207,19 +206,19 @@ impl Scene {
         }
     }
 
-    /// The player does something where it stands. A player who stands nowhere makes no event.
+    /// Lets the player act at its position. An absent player causes no event.
     pub(crate) fn act(&mut self, player: u64, action: Action) {
         if let Some(place) = self.players.get(&player).and_then(|known| known.place) {
             self.emit_player(player, place.zone, action);
         }
     }
 
-    /// Whether the player stands somewhere now.
+    /// Whether the player is present.
     pub(crate) fn is_present(&self, player: u64) -> bool {
         self.players.get(&player).is_some_and(|known| known.place.is_some())
     }
 
-    /// Everybody leaves, and the next repetition begins, with other players at a later time.
+    /// Makes everybody leave, and starts the next repetition, with other players at a later time.
     pub(crate) fn end_match(&mut self) {
         let present: Vec<u64> = self.players.keys().copied().collect();
         for player in present {
@@ -252,7 +251,7 @@ impl Scene {
         *offset += 1;
     }
 
-    /// The next event, in the order they were made.
+    /// Returns the next event, in the order of creation.
     pub(crate) fn take(&mut self) -> Option<SourceRecord<'_>> {
         let next = self.waiting.get(self.taken)?;
         self.taken += 1;
@@ -264,7 +263,7 @@ impl Scene {
         })
     }
 
-    /// Makes room for further events, once all have been taken.
+    /// Frees the memory of events, once all have been taken.
     pub(crate) fn forget_taken(&mut self) {
         assert!(!self.has_waiting());
         self.waiting.clear();
@@ -272,7 +271,7 @@ impl Scene {
         self.taken = 0;
     }
 
-    /// Whether [`Scene::take`] would give an event.
+    /// Whether [`Scene::take`] would return an event.
     pub(crate) fn has_waiting(&self) -> bool {
         self.taken < self.waiting.len()
     }

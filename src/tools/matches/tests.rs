@@ -1,11 +1,11 @@
-//! What the adapters decide, on recordings made up here.
+//! The adapters' decisions, tested with invented recordings.
 
 use super::{MatchEvents, MatchOptions, heading, player_number};
 use crate::service::cli::MatchFormat;
 use crate::tools::PLAYER_ID_FIRST;
 use std::fmt::Write;
 
-/// The events of a recording, one a line: partition, player, seq, and the event without its time.
+/// The events of a recording, one per line: partition, player, seq, and the event without its time.
 fn play(format: MatchFormat, zones: u16, repeat: u32, lines: &[&str]) -> String {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let file = folder.path().join("match.jsonl");
@@ -227,7 +227,7 @@ fn a_player_of_pubg_is_there_from_below_the_plane_until_it_is_killed() {
         assert_eq!(kinds[..4], begin);
         assert!(kinds[4].starts_with("0 2 4 shoot weapon="), "{text}");
         let end = [
-            // The hit: both are seen, and the attacker has turned to the victim.
+            // The hit: both players are seen, and the attacker has turned to the victim.
             "0 2 5 move x=408300 y=408300",
             "0 1 2 move x=408000 y=408100",
             "0 2 6 rotate heading=21369",

@@ -1,8 +1,8 @@
-//! A made-up load that looks like a real one, the same for the same seed.
+//! A generated load that resembles a real one; equal seeds yield equal loads.
 //!
 //! First every player joins its zone. Then 60 % of the players' events are moves, 20 % rotations,
 //! 10 % shots and 10 % loots. Every zone has a tick every second and a new hunt every ten seconds.
-//! Players walk: they keep a direction for a while, turn, and stay on the map and within the speed
+//! Players walk: they keep a direction for a while, turn, stay on the map, and stay below the speed
 //! that the rules allow.
 
 use super::WEAPONS;
@@ -10,12 +10,12 @@ use super::source::SourceRecord;
 use crate::hunt::event::Action;
 use crate::output::event_json::write_event;
 
-/// What decides the load: the same options give the same events, byte for byte.
+/// The options of the load: equal options yield equal events, byte for byte.
 #[derive(Clone, Copy, Debug)]
 pub struct SyntheticOptions {
     /// Seed of the random numbers.
     pub seed: u64,
-    /// Players over all zones, at least one a zone.
+    /// Players over all zones, at least one per zone.
     pub players: u32,
     /// Zones, one partition each.
     pub zones: u16,
@@ -25,14 +25,14 @@ pub struct SyntheticOptions {
     pub base_us: i64,
 }
 
-/// Events per second of intended time when they are sent as fast as it goes.
+/// Events per second of intended time if they are sent as fast as possible.
 pub const RATE_UNPACED: u64 = 1_000_000;
 
 /// Side of the square that players stay in, in thousandths of a centimetre: at high rates a step is
 /// shorter than a centimetre.
 const WALK_SIDE: i64 = 65_536 * CM;
 
-/// A centimetre.
+/// One centimetre.
 const CM: i64 = 1000;
 
 /// About an eighth of the speed that the rules allow, so that no step is refused although a zone's
@@ -48,13 +48,13 @@ const TICK_US: i64 = 1_000_000;
 /// Ticks between the starts of two hunts of a zone.
 const HUNT_EVERY_TICKS: u64 = 10;
 
-/// Ticks after which a hunt that began is ended, if it is not left to end by itself.
+/// Ticks after which a hunt is ended, unless it is left to end by itself.
 const HUNT_END_TICKS: u64 = 6;
 
-/// Milliseconds of a hunt that is left to end by itself.
+/// Duration of a hunt that is left to end by itself, in milliseconds.
 const HUNT_MS: u32 = 8_000;
 
-/// Treasures that a hunt lays in a zone.
+/// Treasures of a hunt in a zone.
 const HUNT_TREASURES: u16 = 2048;
 
 /// The generator.
@@ -65,11 +65,11 @@ pub(crate) struct Synthetic {
     joined: usize,
     made: u64,
     time_us: i64,
-    /// What is added to the intended time for each event: whole microseconds, and the rest.
+    /// Increment of the intended time per event: whole microseconds, and the remainder.
     step: (i64, u64),
     rest: u64,
     tick: u64,
-    /// World events that are due: this tick's, from this zone on.
+    /// World events that are due for this tick, from this zone on.
     world: Option<WorldEvents>,
     offset_next: Vec<i64>,
     text: Vec<u8>,
@@ -84,14 +84,14 @@ struct SyntheticPlayer {
     moved_us: i64,
 }
 
-/// One world event for every zone, one zone after the other.
+/// One world event for each zone in turn.
 struct WorldEvents {
     action: Action,
     zone: u16,
 }
 
 impl Synthetic {
-    /// A load that has not begun.
+    /// Creates a load that has not begun.
     pub(crate) fn new(options: SyntheticOptions) -> Synthetic {
         assert!(options.zones > 0 && options.rate > 0);
         let mut chance = SplitMix64(options.seed);
@@ -121,7 +121,7 @@ impl Synthetic {
         }
     }
 
-    /// The next event. Its `ts_us` is the time at which it is meant to be sent.
+    /// Returns the next event. Its `ts_us` is its intended send time.
     pub(crate) fn next_record(&mut self) -> SourceRecord<'_> {
         self.text.clear();
         let zone = match self.next_world_event() {
@@ -167,7 +167,7 @@ impl Synthetic {
         Some(zone)
     }
 
-    /// Every second is a tick, except those at which a hunt begins or is ended.
+    /// Every second is a tick, except when a hunt begins or is ended.
     fn world_action(&mut self) -> Action {
         let hunt = (self.tick / HUNT_EVERY_TICKS) as u32 + 1;
         match (self.tick - 1) % HUNT_EVERY_TICKS {
@@ -236,7 +236,7 @@ impl Synthetic {
 }
 
 impl SyntheticPlayer {
-    /// Where the player stands, in centimetres.
+    /// The player's position, in centimetres.
     fn position(&self) -> (i32, i32) {
         ((self.x / CM) as i32, (self.y / CM) as i32)
     }
@@ -249,7 +249,7 @@ fn direction(heading: u16) -> (i64, i64) {
     DIRECTIONS[usize::from(heading) * DIRECTIONS.len() / 36_000]
 }
 
-/// The generator SplitMix64 of Steele, Lea and Flood: 64 bits of state, any seed is good.
+/// The SplitMix64 generator of Steele, Lea and Flood: 64 bits of state; any seed works.
 struct SplitMix64(u64);
 
 impl SplitMix64 {
@@ -261,7 +261,7 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`, by the high half of a product instead of a division.
+    /// Returns a number below `end`, from the high half of a product instead of a division.
     fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }

@@ -1,4 +1,4 @@
-//! What the generator promises.
+//! The generator's guarantees.
 
 use super::{Synthetic, SyntheticOptions};
 use std::collections::BTreeMap;
@@ -93,7 +93,7 @@ fn nobody_walks_faster_than_half_a_metre_in_a_tenth_of_a_second() {
         };
         if let Some((from_x, from_y, from_us)) = places.insert(player, (x, y, line.ts_us)) {
             let step_cm = (x - from_x).abs().max((y - from_y).abs());
-            // One centimetre more for the fraction that a position leaves out.
+            // One centimetre more for the fraction that a position omits.
             assert!((step_cm - 1) * 100_000 <= 50 * (line.ts_us - from_us), "player {player}");
         }
     }
