@@ -1,12 +1,12 @@
-//! Writes a zone's state as bytes while the zone goes on, and reads it back.
+//! Writes a zone's state as bytes while the zone continues, and reads it back.
 //!
-//! When a checkpoint begins, it copies the few values outside the tables and marks the chunks of
-//! the tables. From then on the zone copies a marked chunk before it first writes to it, and the
-//! checkpoint reads the chunks piece by piece, whenever there is time. So the bytes hold the state
-//! as it was when the checkpoint began, whatever has changed since.
+//! A checkpoint starts by copying the few values outside the tables and marking the tables' chunks.
+//! After that, the zone copies a marked chunk before it first writes to it, and the checkpoint
+//! reads the chunks piece by piece, whenever there is time. So the bytes hold the state at the
+//! start of the checkpoint, whatever has changed since.
 //!
 //! The bytes are little-endian words. They hold the rows, and nothing that can be computed from the
-//! rows. They end with the digest, so reading them returns the state that was written, or an error.
+//! rows. They end with the digest, so reading them returns the written state, or an error.
 
 use crate::kit::clock::Clock;
 use crate::kit::game::Game;
@@ -16,27 +16,27 @@ use crate::kit::words::Words;
 use crate::kit::zone::Zone;
 use std::ops::Range;
 
-/// Rows that one piece of a checkpoint visits, empty ones included: some ten microseconds.
+/// Rows that one piece of a checkpoint visits, including empty ones: some ten microseconds.
 const CHECKPOINT_ROWS_PER_PIECE: u32 = 8192;
 
-/// Words of one stored row, with its number where it has one. A game asserts that its rows fit.
+/// Limit of a stored row, with its number if it has one. Each game asserts that its rows fit.
 pub(crate) const STORED_ROW_WORDS_MAX: usize = 32;
 
 /// Whether a checkpoint has returned all its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckpointRead {
-    /// There are more.
+    /// More bytes follow.
     More,
-    /// These were the last.
+    /// These were the last bytes.
     Done,
 }
 
-/// Why bytes are no state to go on from.
+/// Why a state cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateError {
-    /// They are not an encoded state of this format.
+    /// The bytes are not an encoded state of this format.
     Malformed,
-    /// They were written under rules that are not loaded.
+    /// The state was written under rules that are not loaded.
     OtherRules {
         /// Hash of those rules.
         ruleset: u32,
@@ -58,7 +58,7 @@ impl std::fmt::Display for StateError {
 
 impl std::error::Error for StateError {}
 
-/// The words of one row that have not found room in the output.
+/// The words of a row that did not fit the output yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StoredRow {
     words: [u64; STORED_ROW_WORDS_MAX],
@@ -72,7 +72,7 @@ impl StoredRow {
         self.count += words.len();
     }
 
-    /// Moves words to the output, as far as there is room.
+    /// Moves words to the output, as far as it has room.
     fn write(&mut self, out: &mut Vec<u8>, bytes_max: usize) {
         let room = (bytes_max - out.len()) / 8;
         let written = self.count.min(room);
@@ -84,16 +84,16 @@ impl StoredRow {
     }
 }
 
-/// What is still to be written of a state, and in which order.
+/// The parts of a state that are still to be written, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Checkpoint {
-    /// What was noted when the checkpoint began.
+    /// Words copied when the checkpoint began.
     noted: Vec<u64>,
-    /// Noted words that are in no step yet begin here.
+    /// Start of the noted words that no step covers yet.
     listed: u32,
     steps: Vec<CheckpointStep>,
     step: usize,
-    /// Words of all steps.
+    /// Number of words of all steps.
     words: u64,
     row: StoredRow,
 }
@@ -126,17 +126,17 @@ pub trait Part {
 }
 
 impl Checkpoint {
-    /// Lists words that are noted now.
+    /// Copies words.
     pub(crate) fn note(&mut self, words: impl IntoIterator<Item = u64>) {
         self.noted.extend(words);
     }
 
-    /// Returns the list of noted words, for what appends to a list.
+    /// Returns the list of noted words, for code that appends to a list.
     pub(crate) fn notes(&mut self) -> &mut Vec<u64> {
         &mut self.noted
     }
 
-    /// Lists rows of a part of the game, which take this many words together.
+    /// Adds rows of a part of the game, which take this many words together.
     pub(crate) fn rows(&mut self, part: u8, rows: Range<u32>, words: u64) {
         self.list_noted();
         self.push(part, rows, words);
@@ -157,7 +157,7 @@ impl Checkpoint {
         }
     }
 
-    /// Leaves nothing to be written; the memory stays for the next checkpoint.
+    /// Drops the checkpoint, and keeps the memory for the next one.
     fn forget(&mut self) {
         self.noted.clear();
         self.steps.clear();
@@ -168,8 +168,8 @@ impl Checkpoint {
         self.step == self.steps.len() && self.row.count == 0
     }
 
-    /// Writes rows of the current step until there is no more room, or it is done, or this many
-    /// were visited.
+    /// Writes rows of the current step until the output is full, the step is done, or this many
+    /// rows were visited.
     fn write_step<G: Game>(
         &mut self,
         zone: &Zone<G>,
@@ -194,8 +194,8 @@ impl Checkpoint {
 }
 
 impl<G: Game> Zone<G> {
-    /// Begins a checkpoint of the current state, and returns how many bytes it takes. Bounded work,
-    /// whatever the state's size. It replaces a checkpoint that was not read to its end.
+    /// Starts a checkpoint of the current state, and returns its size in bytes. The work is
+    /// bounded, whatever the state's size. Replaces a checkpoint that was not read to its end.
     pub fn begin_checkpoint(&mut self) -> u64 {
         self.end_checkpoint();
         self.checkpoint = self.list();
@@ -203,8 +203,8 @@ impl<G: Game> Zone<G> {
         8 * self.checkpoint.words
     }
 
-    /// Appends the next bytes of the checkpoint, until there are `bytes_max` in all. Bounded
-    /// work: there may be fewer.
+    /// Appends the next bytes of the checkpoint, up to `bytes_max` in total. The work is bounded,
+    /// so there may be fewer.
     pub fn write_checkpoint(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> CheckpointRead {
         assert!(out.len() <= bytes_max, "{} bytes where {bytes_max} may be", out.len());
         let mut checkpoint = std::mem::take(&mut self.checkpoint);
@@ -227,7 +227,7 @@ impl<G: Game> Zone<G> {
         CheckpointRead::Done
     }
 
-    /// Gives up the checkpoint, if there is one.
+    /// Ends the checkpoint, if there is one.
     pub(crate) fn end_checkpoint(&mut self) {
         self.checkpoint.forget();
         self.parts().for_each(|part| self.part_mut(part).end_checkpoint());
@@ -261,7 +261,7 @@ impl<G: Game> Zone<G> {
             last_tick,
             tombstones,
             game,
-            // Follow from those and the ruleset.
+            // Derived from the above and the ruleset.
             rulebook: _,
             rules: _,
             checkpoint: _,
@@ -279,7 +279,7 @@ impl<G: Game> Zone<G> {
         checkpoint
     }
 
-    /// Returns the zone whose state these bytes are.
+    /// Decodes the zone from a stored state.
     pub fn decode_state(
         bytes: &[u8],
         rulebook: &Rulebook<G::Rules>,

@@ -1,18 +1,18 @@
-//! An array that grows a chunk at a time and never moves what it holds.
+//! An array that grows by chunks and never moves its elements.
 
 use crate::runtime::prefetch::prefetch_at;
 use std::ops::{Index, IndexMut};
 
-/// Rows of a chunk, the step in which tables grow: small enough that the first touch of a chunk's
-/// memory takes only some microseconds.
+/// Rows per chunk, the unit in which tables grow: small enough that the first touch of a chunk's
+/// memory takes only a few microseconds.
 pub(crate) const CHUNK_ROWS: usize = 128;
 
-/// Rows of a chunk if a row is a word or less: as much memory at a time.
+/// Rows per chunk if a row is a word or less, for chunks of equal size.
 pub(crate) const CHUNK_WORDS: usize = 1024;
 
-/// Values by number, in chunks of `ROWS`, a power of two. The addresses of all chunks that there
-/// can be are reserved at once, so that a value is found without a directory; they take memory as
-/// they are reached.
+/// Values by number, in chunks of `ROWS`, a power of two. The address space of all possible chunks
+/// is reserved at once, so that a value is found without a directory; memory is used as chunks are
+/// reached.
 #[derive(Debug)]
 pub(crate) struct Chunks<T, const ROWS: usize> {
     chunks: Vec<[T; ROWS]>,
@@ -21,27 +21,27 @@ pub(crate) struct Chunks<T, const ROWS: usize> {
 
 impl<T: Clone, const ROWS: usize> Clone for Chunks<T, ROWS> {
     fn clone(&self) -> Chunks<T, ROWS> {
-        // A copy has to be able to grow as well.
+        // A copy must be able to grow as well.
         let mut chunks = Vec::with_capacity(self.chunks_max);
         chunks.extend_from_slice(&self.chunks);
         Chunks { chunks, chunks_max: self.chunks_max }
     }
 }
 
-/// What begins at a cache line.
+/// Aligns a struct to a cache line.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 pub struct CacheLine;
 
 impl<T: Copy + Default, const ROWS: usize> Chunks<T, ROWS> {
-    /// Nothing yet, and at most `count_max` values later.
+    /// Creates an empty array for at most `count_max` values.
     pub(crate) fn new(count_max: usize) -> Chunks<T, ROWS> {
         const { assert!(ROWS.is_power_of_two()) };
         let chunks_max = count_max.div_ceil(ROWS);
         Chunks { chunks: Vec::with_capacity(chunks_max), chunks_max }
     }
 
-    /// Makes the value `at` exist, as a default if it is new.
+    /// Creates all values up to `at`, as defaults if they are new.
     #[inline]
     pub(crate) fn reach(&mut self, at: u32) {
         while self.count() <= at as usize {
@@ -49,7 +49,7 @@ impl<T: Copy + Default, const ROWS: usize> Chunks<T, ROWS> {
         }
     }
 
-    /// Apart, because it needs room for a chunk on the stack.
+    /// A separate function, because it needs stack space for a chunk.
     #[cold]
     #[inline(never)]
     fn grow(&mut self) {
@@ -57,19 +57,19 @@ impl<T: Copy + Default, const ROWS: usize> Chunks<T, ROWS> {
         self.chunks.push([T::default(); ROWS]);
     }
 
-    /// One value; `None`: it does not exist.
+    /// Returns a value; `None` if it does not exist.
     #[inline]
     pub(crate) fn get(&self, at: u32) -> Option<&T> {
         self.chunks.as_flattened().get(at as usize)
     }
 
-    /// Prefetches a value. It should exist: to prefetch in vain takes time.
+    /// Prefetches a value. It should exist, because a useless prefetch takes time.
     #[inline]
     pub(crate) fn prefetch(&self, at: u32) {
         prefetch_at(self.chunks.as_flattened(), at as usize);
     }
 
-    /// Values that exist.
+    /// Number of existing values.
     pub(crate) fn count(&self) -> usize {
         self.chunks.len() * ROWS
     }
@@ -91,7 +91,7 @@ impl<T, const ROWS: usize> IndexMut<u32> for Chunks<T, ROWS> {
     }
 }
 
-/// What chunks held when a checkpoint began, of those that were written since.
+/// Copies of the chunks that were written since a checkpoint began.
 #[derive(Clone, Debug)]
 pub(crate) struct Shadow<T, const ROWS: usize> {
     /// The first chunk that is still to be read.
@@ -100,17 +100,17 @@ pub(crate) struct Shadow<T, const ROWS: usize> {
     left: usize,
     /// By chunk.
     copies: Vec<Option<Box<[T; ROWS]>>>,
-    /// Copies that are not needed any more, for the next ones.
+    /// Copies that are no longer needed, for reuse.
     spare: Vec<Box<[T; ROWS]>>,
 }
 
 impl<T: Copy, const ROWS: usize> Shadow<T, ROWS> {
-    /// There is no checkpoint.
+    /// Creates the shadow without a checkpoint.
     pub(crate) fn none() -> Shadow<T, ROWS> {
         Shadow { from: 0, left: 0, copies: Vec::new(), spare: Vec::new() }
     }
 
-    /// Begins a checkpoint of all values that exist.
+    /// Starts a checkpoint of all existing values.
     pub(crate) fn begin(&mut self, chunks: &Chunks<T, ROWS>) {
         assert!(self.left == 0, "one checkpoint at a time");
         if self.copies.len() < chunks.chunks_max {
@@ -120,7 +120,7 @@ impl<T: Copy, const ROWS: usize> Shadow<T, ROWS> {
         (self.from, self.left) = (0, chunks.chunks.len());
     }
 
-    /// To be called before each write.
+    /// Must be called before each write.
     #[inline]
     pub(crate) fn before_write(&mut self, chunks: &Chunks<T, ROWS>, at: u32) {
         let chunk = at as usize / ROWS;
@@ -142,7 +142,7 @@ impl<T: Copy, const ROWS: usize> Shadow<T, ROWS> {
         self.copies[chunk] = Some(copy);
     }
 
-    /// A value as it was when the checkpoint began, unless it was passed.
+    /// Returns a value as it was when the checkpoint began, unless it was passed.
     pub(crate) fn read<'a>(&'a self, chunks: &'a Chunks<T, ROWS>, at: u32) -> &'a T {
         match self.copies.get(at as usize / ROWS) {
             Some(Some(copy)) => &copy[at as usize % ROWS],
@@ -150,7 +150,7 @@ impl<T: Copy, const ROWS: usize> Shadow<T, ROWS> {
         }
     }
 
-    /// What lies before this value will not be read any more.
+    /// Marks the values before this one as read.
     pub(crate) fn pass(&mut self, at: u32) {
         let end = self.from + self.left;
         let from = (at as usize / ROWS).min(end);

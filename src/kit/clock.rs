@@ -1,33 +1,33 @@
-//! The shard's clock. It follows the times of the shard's records, and nothing else.
+//! The shard's clock. It follows only the times of the shard's records.
 
-/// Recent record times that the shard's clock knows: it follows the smallest of them.
+/// Number of recent record times that the shard's clock keeps: it follows the smallest of them.
 pub(crate) const CLOCK_RECORDS: usize = 8;
 
-/// The same, as records are counted.
+/// The same number, in the type of the record count.
 const RECORDS: u64 = CLOCK_RECORDS as u64;
 
 /// Time within a shard, in milliseconds.
 ///
-/// It follows the smallest of the last eight record times and never runs back, so one record with a
-/// wrong time, even a year ahead, does not move it. It stands at 0 until eight records have come,
-/// and starts at their smallest time.
+/// It follows the smallest of the last eight record times and never runs backwards, so one record
+/// with a wrong time, even a year ahead, does not move it. It is 0 until eight records have
+/// arrived, and starts at their smallest time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Clock {
     recent_ms: [i64; CLOCK_RECORDS],
     records: u64,
     start_ms: i64,
     now_ms: u64,
-    /// The time that was published last.
+    /// The last published time.
     published_ms: u64,
-    /// The smallest of the recent times, and the number of records with which the last one that has
-    /// it is replaced. Both follow from those times.
+    /// The smallest of the recent times, and the record count at which its last occurrence is
+    /// replaced. Both are derived from those times.
     earliest_ms: i64,
     earliest_until: u64,
-    /// The time as it is published, which follows from `start_ms` and `now_ms`.
+    /// The time in published form, derived from `start_ms` and `now_ms`.
     now_unix_ms: u64,
 }
 
-/// Words of an encoded clock.
+/// Size of an encoded clock.
 const CLOCK_WORDS: usize = CLOCK_RECORDS + 4;
 
 impl Default for Clock {
@@ -37,12 +37,12 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// Takes one record's time.
+    /// Takes the time of one record.
     pub(crate) fn observe(&mut self, time_ms: i64) {
         self.recent_ms[(self.records % RECORDS) as usize] = time_ms;
         self.records += 1;
         if time_ms <= self.earliest_ms {
-            // The clock never runs back, so only the next smallest time will move it.
+            // The clock never runs backwards, so only the next smallest time will move it.
             self.earliest_ms = time_ms;
             self.earliest_until = self.records + RECORDS;
         } else if self.records >= self.earliest_until {
@@ -58,17 +58,17 @@ impl Clock {
     /// Finds the smallest of the recent times.
     #[inline(never)]
     fn find_earliest(&mut self) {
-        // Of eight, the compiler knows the number.
+        // With all eight, the compiler knows the number.
         let fewer = self.recent_ms.get(..self.records as usize);
         let earliest = fewer.map_or_else(|| self.recent_ms.iter().min(), |few| few.iter().min());
         self.earliest_ms = *earliest.unwrap_or(&i64::MAX);
-        // Mostly the newest one has it.
+        // Mostly the newest record has it.
         let has_it = |record: &u64| self.recent_ms[(record % RECORDS) as usize] == self.earliest_ms;
         let last = (0..self.records).rev().find(has_it);
         self.earliest_until = last.map_or(0, |last| last.saturating_add(1 + RECORDS));
     }
 
-    /// Goes on to the smallest of the recent times, unless it is there.
+    /// Advances to the smallest of the recent times, if that is later.
     fn advance(&mut self) {
         let since_start = self.earliest_ms.saturating_sub(self.start_ms);
         self.set(self.now_ms.max(u64::try_from(since_start).unwrap_or(0)));
@@ -84,43 +84,43 @@ impl Clock {
         self.now_ms
     }
 
-    /// Whether the last record has started it.
+    /// Whether the last record has started the clock.
     pub(crate) fn has_just_started(&self) -> bool {
         self.records == RECORDS
     }
 
-    /// The time to publish, if it differs from the one that was published last: milliseconds since
-    /// the Unix epoch, 0 for times before.
+    /// The time to publish, if it differs from the last published one: milliseconds since the Unix
+    /// epoch, 0 for earlier times.
     pub(crate) fn unpublished(&self) -> Option<u64> {
         (self.published_ms != self.now_ms).then_some(self.now_unix_ms)
     }
 
-    /// The time as it is published.
+    /// The time in published form.
     pub(crate) fn published(&self) -> u64 {
         self.now_unix_ms
     }
 
-    /// The time that was published last.
+    /// The last published time.
     pub(crate) fn published_unix_ms(&self) -> i64 {
         self.unix_ms(self.published_ms)
     }
 
-    /// The present time is published.
+    /// Marks the current time as published.
     pub(crate) fn publish(&mut self) {
         self.published_ms = self.now_ms;
     }
 
-    /// Records seen, which is also the ordinal of the event that came last.
+    /// Number of records seen, which is also the ordinal of the last event.
     pub(crate) fn records(&self) -> u64 {
         self.records
     }
 
-    /// A time of this clock in milliseconds since the Unix epoch.
+    /// Converts a time of this clock to milliseconds since the Unix epoch.
     pub(crate) fn unix_ms(&self, at_ms: u64) -> i64 {
         self.start_ms.saturating_add(i64::try_from(at_ms).unwrap_or(i64::MAX))
     }
 
-    /// The clock as words.
+    /// Encodes the clock as words.
     pub(crate) fn to_words(&self) -> [u64; CLOCK_WORDS] {
         let Clock {
             recent_ms,
@@ -128,7 +128,7 @@ impl Clock {
             start_ms,
             now_ms,
             published_ms,
-            // Follow from those.
+            // Derived from the above.
             earliest_ms: _,
             earliest_until: _,
             now_unix_ms: _,
@@ -141,7 +141,7 @@ impl Clock {
         words
     }
 
-    /// The clock that these words are.
+    /// Decodes the clock from words.
     pub(crate) fn from_words(words: &[u64; CLOCK_WORDS]) -> Clock {
         let [.., records, start_ms, now_ms, published_ms] = *words;
         let mut clock = Clock {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     proptest! {
-        /// Also if words carried it on the way.
+        /// Also after an encoding in between.
         #[test]
         fn the_clock_shows_how_far_the_smallest_of_eight_times_has_come(
             times in prop::collection::vec(prop_oneof![0..4_i64, -9..99_i64, any::<i64>()], 0..40),

@@ -1,19 +1,19 @@
 //! Events: the input of a zone.
 
-/// One event, of a player or of the world, and its place in the input log.
+/// One event, of a player or of the world, with its place in the input log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event<A> {
     /// Offset of the record in its input partition.
     pub offset: i64,
-    /// Timestamp of the record as Kafka stored it, in milliseconds since the Unix epoch. The
-    /// zone's clock follows these.
+    /// Timestamp of the record as Kafka stored it, in milliseconds since the Unix epoch. The zone's
+    /// clock follows these times.
     pub time_ms: i64,
     /// The player; 0 for events of the world.
     pub player_id: u64,
     /// The player's own counter, from 1; the id of a tick.
     pub seq: u64,
-    /// When the producer emitted the event, in microseconds since the Unix epoch. The updates carry
-    /// it; it is never read as a clock.
+    /// When the producer emitted the event, in microseconds since the Unix epoch. It is copied to
+    /// the updates and never used as a clock.
     pub ts_us: i64,
     /// What happened.
     pub action: A,
@@ -50,7 +50,7 @@ impl Subject {
     }
 }
 
-/// What an event of a game asks for.
+/// The action of a game's event.
 pub trait GameAction: Copy {
     /// Returns who acts.
     fn subject(&self) -> Subject;

@@ -1,4 +1,5 @@
-//! The seam between the kit and a game. It is static: the kit's loop is compiled for each game.
+//! The interface between the kit and a game. It is static: the kit's loop is compiled for each
+//! game.
 
 use crate::kit::event::{Event, GameAction};
 use crate::kit::kinds::Kinds;
@@ -17,7 +18,7 @@ pub enum KitRefusal {
     AlreadyJoined,
 }
 
-/// What became of an event of the game `G`.
+/// The outcome of an event of the game `G`.
 pub type OutcomeOf<G> = Outcome<<G as Game>::Refusal>;
 
 /// An event of the game `G`.
@@ -28,13 +29,13 @@ pub trait Game: GameState<Rules: GameRules> {
     /// What an event asks for.
     type Action: GameAction;
 
-    /// What an arrival carries beside its event.
+    /// The data that an arrival carries in addition to its event.
     type Carried;
 
-    /// What is published.
+    /// The published updates.
     type Update: Kinds;
 
-    /// Why an event is turned down.
+    /// Why an event is refused.
     type Refusal: Copy + From<KitRefusal>;
 
     /// Takes what it keeps of the rules from other rules.
@@ -52,7 +53,7 @@ pub trait Game: GameState<Rules: GameRules> {
     /// Does what is due before an event.
     fn on_time(zone: &mut Zone<Self>, out: &mut EventOutput<Self>);
 
-    /// Does what is due for one player before its event, and returns the player as it is then.
+    /// Processes what is due for a player before its event, and returns the updated player.
     fn settle(
         zone: &mut Zone<Self>,
         row: u32,
@@ -60,7 +61,7 @@ pub trait Game: GameState<Rules: GameRules> {
         out: &mut EventOutput<Self>,
     ) -> Self::Player;
 
-    /// An event of a player in the zone. The kit writes the player's row after it.
+    /// Processes an event of a player in the zone. The kit writes the player's row after it.
     fn on_player(
         zone: &mut Zone<Self>,
         row: u32,
@@ -69,14 +70,14 @@ pub trait Game: GameState<Rules: GameRules> {
         out: &mut EventOutput<Self>,
     ) -> Result<(), Self::Refusal>;
 
-    /// A player enters who is not in the zone, with a `seq` that is new.
+    /// Processes the entry of a player who is not in the zone, with a new `seq`.
     fn on_enter(
         zone: &mut Zone<Self>,
         event: &EventOf<Self>,
         out: &mut EventOutput<Self>,
     ) -> Result<(), Self::Refusal>;
 
-    /// A player leaves. After a refusal it stays.
+    /// Processes the departure of a player, who stays after a refusal.
     fn on_leave(
         zone: &mut Zone<Self>,
         row: u32,
@@ -85,7 +86,7 @@ pub trait Game: GameState<Rules: GameRules> {
         out: &mut EventOutput<Self>,
     ) -> Result<(), Self::Refusal>;
 
-    /// A player comes from another zone, with what it carries.
+    /// Processes the arrival of a player from another zone, with what it carries.
     fn on_arrive(
         zone: &mut Zone<Self>,
         event: &EventOf<Self>,
@@ -93,13 +94,13 @@ pub trait Game: GameState<Rules: GameRules> {
         out: &mut EventOutput<Self>,
     ) -> OutcomeOf<Self>;
 
-    /// An event of the world.
+    /// Processes an event of the world.
     fn on_world(
         zone: &mut Zone<Self>,
         event: &EventOf<Self>,
         out: &mut EventOutput<Self>,
     ) -> OutcomeOf<Self>;
 
-    /// Does a bounded piece of the work that is spread over events, after one.
+    /// Does a bounded piece of the work that is spread over events, after an event.
     fn on_end(zone: &mut Zone<Self>, is_tick: bool, out: &mut EventOutput<Self>);
 }

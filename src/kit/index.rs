@@ -3,35 +3,35 @@
 //!
 //! A table that doubles has to move all its entries at once. This one grows by one bucket at a time
 //! and moves only the entries of one old bucket, so no insertion pauses. A bucket is a cache line,
-//! so a look-up waits for memory once. Entries that do not fit into their bucket form a list
-//! through `links`. The ids themselves stay in the rows.
+//! so a look-up waits for memory once. Entries that do not fit their bucket form a list through
+//! `links`. The ids themselves are in the rows.
 
 use crate::kit::chunks::{CHUNK_ROWS, CHUNK_WORDS, Chunks};
 use crate::kit::mix;
 use crate::runtime::prefetch::{WORDS, places_of};
 
-/// Buckets of an empty index.
+/// Number of buckets of an empty index.
 const BUCKETS_MIN: u32 = 4;
 
-/// Entries of a bucket on average: at the end of a round, those that are halved last have twice as
-/// many, and hardly any has more than it has places.
+/// Average entries per bucket. At the end of a round, the buckets that are split last have twice as
+/// many, and few have more entries than places.
 const BUCKET_ENTRIES: u32 = 5;
 
-/// Places of a bucket, a cache line: the last one holds the head of the list of those for which
-/// there was no other.
+/// Places of a bucket, which is a cache line. The last one holds the head of the list of entries
+/// that did not fit.
 const BUCKET_PLACES: usize = WORDS;
 const LIST: usize = BUCKET_PLACES - 1;
 
-/// Bits of an entry that hold a row's number plus one; the others are a tag, taken from the hash of
-/// the row's player, so that hardly any row of another player is read in vain.
+/// Bits of an entry that hold a row's number plus one. The others are a tag from the hash of the
+/// row's player, so that hardly any other player's row is read in vain.
 const ROW_BITS: u32 = 18;
 const TAG_MASK: u32 = !((1 << ROW_BITS) - 1);
 
-/// Rows that an index can number: those of as many players as a zone holds.
+/// Limit of row numbers in an index: the number of players in a full zone.
 pub(crate) const ROWS_MAX: usize = 128 * 1024;
 const _: () = assert!(ROWS_MAX < 1 << ROW_BITS);
 
-/// A row with its tag; 0 is none.
+/// A row with its tag; 0 if there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct IndexEntry(u32);
 
@@ -53,7 +53,7 @@ impl IndexEntry {
 #[repr(align(64))]
 struct Bucket([IndexEntry; BUCKET_PLACES]);
 
-/// What the first step of a prefetch hands to the second one.
+/// The result of the first step of a look-up, for the second one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lookup {
     bucket: u32,
@@ -72,16 +72,16 @@ fn hash_of(player_id: u64) -> u64 {
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
     buckets: Chunks<Bucket, CHUNK_ROWS>,
-    /// By row: the next entry of its bucket's list.
+    /// By row, the next entry in its bucket's list.
     links: Chunks<IndexEntry, CHUNK_WORDS>,
     bucket_count: u32,
-    /// Ones for every bit that numbers a bucket.
+    /// Mask of the bits that number a bucket.
     mask: u32,
     len: u32,
 }
 
 impl Index {
-    /// No entries. Rows are numbered below `rows_max`.
+    /// Creates an empty index for rows below `rows_max`.
     pub(crate) fn new(rows_max: usize) -> Index {
         let buckets_max = (rows_max as u32).div_ceil(BUCKET_ENTRIES) + BUCKETS_MIN;
         let mut buckets = Chunks::new(buckets_max as usize);
@@ -95,13 +95,14 @@ impl Index {
         }
     }
 
-    /// Entries.
+    /// Number of entries.
     pub(crate) fn count(&self) -> u32 {
         self.len
     }
 
     fn bucket(&self, hash: u64) -> u32 {
-        // Buckets below the split point of this round are reached by one bit more than the others.
+        // Buckets below the split point of this round are addressed with one more bit than the
+        // others.
         let at = hash as u32 & self.mask;
         if at < self.bucket_count { at } else { at & (self.mask >> 1) }
     }
@@ -115,31 +116,31 @@ impl Index {
         Lookup { bucket, tag: tag(hash) }
     }
 
-    /// The second step: the row of the player, if it has a place in its bucket; any number if not.
+    /// The second step: returns the row of the player if it is in its bucket; otherwise any number.
     #[inline]
     pub(crate) fn likely(&self, Lookup { bucket, tag }: Lookup) -> u32 {
-        // All places at once and without a branch, because no processor can predict which place it
-        // is.
+        // Compares all places at once and without a branch, because no processor could predict the
+        // matching one.
         let Bucket(places) = &self.buckets[bucket];
         let tagged = places_of(tag, TAG_MASK, &places.map(|IndexEntry(word)| word));
         places[(tagged | 1 << LIST).trailing_zeros() as usize].row().unwrap_or(u32::MAX)
     }
 
-    /// The row of a player, if it is here. `id_of` reads a row's player.
+    /// Returns the row of a player, if it is here. `id_of` reads a row's player.
     pub(crate) fn find(&self, player_id: u64, id_of: impl Fn(u32) -> u64) -> Option<u32> {
         let hash = hash_of(player_id);
         let entries = self.entries(self.bucket(hash)).filter(|entry| entry.tag() == tag(hash));
         entries.filter_map(IndexEntry::row).find(|row| id_of(*row) == player_id)
     }
 
-    /// All places of a bucket, and behind the last one its list; some are empty.
+    /// All places of a bucket, and after the last one its list; some are empty.
     fn entries(&self, bucket: u32) -> impl Iterator<Item = IndexEntry> + '_ {
         let Bucket(places) = &self.buckets[bucket];
         let next = |entry: &IndexEntry| Some(self.links[entry.row()?]);
         places[..LIST].iter().copied().chain(std::iter::successors(Some(places[LIST]), next))
     }
 
-    /// Adds a row, which must not be here. Its player must be readable by `id_of` already.
+    /// Adds a row that is not here yet. `id_of` must already return its player.
     pub(crate) fn insert(&mut self, player_id: u64, row: u32, id_of: impl Fn(u32) -> u64) {
         self.links.reach(row);
         self.push(hash_of(player_id), row);
@@ -157,7 +158,7 @@ impl Index {
         self.links[row] = std::mem::replace(place, IndexEntry::new(hash, row));
     }
 
-    /// Adds a bucket and moves to it what belongs there from the one bucket that it halves.
+    /// Adds a bucket and moves entries to it from the bucket that it splits.
     fn split(&mut self, id_of: impl Fn(u32) -> u64) {
         let added = self.bucket_count;
         let halved = added - (added + 1).next_power_of_two() / 2;
@@ -166,7 +167,7 @@ impl Index {
         self.mask = self.bucket_count.next_power_of_two() - 1;
         let Bucket(places) = std::mem::take(&mut self.buckets[halved]);
         for place in places {
-            // Only the last place has more behind it.
+            // Only the last place has a list after it.
             let mut entry = place;
             while let Some(row) = entry.row() {
                 entry = self.links[row];

@@ -1,5 +1,4 @@
-//! Kinds of updates: the table from which a game's updates, their packing and their public form
-//! are made.
+//! Kinds of updates: the table that defines a game's updates, their packing and their public form.
 
 use crate::kit::update::Payload;
 use std::fmt::Debug;
@@ -9,39 +8,40 @@ pub trait Kinds: Copy + Debug + PartialEq {
     /// The kinds, in the order of their numbers, from 1.
     const KINDS: &'static [UpdateKind];
 
-    /// Returns whether the update needs the zone's clock: something begins or lasts from now on.
+    /// Returns whether the update must follow the zone's clock, because something begins or lasts
+    /// from now on.
     fn is_timed(&self) -> bool;
 
     /// Returns the fields by width.
     fn pack(self) -> Payload;
 
-    /// Returns the update that these fields make. `None`: the kind, or a value, is unknown.
+    /// Decodes an update from its fields. `None` if the kind or a value is unknown.
     fn unpack(payload: Payload) -> Option<Self>;
 
-    /// Returns whether some update has these fields: each is a value of its type, and no other bit
-    /// is set. Readers ask it of every update, so it takes one step.
+    /// Returns whether the fields form a valid update: each is a value of its type, and no other
+    /// bit is set. Readers check every update, so it takes a single step.
     fn has_fields(payload: Payload) -> bool;
 }
 
 /// The public form of a kind of update.
 #[derive(Clone, Copy, Debug)]
 pub struct UpdateKind {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// Its fields, in the order in which they are written.
+    /// The fields in the order in which they are written.
     pub fields: &'static [UpdateField],
 }
 
 /// One field of a kind.
 #[derive(Clone, Copy, Debug)]
 pub struct UpdateField {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// The part of the payload that holds it.
+    /// The part of the payload that holds the field.
     pub place: PayloadPart,
-    /// How it is written.
+    /// The format.
     pub form: Form,
-    /// The names of its numbers, if its form is [`Form::Name`].
+    /// The names of its values, if the form is [`Form::Name`].
     pub names: &'static [&'static str],
 }
 
@@ -96,7 +96,7 @@ macro_rules! is_timed {
 /// Declares a game's updates: an enum, and its [`Kinds`].
 ///
 /// A row has a number, a name, `timed` if something begins or lasts from then on, and fields. A
-/// field has a type, the part of the payload that holds it, its form and its public name.
+/// field has a type, its part of the payload, its form and its public name.
 macro_rules! kinds {
     (
         $(#[$kinds_doc:meta])*

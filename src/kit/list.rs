@@ -13,18 +13,18 @@ macro_rules! list {
         }
 
         impl $type {
-            /// Every one, in the order of the numbers.
+            /// All values, by number.
             pub(crate) const ALL: &[$type] = &[$($type::$variant,)*];
 
-            /// The names, in the order of the numbers.
+            /// The names, by number.
             pub const NAMES: &[&str] = &[$($name,)*];
 
-            /// The one with this number.
+            /// The value with this number.
             pub(crate) fn from_code(code: u8) -> Option<$type> {
                 $type::ALL.get(usize::from(code)).copied()
             }
 
-            /// Its name in updates and metrics.
+            /// The name in updates and metrics.
             pub fn name(self) -> &'static str {
                 $type::NAMES[self as usize]
             }

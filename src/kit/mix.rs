@@ -1,5 +1,5 @@
-//! The engine's hash functions. They serve three purposes: the digest of the state, the chain over
-//! the updates, and chance.
+//! The engine's hash functions, used for the digest of the state, the chain over the updates, and
+//! chance.
 
 /// Multiplies 64 by 64 bits and folds the product: every input bit reaches every output bit.
 #[inline]
@@ -20,12 +20,12 @@ pub(crate) const KEYS: [u64; 8] = [
     0x5be0_cd19_137e_2179,
 ];
 
-/// The salt of a table, spread over all bits.
+/// The salt of a table, distributed over all bits.
 pub(crate) fn salt(number: u64) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// What `after` times `key` has more than `before` times `key`.
+/// Returns `after * key - before * key`, in 128 bits.
 #[inline]
 pub(crate) fn difference(before: u64, after: u64, key: u64) -> u128 {
     let (more, is_less) = after.overflowing_sub(before);
@@ -33,8 +33,8 @@ pub(crate) fn difference(before: u64, after: u64, key: u64) -> u128 {
     (u128::from(more) * u128::from(key)).wrapping_sub(wrapped)
 }
 
-/// Hash of a few words, in their order. Only the last multiplication waits for the salt.
-/// docs/PROTOCOL.md has it for four words, with the chain as the salt.
+/// Hashes a few words in order. Only the last multiplication waits for the salt. docs/PROTOCOL.md
+/// defines it for four words, with the chain as the salt.
 #[inline(always)]
 pub(crate) fn hash<const WORDS: usize>(words: &[u64; WORDS], salt: u64) -> u64 {
     let mut sum = salt;
@@ -49,13 +49,13 @@ pub(crate) fn hash<const WORDS: usize>(words: &[u64; WORDS], salt: u64) -> u64 {
     fold(sum ^ KEYS[0], KEYS[3])
 }
 
-/// A number that nobody can choose but everybody can check: what happens by chance is a function of
-/// the hunt's seed, the shard and the ordinal of the event.
+/// Returns a number that nobody can choose but everybody can check: chance is a function of the
+/// hunt's seed, the shard and the ordinal of the event.
 pub(crate) fn chance(seed: u64, shard: u16, ordinal: u64) -> u64 {
     hash(&[seed, u64::from(shard), ordinal], KEYS[7])
 }
 
-/// A number below `bound`, which is not 0, from a chance.
+/// Returns a number below `bound`, which is not 0, from a chance.
 pub(crate) fn below(chance: u64, bound: u64) -> u64 {
     ((u128::from(chance) * u128::from(bound)) >> 64) as u64
 }

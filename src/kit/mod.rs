@@ -1,8 +1,8 @@
-//! What a game is made of: tables with a digest and checkpoints, a clock, an index of players, the
-//! words of events and updates. It knows no game, no Kafka, no file and no thread.
+//! The building blocks of a game: tables with a digest and checkpoints, a clock, an index of
+//! players, and the words of events and updates. It knows no game, Kafka, file or thread.
 //!
 //! Everything here depends on its input alone: no I/O, clock, randomness, float, lock or thread,
-//! and no order that depends on where something lies in memory.
+//! and no order that depends on memory addresses.
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::float_arithmetic)]
 
@@ -59,6 +59,6 @@ mod tests;
 use chunks::CHUNK_ROWS;
 use index::ROWS_MAX;
 
-/// Players of one zone: a full zone is a refusal, never a resize.
+/// Limit of players in a zone: a full zone is a refusal, never a resize.
 pub(crate) const PLAYERS_MAX: usize = ROWS_MAX;
 const _: () = assert!(PLAYERS_MAX.is_multiple_of(CHUNK_ROWS) && CHUNK_ROWS.is_power_of_two());

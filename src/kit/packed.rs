@@ -1,14 +1,14 @@
-//! How the values in an update are packed into bits, and read back.
+//! Packs the values of an update into bits, and reads them back.
 
-/// A type that a field can have: its bits, and back.
+/// A type that a field can have.
 pub(crate) trait Packed: Sized {
-    /// The names that its numbers stand for, if they do.
+    /// The names of its values, if it has any.
     const NAMES: &'static [&'static str] = &[];
 
-    /// The value's bits, the lowest ones of a part.
+    /// Returns the value's bits, the lowest ones of a part.
     fn to_bits(self) -> u64;
 
-    /// The value that these bits are. `None`: they are no value of the type.
+    /// Returns the value with these bits. `None` if they are not a value of the type.
     fn from_bits(bits: u64) -> Option<Self>;
 }
 

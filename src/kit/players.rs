@@ -1,4 +1,4 @@
-//! The players of a zone: their rows, and the index by which a player's row is found.
+//! The players of a zone: their rows, and the index that finds a player's row.
 
 use crate::kit::checkpoint::{Checkpoint, Part, StoredRow};
 use crate::kit::index::{Index, Lookup};
@@ -15,7 +15,7 @@ pub trait Player: Row {
     /// Returns the last `seq` that was applied.
     fn seq(&self) -> u64;
 
-    /// Changes the last `seq`.
+    /// Sets the last `seq`.
     fn set_seq(&mut self, seq: u64);
 }
 
@@ -40,7 +40,7 @@ impl<P: Player> Players<P> {
         }
     }
 
-    /// Returns how many there are.
+    /// Returns the number of players.
     pub(crate) fn count(&self) -> u32 {
         self.index.count()
     }
@@ -87,14 +87,14 @@ impl<P: Player> Players<P> {
         self.index.find(player_id, |row| self.rows.row(row).player_id())
     }
 
-    /// The first step of a look-up ahead of time: prefetches the place that names a player's row.
+    /// The first step of a look-up ahead of time: prefetches the index entry of a player.
     #[inline]
     pub(crate) fn begin_lookup(&self, player_id: u64) -> Lookup {
         self.index.begin_lookup(player_id)
     }
 
-    /// The second step: prefetches the row that a player most likely has, and returns its number,
-    /// or the number of no row.
+    /// The second step: prefetches the row that a player most likely has and returns its number, or
+    /// the number of no row.
     #[inline]
     pub(crate) fn likely_row(&self, lookup: Lookup) -> u32 {
         let row = self.index.likely(lookup);
@@ -108,7 +108,8 @@ impl<P: Player> Players<P> {
         self.rows.prefetch(row);
     }
 
-    /// Returns a player and its row, which may be `hint`. The player is not 0, as in free rows.
+    /// Returns a player and its row, which may be `hint`. The player's id is not 0, as it is in
+    /// free rows.
     #[inline]
     pub(crate) fn find_from(&self, hint: u32, player_id: u64) -> Option<(u32, &P)> {
         match self.rows.get(hint) {
@@ -117,7 +118,7 @@ impl<P: Player> Players<P> {
         }
     }
 
-    /// Adds a player, who must not be here, and returns its row.
+    /// Adds a player who is not here yet, and returns its row.
     pub(crate) fn add(&mut self, player: P) -> u32 {
         let player_id = player.player_id();
         assert!(player_id != 0);
@@ -129,20 +130,20 @@ impl<P: Player> Players<P> {
         row
     }
 
-    /// Removes a player; its row is free.
+    /// Removes a player and frees its row.
     pub(crate) fn remove(&mut self, row: u32) {
         self.index.remove(self.row(row).player_id(), row);
         self.rows.write(row, P::default());
         self.free.push(row);
     }
 
-    /// Returns one player.
+    /// Returns a player.
     #[inline]
     pub(crate) fn row(&self, row: u32) -> &P {
         self.rows.row(row)
     }
 
-    /// Changes one player.
+    /// Writes a player.
     #[inline(always)]
     pub(crate) fn write(&mut self, row: u32, player: P) {
         self.rows.write(row, player);
@@ -150,7 +151,7 @@ impl<P: Player> Players<P> {
 
     /// Returns the hash of all players.
     pub(crate) fn digest(&self) -> u64 {
-        // The index follows from the rows; `free` and `used` say where a row lies.
+        // The index is derived from the rows; `free` and `used` only determine where a row is.
         let Players { rows, index: _, free: _, used: _ } = self;
         rows.digest()
     }

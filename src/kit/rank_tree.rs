@@ -1,50 +1,50 @@
-//! An order-statistic tree over row numbers: it says who has which place in an order, in O(log n).
+//! An order-statistic tree over row numbers: finds the rank of a row in O(log n).
 //!
 //! It is a B+-tree whose nodes know how many rows are below each of their entries (Comer, "The
-//! Ubiquitous B-Tree", 1979). A look-up reads a few nodes and prefetches each of them as a whole.
-//! In a binary tree it would wait for memory some twenty times. The order depends on the keys
+//! Ubiquitous B-Tree", 1979). A look-up reads a few nodes and prefetches each of them as a whole,
+//! where a binary tree would wait for memory some twenty times. The order depends on the keys
 //! alone.
 
 use crate::kit::chunks::Chunks;
 use std::ops::Range;
 
-/// What rows are ordered by, word by word. No two rows may have the same key.
+/// The sort key, compared word by word. No two rows may have the same key.
 pub(crate) type Key = [u64; 3];
 
-/// Entries of a node: at most, and at least in all nodes but the root.
+/// Entries of a node: the maximum, and the minimum of all nodes except the root.
 const ENTRIES_MAX: usize = 30;
 const ENTRIES_MIN: usize = ENTRIES_MAX / 2;
 
-/// Entries of a node that is made of a sorted list: some more fit before it is split.
+/// Entries of a node built from a sorted list, with room for some more before it is split.
 const ENTRIES_FILLED: usize = 22;
 
-/// No node's number.
+/// The number of no node.
 const NO_NODE: u32 = u32::MAX;
 
-/// Nodes of a chunk, the step in which an order grows: some KiB, as in the other tables.
+/// Nodes per chunk, the unit in which an order grows: a few KiB, as in the other tables.
 const CHUNK_NODES: usize = 8;
 
-/// Rows in the order of their keys.
+/// Rows sorted by their keys.
 #[derive(Clone, Debug)]
 pub(crate) struct RankTree {
     nodes: Chunks<Node, CHUNK_NODES>,
-    /// The first of the nodes below `used` that hold nothing; its first entry is the next one.
+    /// The first free node below `used`; its first entry is the next one.
     free: u32,
     used: u32,
     root: u32,
-    /// Nodes between the root and a row: 0 while the root holds the rows.
+    /// Number of levels between the root and a row: 0 while the root holds the rows.
     height: u32,
 }
 
-/// A node: in a leaf entries are rows, above that they are nodes.
+/// A node. The entries of a leaf are rows, those of other nodes are nodes.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Node {
-    /// Of a row: its key. Of a node: a key that is not above that of any row below the node, and
-    /// above those of all rows of the entry before. The key of the first node means nothing.
+    /// For a row, its key. For a node, a key that is not above that of any row below the node, and
+    /// above those of all rows of the entry before. The key of the first node is unused.
     keys: [Key; ENTRIES_MAX],
     entries: [u32; ENTRIES_MAX],
-    /// How many rows each entry is.
+    /// Number of rows below each entry; 1 for a row.
     sizes: [u32; ENTRIES_MAX],
     len: u32,
 }
@@ -73,12 +73,12 @@ impl Node {
         self.sizes[..self.len()].iter().sum()
     }
 
-    /// Where a row of this key is in a leaf, or would be.
+    /// Position of a row with this key in a leaf, existing or not.
     fn place(&self, key: Key) -> usize {
         self.keys[..self.len()].partition_point(|known| *known < key)
     }
 
-    /// Below which entry of another node a row of this key is.
+    /// Index of the entry below which a row with this key belongs.
     fn branch(&self, key: Key) -> usize {
         self.keys[1..self.len()].partition_point(|known| *known <= key)
     }
@@ -108,7 +108,7 @@ impl Node {
         self.len -= 1;
     }
 
-    /// Puts some entries behind those of another node as well.
+    /// Copies some entries to the end of another node.
     fn move_to(&self, range: Range<usize>, other: &mut Node) {
         for at in range {
             other.set(other.len(), self.entry(at));
@@ -118,25 +118,25 @@ impl Node {
 }
 
 impl RankTree {
-    /// An empty tree for at most this many rows.
+    /// Creates an empty tree for at most this many rows.
     pub(crate) fn new(rows_max: usize) -> RankTree {
         let mut nodes = Chunks::new(nodes_for(rows_max));
         nodes.reach(0);
         RankTree { nodes, free: NO_NODE, used: 1, root: 0, height: 0 }
     }
 
-    /// Makes the memory for this many rows, so that adding them later needs none.
+    /// Allocates memory for this many rows, so that adding them later needs none.
     pub(crate) fn reach(&mut self, rows: u32) {
         self.nodes.reach(nodes_for(rows as usize) as u32 - 1);
     }
 
-    /// Rows in the order.
+    /// Number of rows.
     pub(crate) fn count(&self) -> u32 {
         self.nodes[self.root].rows()
     }
 
-    /// Adds all these rows, in the order of their keys, to an order without any. Later additions
-    /// need memory of their own, unless it was reached.
+    /// Adds all these rows, sorted by key, to an empty tree. Later additions need more memory,
+    /// unless it was reached.
     pub(crate) fn fill(&mut self, sorted: &[(Key, u32)]) {
         assert!(self.count() == 0 && sorted.is_sorted());
         if sorted.is_empty() {
@@ -156,7 +156,7 @@ impl RankTree {
         }
     }
 
-    /// Nodes that hold these entries, each almost as many.
+    /// Creates the nodes above these entries, evenly filled.
     fn above(&mut self, entries: &[NodeEntry]) -> Vec<NodeEntry> {
         let count = entries.len().div_ceil(ENTRIES_FILLED);
         let mut nodes = Vec::with_capacity(count);
@@ -185,7 +185,7 @@ impl RankTree {
         }
     }
 
-    /// Adds a row below a node. Gives the second half of a node that was full and is split.
+    /// Adds a row below a node. If the node was full and is split, returns its second half.
     fn insert_below(&mut self, number: u32, height: u32, row: NodeEntry) -> Option<NodeEntry> {
         let node = &mut self.nodes[number];
         if height == 0 {
@@ -220,7 +220,7 @@ impl RankTree {
         Some(made)
     }
 
-    /// Removes the row of this key, which must be there.
+    /// Removes the row with this key, which must be there.
     pub(crate) fn remove(&mut self, key: Key) {
         self.remove_below(self.root, self.height, key);
         let root = &self.nodes[self.root];
@@ -250,15 +250,15 @@ impl RankTree {
         }
     }
 
-    /// A node below this one has too few entries: it gets some of its neighbour's, or all of them.
+    /// Refills a node below this one that has too few entries, from its neighbour, or merges the
+    /// two.
     fn mend(&mut self, number: u32, height: u32, at: usize) {
         let (left_at, right_at) = (at.max(1) - 1, at.max(1));
         let node = self.nodes[number];
         let [left_number, right_number] = [left_at, right_at].map(|at| node.entries[at]);
         let (mut left, mut right) = (self.nodes[left_number], self.nodes[right_number]);
         if height > 1 {
-            // The key of a first entry means nothing, and this entry will not be the first any
-            // more.
+            // The key of a first entry is unused, but this entry will no longer be the first.
             right.keys[0] = node.keys[right_at];
         }
         let all = left.len() + right.len();
@@ -284,7 +284,7 @@ impl RankTree {
         self.nodes[left_number] = left;
     }
 
-    /// A node without entries.
+    /// Returns an empty node.
     fn take(&mut self) -> u32 {
         let number = self.free;
         if number == NO_NODE {
@@ -303,7 +303,7 @@ impl RankTree {
         self.free = number;
     }
 
-    /// The first row and its key.
+    /// Returns the first row and its key.
     pub(crate) fn first(&self) -> Option<(u32, Key)> {
         let mut number = self.root;
         for _ in 0..self.height {
@@ -313,7 +313,7 @@ impl RankTree {
         (leaf.len > 0).then(|| (leaf.entries[0], leaf.keys[0]))
     }
 
-    /// How many rows come before the one of this key.
+    /// Returns the number of rows before the one with this key.
     pub(crate) fn rank(&self, key: Key) -> u32 {
         let (mut number, mut before) = (self.root, 0);
         for _ in 0..self.height {
@@ -325,7 +325,7 @@ impl RankTree {
         before + self.nodes[number].place(key) as u32
     }
 
-    /// The row that `rank` rows come before.
+    /// Returns the row with this rank.
     pub(crate) fn at(&self, rank: u32) -> Option<u32> {
         if rank >= self.count() {
             return None;
@@ -344,7 +344,7 @@ impl RankTree {
     }
 }
 
-/// Nodes that an order of this many rows has at most.
+/// Upper limit of the nodes in an order of this many rows.
 fn nodes_for(rows: usize) -> usize {
     let (mut level, mut all) = (rows, 0);
     while level > ENTRIES_MIN {
@@ -361,7 +361,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     impl RankTree {
-        /// Entries of each node, from the root on, except the root's.
+        /// Number of entries of each node except the root.
         fn fillings(&self) -> Vec<usize> {
             let (mut level, mut all) = (vec![self.root], Vec::new());
             for _ in 0..self.height {

@@ -1,36 +1,35 @@
-//! The rules that a zone may play by: those that it begins with, and those that an event can put
-//! in their place.
+//! The rules that a zone may use: those that it begins with, and those that an event can switch to.
 //!
-//! An event names rules by their hash. What an event means must not depend on who replays it. So a
-//! zone stops at an event that names rules it does not have.
+//! An event names rules by their hash. The meaning of an event must not depend on who replays it,
+//! so a zone stops at an event with rules that it does not have.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Rules files that a daemon may know: those that its zones began with, and those that the input
-/// has changed to since the oldest snapshot.
+/// Limit of rules files in a daemon: those that its zones began with, and those that the input has
+/// switched to since the oldest snapshot.
 pub(crate) const RULES_FILES_MAX: usize = 16;
 
-/// The numbers of a game that its designer may change.
+/// The values of a game that its designer may change.
 pub trait GameRules: Clone + Debug {
-    /// Returns an error if no game can be played by these rules.
+    /// Returns an error if no game can be played with these rules.
     fn check(&self) -> Result<(), RulesError>;
 
-    /// Returns an error if a game that began by `other` rules cannot go on by these: its map and
-    /// its tables must not change.
+    /// Returns an error if a game that began with `other` cannot continue with these rules: its map
+    /// and its tables must not change.
     fn check_beside(&self, other: &Self) -> Result<(), RulesError>;
 
-    /// Returns the hash of everything that decides what becomes of an event: every rule, the
-    /// limits, and the versions of decoder and game.
+    /// Returns the hash of everything that decides the outcome of an event: every rule, the limits,
+    /// and the versions of decoder and game.
     fn hash(&self) -> u32;
 }
 
-/// A value that no game can be played with, and the bound that it breaks.
+/// A value with which no game can be played, and the constraint that it violates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RulesError {
-    /// The key as the rules file has it.
+    /// The key in the rules file.
     pub key: &'static str,
-    /// What it must be.
+    /// The constraint.
     pub must_be: &'static str,
 }
 
@@ -68,7 +67,7 @@ impl<R: GameRules> Edition<R> {
 }
 
 impl<R: GameRules> Rulebook<R> {
-    /// A book of the rules that a new zone plays by. Panics if [`GameRules::check`] refuses them.
+    /// Creates a book with the rules of new zones. Panics if [`GameRules::check`] refuses them.
     pub fn of(first: R) -> Rulebook<R> {
         if let Err(error) = first.check() {
             panic!("{error}");
@@ -76,7 +75,7 @@ impl<R: GameRules> Rulebook<R> {
         Rulebook { editions: Arc::new([Edition::of(first)]) }
     }
 
-    /// Adds rules that a game under the first can go on by.
+    /// Adds rules with which a game under the first rules can continue.
     pub fn add(&mut self, rules: R) -> Result<(), RulesError> {
         rules.check()?;
         rules.check_beside(&self.first().rules)?;
@@ -85,31 +84,31 @@ impl<R: GameRules> Rulebook<R> {
         Ok(())
     }
 
-    /// Returns the hashes of all rules, that of a new zone's first.
+    /// Returns the hashes of all rules, that of new zones first.
     pub fn rulesets(&self) -> impl Iterator<Item = u32> {
         self.editions.iter().map(|edition| edition.ruleset)
     }
 
-    /// Returns what a new zone plays by.
+    /// Returns the rules of new zones.
     pub(crate) fn first(&self) -> &Edition<R> {
         &self.editions[0]
     }
 
-    /// Returns this book, reordered so that a new zone begins by the rules with this hash; `None`:
-    /// it does not have them.
+    /// Returns this book, reordered so that new zones begin with the rules with this hash; `None`
+    /// if it does not contain them.
     pub fn beginning_by(&self, ruleset: u32) -> Option<Rulebook<R>> {
         let first = self.find(ruleset)?;
         let others = self.editions.iter().filter(|edition| edition.ruleset != ruleset);
         Some(Rulebook { editions: std::iter::once(first).chain(others).cloned().collect() })
     }
 
-    /// Returns the first rules of this book that another one lacks; `None`: a game can go on with
-    /// that one.
+    /// Returns the first rules of this book that another one lacks; `None` if a game can continue
+    /// with that one.
     pub(crate) fn missing_in(&self, other: &Rulebook<R>) -> Option<u32> {
         self.rulesets().find(|ruleset| other.find(*ruleset).is_none())
     }
 
-    /// Returns the rules with this hash, if the book has them.
+    /// Returns the rules with this hash, if the book contains them.
     pub(crate) fn find(&self, ruleset: u32) -> Option<&Edition<R>> {
         self.editions.iter().find(|edition| edition.ruleset == ruleset)
     }

@@ -1,8 +1,8 @@
-//! Rows of state behind a write barrier, which keeps their digest.
+//! Rows of state with a write barrier that maintains their digest.
 //!
 //! Everything that decides a shard's future is in tables and columns, except a few words that a
-//! checkpoint copies. All else (indexes, lists, trees, maps) is computed from these, and built
-//! again after a restart.
+//! checkpoint copies. All else (indexes, lists, trees, maps) is derived from these, and rebuilt
+//! after a restart.
 
 use crate::kit::checkpoint::{Part, StoredRow};
 use crate::kit::chunks::{CHUNK_ROWS, CHUNK_WORDS, Chunks, Shadow};
@@ -32,23 +32,23 @@ impl<R: Row> Table<R> {
         Table { rows: Chunks::new(rows_max), shadow: Shadow::none(), salt, digest: 0 }
     }
 
-    /// Makes the row exist, empty if it is new.
+    /// Creates the row if it does not exist, as an empty one.
     pub(crate) fn reach(&mut self, number: u32) {
         self.rows.reach(number);
     }
 
-    /// Rows that exist, the empty ones included.
+    /// Number of existing rows, including empty ones.
     pub(crate) fn count(&self) -> u32 {
         self.rows.count() as u32
     }
 
-    /// One row.
+    /// Returns a row.
     #[inline]
     pub(crate) fn row(&self, number: u32) -> &R {
         &self.rows[number].row
     }
 
-    /// One row; `None`: it does not exist.
+    /// Returns a row; `None` if it does not exist.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<&R> {
         self.rows.get(number).map(|kept| &kept.row)
@@ -60,7 +60,7 @@ impl<R: Row> Table<R> {
         self.rows.prefetch(number);
     }
 
-    /// The write barrier: the only way in which a row changes.
+    /// Writes a row. This write barrier is the only way to change one.
     #[inline(always)]
     pub(crate) fn write(&mut self, number: u32, row: R) {
         let words = row.to_words();
@@ -68,7 +68,7 @@ impl<R: Row> Table<R> {
             Identity::Own => self.salt,
             Identity::Number => self.salt.wrapping_add(u64::from(number)),
         };
-        // A row that names itself has a name in its first word, unless it is empty.
+        // A row with its own identity has it in its first word, unless it is empty.
         let empty = match R::IDENTITY {
             Identity::Own => words.as_slice()[0] == 0,
             Identity::Number => words.as_slice().iter().all(|word| *word == 0),
@@ -94,8 +94,8 @@ impl<R: Row> Table<R> {
 /// Rows of one word, by number, which has a meaning.
 ///
 /// The digest is the sum over all rows of the word times a key of the row. So a write costs two
-/// products, nothing is kept beside the word, and because the sum has 128 bits and no key is 0, two
-/// columns that differ in one row have different sums.
+/// products and nothing is stored besides the word. Because the sum has 128 bits and no key is 0,
+/// two columns that differ in one row have different sums.
 #[derive(Clone, Debug)]
 pub(crate) struct Column<R> {
     rows: Chunks<R, CHUNK_WORDS>,
@@ -111,24 +111,24 @@ impl<R: Row<Words = [u64; 1]>> Column<R> {
         Column { rows: Chunks::new(rows_max), shadow: Shadow::none(), salt, sum: 0 }
     }
 
-    /// Makes the row exist, empty if it is new.
+    /// Creates the row if it does not exist, as an empty one.
     pub(crate) fn reach(&mut self, number: u32) {
         self.rows.reach(number);
     }
 
-    /// One row.
+    /// Returns a row.
     #[inline]
     pub(crate) fn row(&self, number: u32) -> R {
         self.rows[number]
     }
 
-    /// One row; `None`: it does not exist.
+    /// Returns a row; `None` if it does not exist.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<R> {
         self.rows.get(number).copied()
     }
 
-    /// The write barrier: the only way in which a row changes.
+    /// Writes a row. This write barrier is the only way to change one.
     #[inline]
     pub(crate) fn write(&mut self, number: u32, row: R) {
         self.shadow.before_write(&self.rows, number);

@@ -1,4 +1,4 @@
-//! What a zone remembers of players that left it.
+//! A zone's memory of players who left it.
 
 use crate::kit::PLAYERS_MAX;
 use crate::kit::checkpoint::{Checkpoint, Part, StoredRow};
@@ -7,7 +7,7 @@ use crate::kit::row::{Identity, Row};
 use crate::kit::table::Table;
 use crate::kit::words::Words;
 
-/// Players that left a zone and are still known there: as many as it holds, because all may leave.
+/// Limit of remembered players: as many as a zone holds, because all may leave.
 pub(crate) const TOMBSTONES_MAX: usize = PLAYERS_MAX;
 
 /// Words of a player that left in a stored state: its row's number, then the row.
@@ -23,17 +23,17 @@ pub(crate) struct HandoffId {
     pub crossing: u32,
 }
 
-/// What is remembered of a player that left, so that its repeated events stay no-ops and each
-/// handoff is accepted once.
+/// The memory of a player who left, so that repeated events stay no-ops and each handoff is
+/// accepted once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tombstone {
     /// The player; 0 in an empty row.
     pub player_id: u64,
     /// The last `seq` that was applied.
     pub seq: u64,
-    /// Number of the player's last handoff out of a zone, as far as it is known here.
+    /// Number of the player's last handoff out of a zone, as far as known here.
     pub crossing_sent: u32,
-    /// The last one that was accepted here.
+    /// The last handoff that was accepted here.
     pub accepted: HandoffId,
 }
 
@@ -57,7 +57,7 @@ impl Row for Tombstone {
 
 const ROWS_MAX: u32 = TOMBSTONES_MAX as u32;
 
-/// The players that left last, in a ring: a new one takes the oldest one's place.
+/// The players who left last, in a ring: a new one replaces the oldest.
 #[derive(Clone, Debug)]
 pub(crate) struct Tombstones {
     rows: Table<Tombstone>,
@@ -66,7 +66,7 @@ pub(crate) struct Tombstones {
 }
 
 impl Tombstones {
-    /// Nobody left yet.
+    /// Creates an empty ring.
     pub(crate) fn none() -> Tombstones {
         Tombstones {
             rows: Table::new(TOMBSTONES_MAX, 3),
@@ -75,7 +75,7 @@ impl Tombstones {
         }
     }
 
-    /// What is remembered of a player.
+    /// Returns the tombstone of a player.
     pub(crate) fn find(&self, player_id: u64) -> Option<&Tombstone> {
         self.row_of(player_id).map(|row| self.rows.row(row))
     }
@@ -84,7 +84,7 @@ impl Tombstones {
         self.index.find(player_id, |row| self.rows.row(row).player_id)
     }
 
-    /// Remembers a player, in place of what was remembered of it.
+    /// Adds a tombstone, replacing the player's previous one.
     pub(crate) fn put(&mut self, tombstone: Tombstone) {
         self.take(tombstone.player_id);
         let row = self.next;
@@ -98,7 +98,7 @@ impl Tombstones {
         self.index.insert(tombstone.player_id, row, |row| self.rows.row(row).player_id);
     }
 
-    /// Forgets a player.
+    /// Removes and returns a player's tombstone.
     pub(crate) fn take(&mut self, player_id: u64) -> Option<Tombstone> {
         let row = self.row_of(player_id)?;
         let tombstone = *self.rows.row(row);
@@ -116,7 +116,7 @@ impl Tombstones {
         checkpoint.rows(part, 0..rows.count(), STORED_TOMBSTONE_WORDS as u64 * count);
     }
 
-    /// The tombstones of a checkpoint.
+    /// Decodes the tombstones of a checkpoint.
     pub(crate) fn decode(words: &mut Words) -> Option<Tombstones> {
         let row_of = |word: u64| u32::try_from(word).ok().filter(|row| *row < ROWS_MAX);
         let mut tombstones = Tombstones::none();

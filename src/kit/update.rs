@@ -1,29 +1,30 @@
-//! Updates: a game's whole output.
+//! Updates: the whole output of a game.
 //!
 //! An update is 32 bytes, four little-endian words, in memory as in a binary frame. A game's
-//! [`Kinds`] are their readable form. The words are packed once and never rearranged after that, so
-//! the chain over a zone's updates is a hash over the bytes that are published.
+//! [`Kinds`] are their readable form. The words are packed once and never rearranged, so the chain
+//! over a zone's updates is a hash over the published bytes.
 
 use crate::kit::kinds::{Kinds, PayloadPart};
 
-/// Updates that one event may cause. Longer consequences wait in a work list for later events.
+/// Limit of the updates of one event. Longer consequences wait in a work list for later events.
 pub(crate) const EVENT_UPDATES_MAX: usize = 64;
 
-/// Updates in one list, which become one frame: at their longest JSON form they fit into it.
+/// Limit of the updates in one list, which becomes one frame: in their longest JSON form they fit
+/// it.
 pub(crate) const FRAME_UPDATES_MAX: usize = 4096;
 const _: () = assert!(EVENT_UPDATES_MAX <= FRAME_UPDATES_MAX);
 
-/// Bytes of one update.
+/// Size of an update.
 pub(crate) const UPDATE_BYTES: usize = 32;
 
 /// One published fact about a player or a hunt.
 ///
 /// Layout of the 32 bytes, little-endian: player_id u64, ts_us i64, kind u8, code u8, short u16,
-/// word u32, then 8 bytes that are a u64 or two u32, as the kind has it.
+/// word u32, then 8 bytes that are a u64 or two u32, depending on the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Update([u64; 4]);
 
-/// Updates in the order the engine made them, with room for a whole frame's.
+/// Updates in the order in which the engine made them, with room for a whole frame.
 #[derive(Debug)]
 pub struct Updates {
     list: Vec<Update>,
@@ -31,13 +32,13 @@ pub struct Updates {
 }
 
 impl Updates {
-    /// An empty list that can hold a frame's updates without growing.
+    /// Creates an empty list that can hold a frame's updates without growing.
     pub fn new() -> Updates {
         Updates { list: Vec::with_capacity(FRAME_UPDATES_MAX), is_touched: false }
     }
 
-    /// Takes the memory of an empty list from the system at once, unless that was done before. From
-    /// then on it uses the same memory, however long the list becomes.
+    /// Touches the memory of an empty list once, so that it is mapped at once and never later,
+    /// however long the list becomes.
     pub(crate) fn touch(&mut self) {
         assert!(self.list.is_empty());
         if !self.is_touched {
@@ -47,7 +48,7 @@ impl Updates {
         }
     }
 
-    /// Whether one more event's updates fit, whatever the event.
+    /// Whether the updates of one more event fit, whatever the event.
     pub(crate) fn has_room(&self) -> bool {
         self.list.len() + EVENT_UPDATES_MAX <= FRAME_UPDATES_MAX
     }
@@ -60,27 +61,27 @@ impl Updates {
         self.list.push(update);
     }
 
-    /// The updates so far.
+    /// The updates.
     pub fn as_slice(&self) -> &[Update] {
         &self.list
     }
 
-    /// How many there are.
+    /// The number of updates.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Forgets the first `count` updates: those that an earlier owner has published already.
+    /// Removes the first `count` updates, which an earlier owner has already published.
     pub(crate) fn discard_first(&mut self, count: usize) {
         self.list.drain(..count);
     }
 
-    /// Forgets all updates and keeps the memory.
+    /// Removes all updates and keeps the memory.
     pub fn clear(&mut self) {
         self.list.clear();
     }
@@ -93,26 +94,26 @@ impl Default for Updates {
 }
 
 impl Update {
-    /// An update about `player_id`, or about the world where that is 0.
+    /// Creates an update about `player_id`, or about the world if that is 0.
     #[inline(always)]
     pub fn new(player_id: u64, ts_us: i64, change: impl Kinds) -> Update {
         let payload = change.pack();
         Update([player_id, ts_us as u64, payload.first_word(), payload.long])
     }
 
-    /// The update that these words make. `None`: `K` has no such kind or no such name, or bits are
-    /// set that the kind does not use.
+    /// Creates an update from its words. `None` if `K` has no such kind or name, or if bits are set
+    /// that the kind does not use.
     pub(crate) fn from_words<K: Kinds>(words: [u64; 4]) -> Option<Update> {
         let update = Update(words);
         K::has_fields(update.payload()).then_some(update)
     }
 
-    /// The four words, which are the update's bytes once each is written little-endian.
+    /// The four words; written little-endian, they are the update's bytes.
     pub fn words(&self) -> [u64; 4] {
         self.0
     }
 
-    /// The player that the update is about; 0 for the world's.
+    /// The player that the update is about; 0 for the world.
     pub fn player_id(&self) -> u64 {
         self.0[0]
     }
@@ -122,12 +123,12 @@ impl Update {
         self.0[1] as i64
     }
 
-    /// What changed.
+    /// The change.
     pub fn change<K: Kinds>(&self) -> K {
         K::unpack(self.payload()).expect("an update is made of a change or checked to be one")
     }
 
-    /// The second half of the update, taken apart.
+    /// The second half of the update, split into fields.
     pub(crate) fn payload(&self) -> Payload {
         let first = self.0[2];
         Payload {
@@ -140,7 +141,7 @@ impl Update {
     }
 }
 
-/// The fields of an update behind its player and time, by width. A kind gives them their meaning.
+/// The fields of an update after its player and time, by width. The kind determines their meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Payload {
     /// Number of the kind, from 1.
@@ -156,7 +157,7 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// The bits of one part.
+    /// Returns the bits of one part.
     pub(crate) fn get(&self, place: PayloadPart) -> u64 {
         match place {
             PayloadPart::Code => self.code.into(),
@@ -168,7 +169,7 @@ impl Payload {
         }
     }
 
-    /// Sets one part, which was 0. The bits must fit it: what is above is lost.
+    /// Sets one part, which was 0. Bits that do not fit it are lost.
     pub(crate) fn set(&mut self, place: PayloadPart, bits: u64) {
         match place {
             PayloadPart::Code => self.code = bits as u8,

@@ -1,17 +1,17 @@
 //! Reads little-endian words from untrusted bytes.
 
-/// Words that are read from bytes.
+/// A reader of words.
 pub struct Words<'a> {
     left: &'a [u8],
 }
 
 impl<'a> Words<'a> {
-    /// The words of these bytes.
+    /// Creates a reader of these bytes.
     pub(crate) fn new(bytes: &'a [u8]) -> Words<'a> {
         Words { left: bytes }
     }
 
-    /// The next `COUNT` words; `None` if there are fewer.
+    /// Reads the next `COUNT` words; `None` if there are fewer.
     pub(crate) fn take<const COUNT: usize>(&mut self) -> Option<[u64; COUNT]> {
         let mut words = [0; COUNT];
         for word in &mut words {
@@ -20,13 +20,14 @@ impl<'a> Words<'a> {
         Some(words)
     }
 
-    /// `COUNT` words, `words` ahead of the next one; `None` if the bytes end before.
+    /// Returns `COUNT` words at this distance ahead of the next one; `None` if the bytes end
+    /// before.
     pub(crate) fn ahead<const COUNT: usize>(&self, words: usize) -> Option<[u64; COUNT]> {
         let left = self.left.get(words * size_of::<u64>()..)?;
         Words { left }.take()
     }
 
-    /// The next word; `None` at the end.
+    /// Reads the next word; `None` at the end.
     pub(crate) fn word(&mut self) -> Option<u64> {
         let (word, left) = self.left.split_first_chunk()?;
         self.left = left;

@@ -1,4 +1,4 @@
-//! One zone of a game: clock, rules, players that left, and the game's state; and the loop that
+//! One zone of a game: clock, rules, players who left, and the game's state; and the loop that
 //! applies events.
 
 use crate::kit::checkpoint::Checkpoint;
@@ -15,18 +15,18 @@ use crate::kit::update::{EVENT_UPDATES_MAX, Update, Updates};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// What became of an event.
+/// The outcome of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome<R> {
-    /// It changed the state as it asked to.
+    /// The event changed the state.
     Applied,
-    /// The rules turned it down; an update says so.
+    /// The rules refused the event; an update says so.
     Refused(R),
-    /// It came before, with a repeated or older `seq`, id or handoff; or the zone plays by these
-    /// rules already. It makes no update.
+    /// The event is a repetition, with a repeated or older `seq`, id or handoff; or the zone
+    /// already uses these rules. It makes no update.
     NoOp,
-    /// It asks for rules that the zone does not have. Nothing after it may be applied: a zone that
-    /// has these rules would go on differently.
+    /// The event requires rules that the zone does not have. Nothing after it may be applied,
+    /// because a zone with these rules would continue differently.
     RulesMissing {
         /// Hash of those rules.
         ruleset: u32,
@@ -43,13 +43,13 @@ impl<R> From<Result<(), R>> for Outcome<R> {
     }
 }
 
-/// The state of one zone: one input partition.
+/// The state of one zone, which is one input partition.
 #[derive(Clone, Debug)]
 pub struct Zone<G: Game> {
     pub(crate) partition: u16,
     pub(crate) rulebook: Rulebook<G::Rules>,
     pub(crate) rules: Arc<G::Rules>,
-    /// Their hash.
+    /// The hash of `rules`.
     pub(super) ruleset: u32,
     pub(crate) clock: Clock,
     pub(super) last_tick: u64,
@@ -58,27 +58,27 @@ pub struct Zone<G: Game> {
     pub(crate) checkpoint: Checkpoint,
 }
 
-/// No row: the hint for a player without one.
+/// The hint for a player without a known row.
 pub(crate) const NO_ROW: u32 = u32::MAX;
 
-/// Prefetch distance in events, from the index to the row and from the row to its turn: not many
-/// more reads than a core has in flight.
+/// Prefetch distance in events, from the index to the row and from the row to its use: not much
+/// more than the number of reads that a core has in flight.
 const EVENTS_AHEAD: usize = 16;
 
-/// Where an event's updates go, with the time that they carry.
+/// The destination of an event's updates, and the time that they carry.
 pub struct EventOutput<'a, G> {
     updates: &'a mut Updates,
     ts_us: i64,
     /// The zone's clock, if it has to be published before a timed update.
     clock_ms: Option<u64>,
-    /// Updates before the event's first, and its ordinal.
+    /// The number of updates before the event's first, and its ordinal.
     before: usize,
     ordinal: u64,
     game: PhantomData<G>,
 }
 
 impl<G: Game> EventOutput<'_, G> {
-    /// Makes the update of one change of a player, or of the world where the player is 0. It is
+    /// Makes the update for a change of a player, or of the world if the player is 0. It is
     /// inlined: the caller knows the kind, so the compiler knows how the change is packed.
     #[inline(always)]
     pub(crate) fn push(&mut self, player_id: u64, change: G::Update) {
@@ -96,14 +96,14 @@ impl<G: Game> EventOutput<'_, G> {
         }
     }
 
-    /// Orders the updates of all events: what is published earlier has a lower one.
+    /// Returns a number that orders the updates of all events by publication.
     pub(crate) fn ordinal(&self) -> u64 {
         self.ordinal * EVENT_UPDATES_MAX as u64 + (self.updates.len() - self.before) as u64
     }
 }
 
 impl<G: Game> Zone<G> {
-    /// Returns the state before the first event, by the first rules of the book.
+    /// Returns the state before the first event, with the first rules of the book.
     pub fn new(partition: u16, rulebook: &Rulebook<G::Rules>) -> Zone<G> {
         let Edition { ruleset, rules } = rulebook.first().clone();
         Zone {
@@ -124,13 +124,13 @@ impl<G: Game> Zone<G> {
         self.partition
     }
 
-    /// Takes a larger book: from now on an event can change to its rules.
+    /// Adopts a larger book: from now on an event can switch to its rules.
     pub fn know(&mut self, rulebook: &Rulebook<G::Rules>) {
         assert_eq!(self.rulebook.missing_in(rulebook), None, "a book only grows");
         self.rulebook = rulebook.clone();
     }
 
-    /// Returns the rules that it plays by.
+    /// Returns the current rules.
     pub(crate) fn rules(&self) -> &G::Rules {
         &self.rules
     }
@@ -140,14 +140,14 @@ impl<G: Game> Zone<G> {
         self.ruleset
     }
 
-    /// Returns the last `seq` of a player that counted; 0: none is remembered.
+    /// Returns the last accepted `seq` of a player; 0 if none is remembered.
     pub(crate) fn last_seq(&self, player_id: u64) -> u64 {
         let here = self.game.players().find_from(NO_ROW, player_id).map(|(_, player)| player.seq());
         let left = || self.tombstones.find(player_id).map(|tombstone| tombstone.seq);
         here.or_else(left).unwrap_or(0)
     }
 
-    /// Returns the zone's clock as it was published last: milliseconds since the Unix epoch, 0
+    /// Returns the last published time of the zone's clock, in milliseconds since the Unix epoch; 0
     /// until it starts.
     pub(crate) fn published_unix_ms(&self) -> i64 {
         self.clock.published_unix_ms()
@@ -162,7 +162,7 @@ impl<G: Game> Zone<G> {
             last_tick,
             tombstones,
             game,
-            // Follow from those and the ruleset.
+            // Derived from the above and the ruleset.
             rulebook: _,
             rules: _,
             checkpoint: _,
@@ -174,8 +174,8 @@ impl<G: Game> Zone<G> {
     }
 
     /// Applies events, as long as the updates have room for one more and the rules are loaded.
-    /// Passes each event to `on_outcome`, with what became of it and its updates. Returns the
-    /// number of these events.
+    /// Passes each event to `on_outcome`, with its outcome and its updates. Returns the number of
+    /// these events.
     pub(crate) fn apply_each(
         &mut self,
         events: &[EventOf<G>],
@@ -208,8 +208,8 @@ impl<G: Game> Zone<G> {
         events.len()
     }
 
-    /// Applies one event, in bounded work, and returns what became of it. The caller has made sure
-    /// that the updates have room. The row is a hint: a wrong one changes nothing but the time.
+    /// Applies one event, in bounded work, and returns its outcome. The caller has made sure that
+    /// the updates have room. The row is a hint: a wrong one affects only the time.
     pub(crate) fn apply_at(
         &mut self,
         hint: u32,
@@ -270,8 +270,8 @@ impl<G: Game> Zone<G> {
         decided.into()
     }
 
-    /// Events of players that are not here leave no trace. Otherwise a handoff under way to this
-    /// zone could be taken for an old one.
+    /// Processes an event of an absent player, which leaves no trace. Otherwise a handoff in
+    /// transit to this zone could be mistaken for an old one.
     #[inline(never)]
     fn on_absent_player(&mut self, event: &EventOf<G>) -> OutcomeOf<G> {
         if self.has_seen(event) {
@@ -308,7 +308,7 @@ impl<G: Game> Zone<G> {
         }
     }
 
-    /// A player enters or leaves.
+    /// Processes a player's entry or departure.
     fn on_border(
         &mut self,
         subject: Subject,
@@ -362,8 +362,8 @@ impl<G: Game> Zone<G> {
     }
 }
 
-/// What is prefetched for the events ahead: first the place in the index, then the row that it
-/// names, each some events before it is read.
+/// Prefetches for later events: first the place in the index, then the row that it names, each some
+/// events before it is read.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ahead {
     lookups: [Lookup; EVENTS_AHEAD],
@@ -371,7 +371,7 @@ struct Ahead {
 }
 
 impl Ahead {
-    /// Begins to look up the player of this event, if there is one.
+    /// Starts to look up the player of this event, if there is one.
     #[inline(always)]
     fn begin_lookup<G: Game>(&mut self, game: &G, events: &[EventOf<G>], at: usize) {
         if let Some(event) = events.get(at) {

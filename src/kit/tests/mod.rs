@@ -1,4 +1,4 @@
-//! The kit under a game that is not the treasure hunt.
+//! The kit with a game that is not the treasure hunt.
 
 mod proof;
 mod turf;

@@ -1,4 +1,4 @@
-//! What holds of every game: batches, and restarts from a stored state, change nothing.
+//! A property of every game: batches, and restarts from a stored state, change nothing.
 
 use crate::kit::game::{EventOf, Game};
 use crate::kit::rulebook::Rulebook;

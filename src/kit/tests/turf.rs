@@ -14,7 +14,7 @@ use crate::testing::random::Random;
 use std::cell::Cell;
 
 list! {
-    /// Why an event was turned down.
+    /// Why an event was refused.
     TurfRefusal {
         /// The player id is 0.
         NoPlayer = 0 "no_player",
@@ -26,7 +26,7 @@ list! {
         ZoneFull = 3 "zone_full",
         /// There is no such field.
         OffMap = 4 "off_map",
-        /// No round runs, or one runs already.
+        /// No round runs, or one already runs.
         NotNow = 5 "not_now",
         /// The field has the team's colour.
         OwnField = 6 "own_field",
@@ -34,9 +34,9 @@ list! {
 }
 
 kinds! {
-    /// What is published.
+    /// The published updates.
     pub enum TurfUpdate {
-        /// An event was turned down.
+        /// An event was refused.
         Refused = 1 "refused" untimed {
             reason: TurfRefusal = Code Name "reason",
             seq: u64 = Long Number "seq",
@@ -62,7 +62,7 @@ kinds! {
         },
         /// The zone's clock.
         Clock = 7 "clock" untimed { unix_ms: u64 = Long Number "unix_ms", },
-        /// The zone plays by other rules.
+        /// The zone uses other rules.
         RulesChanged = 8 "rules_changed" untimed { ruleset: u32 = Word Number "ruleset", },
     }
 }
@@ -89,12 +89,12 @@ impl GameAction for TurfAction {
     }
 }
 
-/// Faults that a game of its own could have.
+/// Faults that a game could have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TurfFault {
     /// What decides is in no table.
     HiddenState,
-    /// What decides is in no digest and no stored state, and is read from where a row lies.
+    /// A deciding value is in no digest and no stored state, but depends on a row's position.
     RowNumber,
 }
 
