@@ -13,11 +13,11 @@ const _: () = assert!(Effect::ALL.len() == EFFECT_SLOTS);
 
 /// The part that moves.
 ///
-/// It is kept as the words of its row: the common actions change two or three of them, and the
-/// others are neither taken apart nor put together.
+/// It is stored as the words of its row: the common actions change two or three of them, and the
+/// others are neither unpacked nor packed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Body {
-    /// The player; 0 in a row that is free.
+    /// The player's id; 0 in a free row.
     pub player_id: u64,
     /// The last `seq` that was applied.
     pub seq: u64,
@@ -25,9 +25,9 @@ pub struct Body {
     place: u64,
     /// Allowance, heading, health.
     vigour: u64,
-    /// When the allowance last grew.
+    /// When the allowance was last updated.
     pub allowance_at_ms: u64,
-    /// When its weapon is ready again.
+    /// When the weapon is ready again.
     pub ready_at_ms: u64,
     /// Effects and compass.
     marks: u64,
@@ -36,7 +36,7 @@ pub struct Body {
 /// A path hint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Compass {
-    /// The hunt that it is about; 0 is none.
+    /// The hunt that it refers to; 0 for none.
     pub hunt: u32,
     /// Number of the [`Hint`].
     pub hint: u8,
@@ -57,43 +57,43 @@ impl Body {
         (self.place >> 32) as i32
     }
 
-    /// Stands elsewhere.
+    /// Moves the actor to a position.
     #[inline]
     pub(crate) fn stand_at(&mut self, x: i32, y: i32) {
         self.place = u64::from(x as u32) | u64::from(y as u32) << 32;
     }
 
-    /// Way that the actor may still go at once, in thousandths of a cm.
+    /// Distance that the actor may still move at once, in thousandths of a cm.
     #[inline]
     pub(crate) fn allowance(&self) -> u32 {
         self.vigour as u32
     }
 
-    /// Changes the allowance.
+    /// Sets the allowance.
     #[inline]
     pub(crate) fn set_allowance(&mut self, allowance: u32) {
         self.vigour = self.vigour & !0xffff_ffff | u64::from(allowance);
     }
 
-    /// Where it looks, in centidegrees.
+    /// The heading, in centidegrees.
     #[inline]
     pub(crate) fn heading(&self) -> u16 {
         (self.vigour >> 32) as u16
     }
 
-    /// Looks elsewhere.
+    /// Sets the heading.
     #[inline]
     pub(crate) fn set_heading(&mut self, heading: u16) {
         self.vigour = self.vigour & !(0xffff << 32) | u64::from(heading) << 32;
     }
 
-    /// What is left of its health; 0 is downed.
+    /// The health; 0 means downed.
     #[inline]
     pub(crate) fn health(&self) -> u16 {
         (self.vigour >> 48) as u16
     }
 
-    /// Changes the health.
+    /// Sets the health.
     #[inline]
     pub(crate) fn set_health(&mut self, health: u16) {
         self.vigour = self.vigour & !(0xffff << 48) | u64::from(health) << 48;
@@ -105,24 +105,24 @@ impl Body {
         self.vigour >> 48 == 0
     }
 
-    /// Whether an effect has not ended.
+    /// Whether an effect is active.
     #[inline]
     pub(crate) fn has(&self, effect: Effect) -> bool {
         self.marks & 1 << effect as u8 != 0
     }
 
-    /// Whether any effect has not ended.
+    /// Whether any effect is active.
     #[inline]
     pub(crate) fn has_effects(&self) -> bool {
         self.marks as u8 != 0
     }
 
-    /// An effect starts.
+    /// Starts an effect.
     pub(crate) fn start(&mut self, effect: Effect) {
         self.marks |= 1 << effect as u8;
     }
 
-    /// An effect ends. A later compass shows the way again.
+    /// Ends an effect. A later compass publishes the hint again.
     pub(crate) fn end(&mut self, effect: Effect) {
         self.marks &= !(1 << effect as u8);
         if effect == Effect::Compass {
@@ -130,7 +130,7 @@ impl Body {
         }
     }
 
-    /// The path hint that it got last.
+    /// The last path hint.
     pub(crate) fn compass(&self) -> Compass {
         Compass {
             hint: (self.marks >> 8) as u8,
@@ -139,7 +139,7 @@ impl Body {
         }
     }
 
-    /// Notes the path hint that it gets.
+    /// Stores the last path hint.
     pub(crate) fn set_compass(&mut self, Compass { hunt, hint, distance }: Compass) {
         let compass = u64::from(hint) << 8 | u64::from(distance) << 16 | u64::from(hunt) << 32;
         self.marks = self.marks & 0xff | compass;
@@ -185,42 +185,42 @@ impl Row for Body {
     }
 }
 
-/// The part that is carried.
+/// The carried part of an actor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pack {
-    /// The player; 0 in a row that is free.
+    /// The player's id; 0 in a free row.
     pub player_id: u64,
     /// The inventory.
     pub items: [ItemStack; INVENTORY_SLOTS],
-    /// When each effect ends; 0 where it has ended.
+    /// When each effect ends; 0 if it is not active.
     pub effects_until_ms: [u64; EFFECT_SLOTS],
-    /// When the actor stands up again; 0 while it stands.
+    /// When the actor respawns; 0 if it is not downed.
     pub respawn_at_ms: u64,
-    /// Its points.
+    /// The score.
     pub score: u64,
-    /// Ordinal of the update that made the score what it is.
+    /// Ordinal of the update that last changed the score.
     pub scored_ordinal: u64,
-    /// When that was.
+    /// When the score last changed.
     pub scored_at_ms: u64,
-    /// Number of the player's last handoff out of a zone, as far as it is known here.
+    /// Number of the player's last handoff out of a zone, as far as known here.
     pub crossing_sent: u32,
     /// The last handoff that was accepted here.
     pub accepted: HandoffId,
-    /// What the player found, by hunt slot.
+    /// The player's progress, by hunt slot.
     pub progress: [HuntProgress; HUNTS_MAX],
 }
 
-/// What a player found in a hunt.
+/// A player's progress in a hunt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HuntProgress {
-    /// The hunt. Another one in the same slot makes the count stale.
+    /// The hunt. If the slot holds another hunt, the count is stale.
     pub hunt: u32,
     /// Treasures opened.
     pub found: u16,
 }
 
 impl Pack {
-    /// When the next of its effects ends or it stands up again.
+    /// When the next of its effects ends, or it respawns.
     pub(crate) fn next_due_ms(&self) -> Option<u64> {
         let due = self.effects_until_ms.into_iter().chain([self.respawn_at_ms]);
         due.filter(|at_ms| *at_ms != 0).min()

@@ -1,4 +1,4 @@
-//! The actors of a shard, and what follows from them: the index, and what is due.
+//! The actors of a shard, with the index of players and the order of due times.
 
 use crate::hunt::actor::{Body, Pack};
 use crate::kit::checkpoint::{Checkpoint, Part, STORED_ROW_WORDS_MAX, StoredRow};
@@ -18,12 +18,12 @@ pub(crate) struct Actors {
     packs: Table<Pack>,
     /// When something next ends for the actor.
     due: RankTree,
-    /// When that is for the first one; the largest number if there is none.
+    /// The earliest of these times; the largest number if there is none.
     due_ms: u64,
 }
 
 impl Actors {
-    /// Nobody, with room for this many.
+    /// Creates an empty set for this many actors.
     pub(crate) fn new(actors_max: usize) -> Actors {
         Actors {
             bodies: Players::new(actors_max, 1),
@@ -33,12 +33,12 @@ impl Actors {
         }
     }
 
-    /// How many there are.
+    /// Number of actors.
     pub(crate) fn count(&self) -> u32 {
         self.bodies.count()
     }
 
-    /// The row of a player's actor.
+    /// Returns the row of a player's actor.
     pub(crate) fn find(&self, player_id: u64) -> Option<u32> {
         self.bodies.find(player_id)
     }
@@ -49,15 +49,15 @@ impl Actors {
         self.bodies.prefetch(row);
     }
 
-    /// Makes an actor of a player that has none.
+    /// Adds an actor for a player who has none.
     pub(crate) fn add(&mut self, body: Body, pack: Pack) -> u32 {
         let row = self.load(body, pack);
         self.set_due(row, None, due_key(&pack));
         row
     }
 
-    /// Like [`Actors::add`], but leaves out the actor's place among those that are due:
-    /// [`Actors::order`] finds the places of all actors at once.
+    /// Like [`Actors::add`], but without the order of due times: [`Actors::order`] builds it for
+    /// all actors at once.
     pub(crate) fn load(&mut self, body: Body, pack: Pack) -> u32 {
         assert_eq!(body.player_id, pack.player_id);
         let row = self.bodies.add(body);
@@ -67,7 +67,7 @@ impl Actors {
         row
     }
 
-    /// Orders all actors by when they are due. All of them were loaded.
+    /// Builds the order of due times. All actors must have been loaded.
     pub(crate) fn order(&mut self) {
         assert!(self.bodies.is_dense(), "an actor was removed before all were loaded");
         let packs = (0..self.bodies.used()).map(|row| (self.packs.row(row), row));
@@ -78,7 +78,7 @@ impl Actors {
         self.due_ms = self.first_due_ms();
     }
 
-    /// Removes an actor; its row is free.
+    /// Removes an actor and frees its row.
     pub(crate) fn remove(&mut self, row: u32) {
         let pack = *self.pack(row);
         self.set_due(row, due_key(&pack), None);
@@ -86,37 +86,37 @@ impl Actors {
         self.packs.write(row, Pack::default());
     }
 
-    /// One actor's moving part.
+    /// Returns the moving part of an actor.
     #[inline]
     pub(crate) fn body(&self, row: u32) -> &Body {
         self.bodies.row(row)
     }
 
-    /// One actor's carried part.
+    /// Returns the carried part of an actor.
     pub(crate) fn pack(&self, row: u32) -> &Pack {
         self.packs.row(row)
     }
 
-    /// Changes one actor's moving part.
+    /// Writes the moving part of an actor.
     #[inline(always)]
     pub(crate) fn write_body(&mut self, row: u32, body: Body) {
         self.bodies.write(row, body);
     }
 
-    /// Changes one actor's carried part, and with it when it is due.
+    /// Writes the carried part of an actor, and updates its due time.
     pub(crate) fn write_pack(&mut self, row: u32, pack: Pack) {
         let before = *self.packs.row(row);
         self.packs.write(row, pack);
         self.set_due(row, due_key(&before), due_key(&pack));
     }
 
-    /// Whether something ends for an actor by now.
+    /// Whether something is due for any actor.
     #[inline]
     pub(crate) fn is_due(&self, now_ms: u64) -> bool {
         self.due_ms <= now_ms
     }
 
-    /// The actor for which something ends first, if that is by now.
+    /// Returns the actor that is due first, if it is due now.
     pub(crate) fn first_due(&self, now_ms: u64) -> Option<u32> {
         if !self.is_due(now_ms) {
             return None;
@@ -151,7 +151,7 @@ impl Actors {
         let Actors {
             bodies,
             packs,
-            // Follow from those.
+            // Derived from the above.
             due: _,
             due_ms: _,
         } = self;

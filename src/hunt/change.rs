@@ -1,4 +1,4 @@
-//! The hunt's updates: the one table of all kinds.
+//! The hunt's updates: the table of all kinds.
 
 use crate::hunt::event::{ActionKind, ItemStack};
 use crate::hunt::refusal::{Effect, Hint, HuntEndCause, Refusal, ScoreCause};
@@ -25,13 +25,13 @@ impl Packed for [ItemStack; 4] {
 pub(crate) const KINDS: &[UpdateKind] = Change::KINDS;
 
 kinds! {
-    /// What changed.
+    /// The change that an update publishes.
     pub enum Change {
-        /// The rules turned an event down.
+        /// The rules refused an event.
         Refused = 1 "refused" untimed {
-            /// Why.
+            /// The reason.
             refusal: Refusal = Code Name "reason",
-            /// What was asked for.
+            /// The action of the event.
             action: ActionKind = Short Name "action",
             /// The event's `seq`.
             seq: u64 = Long Number "seq",
@@ -40,213 +40,213 @@ kinds! {
         Joined = 2 "joined" timed {
             /// Full health.
             health: u16 = Short Number "health",
-            /// Where, in cm.
+            /// Position, in cm.
             x: i32 = Low Signed "x",
-            /// Where, in cm.
+            /// Position, in cm.
             y: i32 = High Signed "y",
         },
         /// A player entered from another zone.
         Arrived = 3 "arrived" timed {
-            /// The zone that it left.
+            /// The zone that the player left.
             from_zone: u16 = Short Number "from_zone",
             /// Number of the handoff.
             crossing: u32 = Word Number "crossing",
-            /// Where, in cm.
+            /// Position, in cm.
             x: i32 = Low Signed "x",
-            /// Where, in cm.
+            /// Position, in cm.
             y: i32 = High Signed "y",
         },
-        /// A player left the zone, for good or for `to_zone`.
+        /// A player left the game or went to another zone.
         Left = 4 "left" untimed {
-            /// The zone it goes to.
+            /// The destination zone.
             to_zone: Option<u16> = Word Zone "to_zone",
             /// The last `seq` that was applied.
             seq: u64 = Long Number "seq",
         },
-        /// An actor stands elsewhere.
+        /// An actor moved.
         Moved = 5 "moved" untimed {
             /// Number of the tile, row by row.
             tile: u32 = Word Number "tile",
-            /// Where, in cm.
+            /// Position, in cm.
             x: i32 = Low Signed "x",
-            /// Where, in cm.
+            /// Position, in cm.
             y: i32 = High Signed "y",
         },
-        /// An actor looks elsewhere.
+        /// An actor turned.
         Rotated = 6 "rotated" untimed {
-            /// Centidegrees.
+            /// Heading, in centidegrees.
             heading: u16 = Short Number "heading",
         },
         /// An actor fired.
         Shot = 7 "shot" untimed {
             /// The weapon.
             weapon: u8 = Code Number "weapon",
-            /// Centidegrees.
+            /// Heading, in centidegrees.
             heading: u16 = Short Number "heading",
-            /// Distance to the target; without a target, to the middle of the wall's tile, or the
-            /// weapon's range if that is less or no wall was met.
+            /// Distance to the target. Without a target, the distance to the middle of the wall's
+            /// tile, or the weapon's range if that is less or no wall was hit.
             distance_cm: u32 = Word Number "distance_cm",
-            /// Who was hit.
+            /// The player who was hit.
             target: Option<u64> = Long Player "target",
         },
         /// An actor lost health.
         Damaged = 8 "damaged" untimed {
-            /// By which weapon.
+            /// The weapon.
             weapon: u8 = Code Number "weapon",
-            /// How much, after shields.
+            /// The damage after shields.
             damage: u16 = Short Number "damage",
-            /// What is left.
+            /// The remaining health.
             health: u32 = Word Number "health",
-            /// Who fired.
+            /// The player who fired.
             by: u64 = Long Player "by",
         },
         /// An actor has no health left.
         Downed = 9 "downed" timed {
-            /// By which weapon.
+            /// The weapon.
             weapon: u8 = Code Number "weapon",
-            /// Time until it stands up again.
+            /// Time until the respawn.
             respawn_ms: u32 = Word Number "respawn_ms",
-            /// Who fired.
+            /// The player who fired.
             by: u64 = Long Player "by",
         },
-        /// A downed actor stands up again.
+        /// A downed actor respawned.
         Respawned = 10 "respawned" untimed {
             /// Full health.
             health: u16 = Short Number "health",
             /// Number of the tile.
             tile: u32 = Word Number "tile",
-            /// Where, in cm.
+            /// Position, in cm.
             x: i32 = Low Signed "x",
-            /// Where, in cm.
+            /// Position, in cm.
             y: i32 = High Signed "y",
         },
-        /// An item gave health back.
+        /// An item restored health.
         Healed = 11 "healed" untimed {
-            /// How much.
+            /// Health gained.
             gained: u16 = Short Number "gained",
-            /// What it is now.
+            /// The health now.
             health: u32 = Word Number "health",
         },
         /// A score changed.
         Scored = 12 "scored" timed {
-            /// What for.
+            /// The cause.
             cause: ScoreCause = Code Name "cause",
-            /// How many more.
+            /// Points gained.
             points: u32 = Word Number "points",
-            /// What it is now.
+            /// The score now.
             score: u64 = Long Number "score",
         },
         /// A hunt began.
         HuntStarted = 13 "hunt_started" timed {
-            /// How many will be laid.
+            /// Number of treasures to lay.
             treasures: u16 = Short Number "treasures",
             /// The hunt.
             hunt: u32 = Word Number "hunt",
-            /// Length of its window.
+            /// Duration of the hunt.
             duration_ms: u32 = Low Number "duration_ms",
         },
-        /// A treasure lies in the middle of a tile.
+        /// A treasure was laid in the middle of a tile.
         TreasureLaid = 14 "treasure_laid" untimed {
             /// Number within the hunt, from 0.
             treasure: u16 = Short Number "treasure",
             /// The hunt.
             hunt: u32 = Word Number "hunt",
-            /// Where, in cm.
+            /// Position, in cm.
             x: i32 = Low Signed "x",
-            /// Where, in cm.
+            /// Position, in cm.
             y: i32 = High Signed "y",
         },
-        /// A treasure was opened, which ends it.
+        /// A treasure was opened, which removes it.
         Looted = 15 "looted" untimed {
-            /// Whether an effect raised the points.
+            /// Whether an effect multiplied the points.
             doubled: bool = Code Flag "doubled",
             /// Number within the hunt.
             treasure: u16 = Short Number "treasure",
             /// The hunt.
             hunt: u32 = Word Number "hunt",
-            /// What it was worth.
+            /// Points of the treasure.
             points: u32 = Low Number "points",
             /// Time since the hunt began.
             elapsed_ms: u32 = High Number "elapsed_ms",
         },
-        /// A finisher of a hunt, published when the hunt is over, in the order of the ranks.
+        /// A finisher of a hunt, published when the hunt is over, in the order of ranks.
         Finished = 16 "finished" untimed {
             /// Treasures that the player opened.
             found: u16 = Short Number "found",
             /// The hunt.
             hunt: u32 = Word Number "hunt",
-            /// 1 is first.
+            /// Rank, from 1.
             rank: u32 = Low Number "rank",
             /// Time from the hunt's start to the player's finish.
             elapsed_ms: u32 = High Number "elapsed_ms",
         },
         /// A hunt is over; its finishers follow.
         HuntEnded = 17 "hunt_ended" untimed {
-            /// Why.
+            /// The cause.
             cause: HuntEndCause = Code Name "cause",
             /// Treasures that were opened.
             opened: u16 = Short Number "opened",
             /// The hunt.
             hunt: u32 = Word Number "hunt",
-            /// How many finished.
+            /// Number of finishers.
             finishers: u32 = Low Number "finishers",
-            /// Time since it began.
+            /// Time since the hunt began.
             elapsed_ms: u32 = High Number "elapsed_ms",
         },
         /// An actor has more of an item.
         ItemGained = 18 "item_gained" untimed {
             /// The item.
             item: u8 = Code Number "item",
-            /// How many more.
+            /// Number gained.
             gained: u16 = Short Number "gained",
-            /// How many now.
+            /// Number held now.
             held: u32 = Word Number "held",
         },
-        /// An item found no room in the inventory.
+        /// An item did not fit the inventory.
         ItemLost = 19 "item_lost" untimed {
             /// The item.
             item: u8 = Code Number "item",
-            /// How many.
+            /// Number lost.
             lost: u16 = Short Number "lost",
         },
         /// An actor used an item.
         ItemUsed = 20 "item_used" untimed {
             /// The item.
             item: u8 = Code Number "item",
-            /// How many are left.
+            /// Number held now.
             held: u32 = Word Number "held",
         },
-        /// An effect began, or lasts longer now.
+        /// An effect began, or was extended.
         EffectStarted = 21 "effect_started" timed {
-            /// Which.
+            /// The effect.
             effect: Effect = Code Name "effect",
-            /// How long from now.
+            /// Time until it ends.
             lasts_ms: u32 = Word Number "lasts_ms",
         },
-        /// An effect is over.
+        /// An effect ended.
         EffectEnded = 22 "effect_ended" untimed {
-            /// Which.
+            /// The effect.
             effect: Effect = Code Name "effect",
         },
-        /// The way to the nearest unopened treasure of a hunt.
+        /// The path to the nearest unopened treasure of a hunt.
         PathHint = 23 "path_hint" untimed {
             /// The next step, or stale.
             hint: Hint = Code Name "hint",
             /// The hunt.
             hunt: u32 = Word Number "hunt",
-            /// Steps from tile to tile; 0 when stale.
+            /// Steps from tile to tile; 0 if stale.
             distance_tiles: u32 = Low Number "distance_tiles",
         },
-        /// First of nine parts of what a player carries to another zone.
+        /// The first of nine parts of what a player carries to another zone.
         Handoff = 24 "handoff" untimed {
-            /// The zone that it goes to.
+            /// The destination zone.
             to_zone: u16 = Short Number "to_zone",
             /// Number of the handoff, which a zone accepts once.
             crossing: u32 = Word Number "crossing",
             /// The last `seq` that was applied.
             last_seq: u64 = Long Number "last_seq",
         },
-        /// Where the player enters the other zone.
+        /// The position where the player enters the other zone.
         HandoffPlace = 25 "handoff_place" untimed {
             /// In cm, on the other zone's map.
             x: i32 = Low Signed "x",
@@ -255,33 +255,32 @@ kinds! {
         },
         /// The score that the player carries.
         HandoffScore = 26 "handoff_score" untimed {
-            /// All of it.
+            /// The whole score.
             score: u64 = Long Number "score",
         },
-        /// Half of the inventory that the player carries.
+        /// Half of the player's inventory.
         HandoffItems = 27 "handoff_items" untimed {
-            /// 0 or 4.
+            /// The first slot: 0 or 4.
             first_slot: u8 = Code Number "first_slot",
             /// Item and count of four slots.
             items: [ItemStack; 4] = Long Items "items",
         },
-        /// One effect slot that the player carries.
+        /// One of the player's effect slots.
         HandoffEffect = 28 "handoff_effect" untimed {
-            /// 0..=3.
+            /// The slot, 0..=3.
             slot: u8 = Code Number "slot",
-            /// 1 + the effect's number; 0 is none.
+            /// 1 + the effect's number; 0 for none.
             effect: u8 = Short Number "effect",
-            /// How long it still lasts.
+            /// Remaining time.
             left_ms: u32 = Word Number "left_ms",
         },
-        /// From this update on, the zone plays by other rules.
+        /// From this update on, the zone uses other rules.
         RulesChanged = 29 "rules_changed" untimed {
-            /// Their hash.
+            /// Hash of the rules.
             ruleset: u32 = Word Number "ruleset",
         },
-        /// The zone's clock. Later times count from it. It is published before an event's first
-        /// update that a time belongs to, by each tick, and when it starts, but only once while it
-        /// does not move.
+        /// The zone's clock, from which later times count. It is published before an event's first
+        /// timed update, by each tick, and when it starts, but only once until it moves.
         Clock = 30 "clock" untimed {
             /// Milliseconds since the Unix epoch; 0 before it starts.
             unix_ms: u64 = Long Number "unix_ms",
@@ -296,7 +295,7 @@ mod tests {
     use proptest::prelude::*;
 
     prop_compose! {
-        /// Fields of all kinds and of none, most of them small or 0.
+        /// Payloads of all kinds and of unknown ones, with mostly small values.
         fn payloads()(
             kind in 0..=KINDS.len() as u8 + 1,
             code in prop_oneof![Just(0), 0..16_u8, any::<u8>()],

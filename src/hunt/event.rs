@@ -1,28 +1,29 @@
-//! What can happen in a shard: the engine's whole input, and the one table of all events.
+//! The events of a shard: the engine's whole input, and the table of all events.
 //!
-//! An event is a fixed-size value without pointers, so that a block of them is plain memory. The
+//! An event is a fixed-size value without pointers, so a block of events is plain memory. The
 //! decoder makes events from JSON records.
 
 use crate::hunt::field::{FieldForm, FieldSet, FieldSource, FieldSpec, FieldType, FieldValues};
 use crate::kit::event::Subject;
 
-/// Bytes of one event's JSON. A longer record is a reject: game events are some hundred bytes, and
-/// the bound keeps the worst case of the decoder small.
+/// Limit of an event's JSON. A longer record is a reject: game events have some hundred bytes, and
+/// the limit keeps the decoder's worst case small.
 pub const RECORD_BYTES_MAX: usize = 16 * 1024;
 
 /// Nesting depth of an event's JSON. Events are flat; eight levels leave room for unknown fields.
 pub(crate) const JSON_DEPTH_MAX: usize = 8;
 
-/// Rises whenever the decoder makes a different event from a record, or rejects other records.
+/// Incremented whenever the decoder makes a different event from a record, or rejects other
+/// records.
 pub(crate) const DECODER_VERSION: u64 = 2;
 
-/// Slots of an actor's inventory; a handoff carries all of them.
+/// Slots of an actor's inventory, all of which a handoff carries.
 pub(crate) const INVENTORY_SLOTS: usize = 8;
 
-/// Timed effects that an actor can be under at once; a handoff carries all of them.
+/// Limit of an actor's simultaneous timed effects, all of which a handoff carries.
 pub(crate) const EFFECT_SLOTS: usize = 4;
 
-/// An event of the hunt. What an arrival carries is part of it, or in a list beside it: see
+/// An event of the hunt. What an arrival carries is part of the event, or in a list beside it: see
 /// [`ListedEvent`](crate::hunt::events::ListedEvent).
 pub type Event<H = Handoff> = crate::kit::event::Event<Action<H>>;
 
@@ -39,22 +40,22 @@ pub struct Handoff {
     pub last_seq: u64,
     /// The inventory; a slot with a count of 0 is empty.
     pub items: [ItemStack; INVENTORY_SLOTS],
-    /// The active effects; 0 is an empty slot.
+    /// The active effects; 0 for an empty slot.
     pub effects: [u8; EFFECT_SLOTS],
-    /// Milliseconds that the effect in the same slot still lasts.
+    /// Remaining time of the effect in the same slot, in milliseconds.
     pub effects_left_ms: [u32; EFFECT_SLOTS],
 }
 
-/// Some items of one kind.
+/// A stack of one kind of item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ItemStack {
     /// The item, as numbered in the rules.
     pub item: u8,
-    /// How many; 0 makes the slot empty.
+    /// The number of items; 0 for an empty slot.
     pub count: u8,
 }
 
-/// An action as a record has it.
+/// The record format of an action.
 #[derive(Clone, Copy, Debug)]
 pub struct ActionSpec {
     /// The `type` of the record.
@@ -95,13 +96,13 @@ pub struct ActionField {
 /// Whether a record must have a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It must.
+    /// Required.
     Required,
-    /// It may.
+    /// Optional.
     Optional,
 }
 
-/// Returns what each record of a subject has beside the fields of the action.
+/// Returns the fields of each record of a subject, in addition to those of the action.
 pub(crate) const fn subject_fields(subject: Subject) -> FieldSet {
     use EventField::{PlayerId, Seq, TsUs, Type};
     match subject {
@@ -114,7 +115,7 @@ pub(crate) const fn subject_fields(subject: Subject) -> FieldSet {
 }
 
 impl<H> Event<H> {
-    /// The event that the fields of a record make. Absent ones are 0.
+    /// Creates the event with these field values. Absent ones are 0.
     #[inline]
     pub(crate) fn unpack(
         offset: i64,
@@ -158,10 +159,10 @@ macro_rules! events {
         }
 
         impl EventField {
-            /// Every one.
+            /// All fields.
             pub(crate) const ALL: &[EventField] = &[$(EventField::$key,)*];
 
-            /// What others see of it.
+            /// The field's public description.
             #[inline]
             pub(crate) const fn spec(self) -> &'static FieldSpec {
                 const SPECS: &[FieldSpec] = &[$(FieldSpec {
@@ -180,7 +181,7 @@ macro_rules! events {
         }
 
         impl ActionKind {
-            /// What others see of it.
+            /// The action's public description.
             #[inline]
             pub const fn spec(self) -> &'static ActionSpec {
                 const SPECS: &[ActionSpec] = &[$(ActionSpec::new(
@@ -194,7 +195,7 @@ macro_rules! events {
                 &SPECS[self as usize]
             }
 
-            /// Who acts.
+            /// Returns who acts.
             #[inline]
             pub(crate) const fn subject(self) -> Subject {
                 match self {
@@ -203,7 +204,7 @@ macro_rules! events {
             }
         }
 
-        /// What a player, or the world, did. Positions are in centimetres, headings in
+        /// An action of a player or the world. Positions are in centimetres, headings in
         /// centidegrees.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Action<$carried = $whole> {
@@ -218,7 +219,7 @@ macro_rules! events {
         }
 
         impl<$carried> Action<$carried> {
-            /// Its kind.
+            /// Returns the kind of action.
             #[inline]
             pub fn kind(&self) -> ActionKind {
                 match self {
@@ -226,7 +227,7 @@ macro_rules! events {
                 }
             }
 
-            /// The action of a kind with these values. Absent ones are 0, or nothing.
+            /// Creates the action of a kind from these values. Absent ones are 0, or `None`.
             #[inline(always)]
             pub(crate) fn unpack(kind: ActionKind, values: &impl FieldSource) -> Action<$carried>
             where
@@ -237,8 +238,8 @@ macro_rules! events {
                 action
             }
 
-            /// Writes the action of a kind with these values to its place. Each kind writes no more
-            /// than it has.
+            /// Like [`Action::unpack`], but writes the action in place. Each kind writes only its
+            /// own fields.
             #[inline(always)]
             pub(crate) fn unpack_to(
                 place: &mut Action<$carried>,
@@ -254,7 +255,7 @@ macro_rules! events {
                 }
             }
 
-            /// The fields of the action in a record.
+            /// Returns the action's fields in a record.
             pub(crate) fn pack(&self) -> FieldValues
             where
                 $carried: FieldType + Copy,
@@ -279,69 +280,69 @@ macro_rules! events {
     };
 }
 
-// The table. docs/HACKING.md says what a new event needs beside its rows.
+// The table. docs/HACKING.md describes what a new event needs in addition to its rows.
 events! {
     fields {
-        /// What happened.
+        /// The type of the event.
         Type = "type" TypeName,
         /// The player.
         PlayerId = "player_id" Id[1, u64::MAX],
-        /// The counter of the player's events; in a tick, its id.
+        /// The player's event counter; in a tick, its id.
         Seq = "seq" Integer[1, u64::MAX],
         /// When the producer emitted the event, in microseconds since the Unix epoch.
         TsUs = "ts_us" Integer[i64::MIN, i64::MAX],
-        /// In cm.
+        /// Position, in cm.
         X = "x" Position[i32::MIN, i32::MAX],
-        /// In cm.
+        /// Position, in cm.
         Y = "y" Position[i32::MIN, i32::MAX],
-        /// In centidegrees.
+        /// Heading, in centidegrees.
         Heading = "heading" Integer[0, 35_999],
-        /// By its number in the rules.
+        /// An item's number in the rules.
         Item = "item" Integer[0, u8::MAX],
-        /// By its number in the rules.
+        /// A weapon's number in the rules.
         Weapon = "weapon" Integer[0, u8::MAX],
         /// A hunt's id.
         Hunt = "hunt" Integer[0, u32::MAX],
-        /// What decides where treasures lie and what they hold.
+        /// Determines the positions and contents of treasures.
         Seed = "seed" Integer[0, u64::MAX],
-        /// How many treasures a hunt lays.
+        /// Number of treasures of a hunt.
         Treasures = "treasures" Integer[0, u16::MAX],
-        /// How long a hunt lasts.
+        /// Duration of a hunt.
         DurationMs = "duration_ms" Integer[0, u32::MAX],
         /// The zone that a player leaves for.
         ToZone = "to_zone" Integer[0, u16::MAX],
         /// Hash of the rules to switch to.
         Ruleset = "ruleset" Integer[0, u32::MAX],
-        /// What a player brings from another zone.
+        /// The data that a player brings from another zone.
         Handoff = "handoff" Handoff,
     }
     actions<H = Handoff> {
-        /// The player enters this shard, and carries nothing.
+        /// The player enters this zone, carrying nothing.
         Join = 0 "join" Enter { x: i32 = X Required, y: i32 = Y Required, },
-        /// The player enters this shard from another one, with what it carried there.
+        /// The player enters this zone from another one, with what it carried there.
         Arrive = 1 "arrive" Arrival as "join" {
             x: i32 = X Required,
             y: i32 = Y Required,
             handoff: H = Handoff Required,
         },
-        /// The player leaves: for good, or for the zone `to_zone`.
+        /// The player leaves the game, or goes to the zone `to_zone`.
         Leave = 2 "leave" Leave { to_zone: Option<u16> = ToZone Optional, },
-        /// The player now stands at this position.
+        /// The player is now at this position.
         Move = 3 "move" Player { x: i32 = X Required, y: i32 = Y Required, },
-        /// The player now looks this way, 0..=35_999.
+        /// The player now has this heading, 0..=35_999.
         Rotate = 4 "rotate" Player { heading: u16 = Heading Required, },
-        /// The player fires along `heading`, or along its actor's heading where the event has none.
+        /// The player fires along `heading`, or along its actor's heading if the event has none.
         Shoot = 5 "shoot" Player {
             weapon: u8 = Weapon Optional,
             heading: Option<u16> = Heading Optional,
         },
-        /// The player opens a treasure within reach: of this hunt, or of any.
+        /// The player opens a treasure within reach, of this hunt or of any.
         Loot = 6 "loot" Player { hunt: Option<u32> = Hunt Optional, },
         /// The player uses one item from its inventory.
         Use = 7 "use" Player { item: u8 = Item Required, },
         /// Time passes. `seq` is the tick's id; an id that is not above the last one is a no-op.
         Tick = 8 "tick" Tick,
-        /// A hunt begins: `treasures` are laid by `seed` and lie for `duration_ms` of the zone's
+        /// A hunt begins: `treasures` are laid according to `seed`, for `duration_ms` of the zone's
         /// clock.
         HuntStart = 9 "hunt_start" World {
             hunt: u32 = Hunt Required,

@@ -1,18 +1,18 @@
-//! A list of events, each in one cache line. What an arrival carries is larger than that, so it
-//! stands in a list of its own beside them.
+//! A list of events, each in one cache line. The data of an arrival is larger, so it is kept in a
+//! separate list.
 
 use crate::hunt::event::{Action, ActionKind, Event, EventField, Handoff};
 use crate::hunt::field::FieldValues;
 
-/// Number of an arrival's handoff in the list beside the events.
+/// Index of an arrival's handoff in the separate list.
 pub(crate) type HandoffNumber = u32;
 
-/// An event as a list has it.
+/// An event in a list.
 pub type ListedEvent = Event<HandoffNumber>;
 
 const _: () = assert!(size_of::<ListedEvent>() == 64, "an event is a cache line");
 
-/// Some events of one shard's input, in their order.
+/// Consecutive events of one shard's input.
 #[derive(Debug, Default)]
 pub struct Events {
     list: Vec<ListedEvent>,
@@ -20,13 +20,13 @@ pub struct Events {
 }
 
 impl Events {
-    /// An empty list with room for this many events, and this many arrivals among them.
+    /// Creates an empty list with room for this many events, including this many arrivals.
     pub fn with_capacity(events: usize, arrivals: usize) -> Events {
         Events { list: Vec::with_capacity(events), handoffs: Vec::with_capacity(arrivals) }
     }
 
-    /// An empty list like that of [`Events::with_capacity`], whose memory is already taken from the
-    /// system. From then on it uses the same memory, however long the list becomes.
+    /// Like [`Events::with_capacity`], but with memory that is already mapped, so that none is
+    /// mapped later, however long the list becomes.
     pub(crate) fn with_touched_capacity(events: usize, arrivals: usize) -> Events {
         let tick =
             Event { offset: 0, time_ms: 0, player_id: 0, seq: 0, ts_us: 0, action: Action::Tick };
@@ -43,7 +43,7 @@ impl Events {
         self.list.push(event);
     }
 
-    /// Adds the event that the fields of a record make.
+    /// Adds the event with the fields of a record.
     #[inline]
     pub(crate) fn push_fields(
         &mut self,
@@ -52,7 +52,7 @@ impl Events {
         kind: ActionKind,
         values: &mut FieldValues,
     ) {
-        // Kinds that carry nothing leave it out.
+        // Kinds without a handoff ignore it.
         values.set(EventField::Handoff, self.handoffs.len() as u64);
         self.list.push(Event::unpack(offset, time_ms, kind, values));
         if kind == ActionKind::Arrive {
@@ -60,21 +60,21 @@ impl Events {
         }
     }
 
-    /// Adds an event that is no arrival.
+    /// Adds an event that is not an arrival.
     #[inline]
     pub(crate) fn push_listed(&mut self, event: ListedEvent) {
         debug_assert!(event.action.kind() != ActionKind::Arrive);
         self.list.push(event);
     }
 
-    /// Adds an event that is a tick until another action is written in its place.
+    /// Adds an event as a tick, whose action the caller then overwrites.
     #[inline(always)]
     pub(crate) fn push_tick(&mut self, event: ListedEvent) -> &mut Action<HandoffNumber> {
         self.push_listed(event);
         &mut self.list.last_mut().expect("an event was added").action
     }
 
-    /// Takes the last event away again.
+    /// Removes and returns the last event.
     pub fn pop(&mut self) -> Option<Event> {
         let event = self.list.pop()?.whole(&self.handoffs);
         if event.action.kind() == ActionKind::Arrive {
@@ -83,18 +83,18 @@ impl Events {
         Some(event)
     }
 
-    /// How many there are.
+    /// Number of events.
     #[inline]
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no events.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// How many arrivals are among them.
+    /// Number of arrivals among the events.
     #[inline]
     pub(crate) fn arrivals(&self) -> usize {
         self.handoffs.len()
@@ -106,13 +106,13 @@ impl Events {
         &self.list
     }
 
-    /// What their arrivals carry.
+    /// The handoffs of the arrivals.
     #[inline]
     pub(crate) fn handoffs(&self) -> &[Handoff] {
         &self.handoffs
     }
 
-    /// Forgets all events and keeps the memory.
+    /// Removes all events and keeps the memory.
     pub fn clear(&mut self) {
         self.list.clear();
         self.handoffs.clear();
@@ -120,7 +120,8 @@ impl Events {
 }
 
 impl Event {
-    /// The event, and apart from it what it carries if it is an arrival, under this number.
+    /// Splits the event into one for a list and its handoff, if it is an arrival; `number` is the
+    /// handoff's index.
     pub(crate) fn apart(&self, number: HandoffNumber) -> (ListedEvent, Option<Handoff>) {
         let mut values = self.action.pack();
         values.set(EventField::Handoff, number.into());
@@ -129,7 +130,7 @@ impl Event {
 }
 
 impl ListedEvent {
-    /// The event with what it carries.
+    /// Returns the event with its handoff.
     pub(crate) fn whole(&self, handoffs: &[Handoff]) -> Event {
         let mut values = self.action.pack();
         if let Action::Arrive { handoff, .. } = self.action {
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn memory_that_is_touched_is_resident_before_the_first_event() {
-        // So large that it is new memory, whatever other tests have given back.
+        // Large enough to be new memory, whatever other tests have freed.
         let events = Events::with_touched_capacity(600_000, 300_000);
         assert!(is_resident(&events.list) && is_resident(&events.handoffs));
     }

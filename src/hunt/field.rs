@@ -1,36 +1,36 @@
-//! The fields of an event's record: how each is written, and the values of one record.
+//! The fields of an event's record: their formats, and the values of one record.
 
 use crate::hunt::event::{EventField, Handoff};
 
-/// How a field is written in JSON.
+/// The JSON format of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldForm {
-    /// A string: the name of a type of event.
+    /// A string: the name of an event type.
     TypeName,
-    /// A whole number.
+    /// An integer.
     Integer,
-    /// A whole number, or a string of its digits.
+    /// An integer, or a string of its digits.
     Id,
-    /// A number of centimetres, rounded to a whole one.
+    /// A number of centimetres, rounded to an integer.
     Position,
-    /// An object: what a player carries from one zone to another.
+    /// An object: the data that a player carries from one zone to another.
     Handoff,
 }
 
-/// A field as others see it.
+/// The public description of a field.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FieldSpec {
-    /// Its name.
+    /// The name.
     pub key: &'static str,
-    /// How it is written.
+    /// The format.
     pub form: FieldForm,
-    /// Its smallest number; 0 if it is none.
+    /// The smallest value; 0 if the field is not a number.
     pub least: i128,
-    /// Its largest number; 0 if it is none.
+    /// The largest value; 0 if the field is not a number.
     pub most: i128,
 }
 
-/// How many fields there are.
+/// Number of fields.
 pub(crate) const FIELDS: usize = EventField::ALL.len();
 
 /// A set of fields, one bit each.
@@ -40,7 +40,7 @@ pub struct FieldSet(u32);
 const _: () = assert!(FIELDS <= u32::BITS as usize, "give FieldSet a wider integer");
 
 impl FieldSet {
-    /// The set of these fields.
+    /// Creates the set of these fields.
     pub(crate) const fn of(fields: &[EventField]) -> FieldSet {
         let mut set = FieldSet(0);
         let mut at = 0;
@@ -51,12 +51,12 @@ impl FieldSet {
         set
     }
 
-    /// The fields of either set.
+    /// Returns the union of two sets.
     pub(crate) const fn and(self, others: FieldSet) -> FieldSet {
         FieldSet(self.0 | others.0)
     }
 
-    /// Adds a field; false if it was there before.
+    /// Adds a field. Returns false if it was already present.
     #[inline]
     pub(crate) fn insert(&mut self, field: EventField) -> bool {
         let before = self.0;
@@ -86,43 +86,43 @@ impl EventField {
 /// The values of one record's fields.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FieldValues {
-    /// Which fields there are.
+    /// The fields that are present.
     pub present: FieldSet,
-    /// The number of each field, in two's complement; 0 where it is absent.
+    /// The value of each field, in two's complement; 0 if absent.
     numbers: [u64; FIELDS],
-    /// What a joining player brings from another zone.
+    /// The data that a joining player brings from another zone.
     pub handoff: Option<Handoff>,
 }
 
 impl FieldValues {
-    /// Values that are still 0, of fields that are known to be there.
+    /// Creates zero values of fields that are known to be present.
     #[inline]
     pub(crate) fn of(present: FieldSet) -> FieldValues {
         FieldValues { present, ..FieldValues::default() }
     }
 
-    /// Changes the number of a field that is there.
+    /// Sets the value of a field that is present.
     #[inline]
     pub(crate) fn set(&mut self, field: EventField, number: u64) {
         self.numbers[field as usize] = number;
     }
 
-    /// Adds a field with its number.
+    /// Adds a field with its value.
     pub(crate) fn put(&mut self, field: EventField, number: u64) {
         self.present.insert(field);
         self.set(field, number);
     }
 }
 
-/// Where the values of a record's fields are found.
+/// A source of field values.
 pub(crate) trait FieldSource {
-    /// A field's number, in two's complement; 0 where it is absent.
+    /// Returns a field's value, in two's complement; 0 if absent.
     fn number(&self, field: EventField) -> u64;
 
     /// Whether the record has a field.
     fn has(&self, field: EventField) -> bool;
 
-    /// What a joining player brings from another zone.
+    /// Returns the data that a joining player brings from another zone.
     fn handoff(&self) -> Option<Handoff>;
 }
 
@@ -143,14 +143,14 @@ impl FieldSource for FieldValues {
     }
 }
 
-/// A type that a field of an action can have. The range of the record's field makes its number fit.
+/// A type of an action's field. The range of the record's field ensures that its value fits.
 pub(crate) trait FieldType: Sized {
-    /// The smallest number that fits.
+    /// The smallest value that fits.
     const LEAST: i128;
-    /// The largest number that fits.
+    /// The largest value that fits.
     const MOST: i128;
 
-    /// The field's value in a record.
+    /// Reads the field from a record.
     fn of(values: &impl FieldSource, field: EventField) -> Self;
 
     /// Adds the field to a record.

@@ -54,8 +54,8 @@ impl Game for TreasureHunt {
         }
     }
 
-    /// More may be due than was settled before the event; after this, nothing is left of its own
-    /// player.
+    /// More may be due than was settled before the event; after this, nothing is due for the
+    /// event's own player.
     #[inline(always)]
     fn settle(zone: &mut Shard, row: u32, body: Body, out: &mut EventOutput) -> Body {
         if (body.has_effects() || body.downed()) && zone.is_behind() {
@@ -151,8 +151,8 @@ impl Game for TreasureHunt {
 }
 
 impl Shard {
-    /// Actions other than a plain step or turn. They have a function and a copy of the body of
-    /// their own, so that steps and turns keep theirs in registers. Returns the body after it.
+    /// Processes actions other than a plain step or turn. They have a separate function and copy of
+    /// the body, so that steps and turns keep theirs in registers. Returns the resulting body.
     #[inline(never)]
     fn on_rarer_action(
         &mut self,

@@ -1,39 +1,39 @@
-//! What players carry to another zone.
+//! The data that players carry to another zone.
 
 use crate::hunt::change::Change;
 use crate::hunt::event::{EFFECT_SLOTS, Handoff, INVENTORY_SLOTS, ItemStack};
 use crate::kit::update::Update;
 
-/// Updates that an arrival makes at most: itself, each stack kept and lost, the effects, the way,
-/// the score. A player's own event, which settles the player too, makes fewer.
+/// Limit of the updates of an arrival: itself, each stack kept and lost, the effects, the hint, the
+/// score. A player's own event, which settles the player, too, causes fewer.
 pub(crate) const ARRIVAL_UPDATES_MAX: usize = 3 + 2 * INVENTORY_SLOTS + EFFECT_SLOTS;
 
-/// Updates that one actor's settling makes at most: the end of each effect, the respawn, the way.
+/// Limit of the updates of settling one actor: the end of each effect, the respawn, the hint.
 pub(crate) const SETTLE_UPDATES_MAX: usize = EFFECT_SLOTS + 2;
 
-/// Updates that a handoff consists of, in a row and in this order.
+/// Number of consecutive updates that publish a handoff, in this order.
 pub(crate) const HANDOFF_PARTS: usize = 9;
 const _: () = assert!(HANDOFF_PARTS == 5 + EFFECT_SLOTS);
 const _: () = assert!(SETTLE_UPDATES_MAX + 1 + HANDOFF_PARTS <= ARRIVAL_UPDATES_MAX);
 
-/// A player on its way from one zone to another.
+/// A player on the way from one zone to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandoffOut {
-    /// The zone it goes to.
+    /// The destination zone.
     pub to_zone: u16,
-    /// Where it enters, in cm.
+    /// Position of entry, in cm.
     pub x: i32,
-    /// Where it enters, in cm.
+    /// Position of entry, in cm.
     pub y: i32,
-    /// What it carries.
+    /// The carried data.
     pub handoff: Handoff,
 }
 
 impl HandoffOut {
-    /// The handoff as the changes that publish it.
+    /// Returns the changes that publish the handoff.
     pub(crate) fn parts(&self) -> [Change; HANDOFF_PARTS] {
         let HandoffOut { to_zone, x, y, handoff } = *self;
-        // The zone that it leaves is that of the updates.
+        // The updates themselves show the zone that it leaves.
         let Handoff { from_zone: _, crossing, score, last_seq, items, effects, effects_left_ms } =
             handoff;
         let items = |first: usize| Change::HandoffItems {
@@ -58,8 +58,8 @@ impl HandoffOut {
         ]
     }
 
-    /// The handoff in these updates of `from_zone`, with its player. `None`: they are not
-    /// the parts of one player's handoff, all of them and in their order.
+    /// Returns the handoff in these updates of `from_zone`, with its player. `None` if they are not
+    /// all parts of one player's handoff, in order.
     pub(crate) fn from_updates(
         from_zone: u16,
         updates: &[Update; HANDOFF_PARTS],

@@ -9,10 +9,10 @@ use crate::kit::row::{Identity, Row};
 use crate::kit::table::{Column, Table};
 use crate::kit::words::Words;
 
-/// Hunts of one zone that run, or are being closed, at once.
+/// Limit of the hunts in one zone that run or are being closed.
 pub(crate) const HUNTS_MAX: usize = 4;
 
-/// Treasures of one hunt.
+/// Limit of the treasures of one hunt.
 pub(crate) const TREASURES_MAX: usize = 4096;
 
 /// Where a hunt is in its life.
@@ -22,40 +22,41 @@ pub(crate) enum HuntPhase {
     /// The slot holds no hunt.
     #[default]
     Free = 0,
-    /// Treasures are being laid, some an event. Those that lie can be opened.
+    /// Treasures are being laid, a few per event. Those already laid can be opened.
     Laying = 1,
-    /// All treasures that found a tile have been laid.
+    /// Laying is complete.
     Open = 2,
-    /// It is over: each event publishes some finishers and removes some of what is left.
+    /// The hunt is over: each event publishes some finishers and removes some of the remaining
+    /// treasures.
     Closing = 3,
 }
 
 /// One hunt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hunt {
-    /// Its number.
+    /// The hunt's number.
     pub hunt: u32,
-    /// Where it is in its life.
+    /// The phase.
     pub phase: HuntPhase,
-    /// Treasures of the event that started it.
+    /// Number of treasures in the event that started it.
     pub treasures: u16,
-    /// How many of them have been tried to lay.
+    /// Number of treasures that were tried to be laid.
     pub tried: u16,
-    /// How many of those found a tile.
+    /// Number of those that found a tile.
     pub laid: u16,
-    /// How many were opened.
+    /// Number of opened treasures.
     pub opened: u16,
-    /// While closing: how many were taken away.
+    /// While closing, the number of treasures removed.
     pub swept: u16,
-    /// Decides where treasures lie and what they hold.
+    /// Determines the positions and contents of treasures.
     pub seed: u64,
     /// When it began.
     pub started_ms: u64,
-    /// When its window is over.
+    /// When it ends.
     pub ends_ms: u64,
-    /// Players that opened enough treasures.
+    /// Number of players who opened enough treasures.
     pub finishers: u16,
-    /// How many of them have been published.
+    /// Number of finishers that have been published.
     pub announced: u16,
 }
 
@@ -138,20 +139,20 @@ impl Row for Hunt {
 /// One treasure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Treasure {
-    /// Not laid, or taken away.
+    /// Not laid, or removed.
     #[default]
     Nowhere,
-    /// Lies on this tile.
+    /// On this tile.
     Lies(u32),
-    /// Lay on this tile, until it was opened.
+    /// Was on this tile until it was opened.
     Opened(u32),
 }
 
-/// In a treasure's word: it was opened.
+/// Flag in a treasure's word: it was opened.
 const OPENED: u64 = 1 << 32;
 
 impl Treasure {
-    /// The tile on which it lies or lay, if it was laid.
+    /// The tile of a treasure that was laid, opened or not.
     pub(crate) fn tile(self) -> Option<u32> {
         match self {
             Treasure::Nowhere => None,
@@ -184,14 +185,14 @@ impl Row for Treasure {
     }
 }
 
-/// A player that opened enough treasures.
+/// A player who opened enough treasures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Finisher {
     /// The player.
     pub player_id: u64,
-    /// From the hunt's start to the treasure that made it a finisher.
+    /// Time from the hunt's start to the treasure that made the player a finisher.
     pub elapsed_ms: u32,
-    /// Treasures that it opened.
+    /// Treasures that the player opened.
     pub found: u16,
 }
 
@@ -220,23 +221,23 @@ pub(crate) struct Hunts {
     /// By slot, then by rank.
     finishers: [Table<Finisher>; HUNTS_MAX],
     finisher_index: [Index; HUNTS_MAX],
-    /// By slot, a bit for each treasure that lies: what follows from the treasures.
+    /// By slot, a bit per treasure on the map; derived from the treasures.
     lying: [TreasureSet; HUNTS_MAX],
     pub(crate) paths: [Path; HUNTS_MAX],
-    /// A bit for each slot whose paths are searched.
+    /// Bit mask of the slots with a path search.
     searching: u8,
-    /// When they had their last piece of work.
+    /// When the path searches last did a piece of work.
     pub(crate) searched_ms: u64,
-    /// The highest number of a hunt so far.
+    /// The highest hunt number so far.
     pub(crate) last_hunt: u32,
-    /// When the first window of a running hunt is over; the largest number if none runs.
+    /// The earliest end of a running hunt; the largest number if none runs.
     due_ms: u64,
-    /// A bit for each slot in which treasures are laid or taken away.
+    /// Bit mask of the slots in which treasures are laid or removed.
     busy: u8,
 }
 
 impl Hunts {
-    /// None yet, on a map of this many tiles.
+    /// Creates an empty set for a map of this many tiles.
     pub(crate) fn new(tiles: u32) -> Hunts {
         let mut hunts = Table::new(HUNTS_MAX, 4);
         hunts.reach(HUNTS_MAX as u32 - 1);
@@ -255,41 +256,41 @@ impl Hunts {
         }
     }
 
-    /// When the first window of a running hunt is over; the largest number if none runs.
+    /// The earliest end of a running hunt; the largest number if none runs.
     pub(crate) fn due_ms(&self) -> u64 {
         self.due_ms
     }
 
-    /// Whether treasures are laid or taken away anywhere.
+    /// Whether treasures are being laid or removed in any slot.
     #[inline]
     pub(crate) fn any_busy(&self) -> bool {
         self.busy != 0
     }
 
-    /// The slots in which treasures are laid or taken away, from `first` on and then from 0.
+    /// The slots in which treasures are laid or removed, from `first` on and then from 0.
     #[inline]
     pub(crate) fn busy_from(&self, first: usize) -> impl Iterator<Item = usize> + use<> {
         ones_from(self.busy, first)
     }
 
-    /// Whether paths are searched anywhere.
+    /// Whether any path search is running.
     #[inline]
     pub(crate) fn any_searching(&self) -> bool {
         self.searching != 0
     }
 
-    /// The slots whose paths are searched, from `first` on and then from 0.
+    /// The slots with a path search, from `first` on and then from 0.
     #[inline]
     pub(crate) fn searching_from(&self, first: usize) -> impl Iterator<Item = usize> + use<> {
         ones_from(self.searching, first)
     }
 
-    /// The hunt in a slot.
+    /// Returns the hunt in a slot.
     pub(crate) fn hunt(&self, slot: usize) -> &Hunt {
         self.hunts.row(slot as u32)
     }
 
-    /// Changes the hunt in a slot.
+    /// Writes the hunt in a slot.
     pub(crate) fn write(&mut self, slot: usize, hunt: Hunt) {
         let before = *self.hunt(slot);
         let is_busy = matches!(hunt.phase, HuntPhase::Laying | HuntPhase::Closing);
@@ -302,31 +303,31 @@ impl Hunts {
         self.due_ms = running.map(|hunt| hunt.ends_ms).min().unwrap_or(u64::MAX);
     }
 
-    /// The slot of a running hunt.
+    /// Returns the slot of a running hunt.
     pub(crate) fn find(&self, hunt: u32) -> Option<usize> {
         (0..HUNTS_MAX).find(|slot| self.hunt(*slot).running() && self.hunt(*slot).hunt == hunt)
     }
 
-    /// A treasure.
+    /// Returns a treasure.
     pub(crate) fn treasure(&self, slot: usize, number: u16) -> Treasure {
         self.treasures[slot].row(number.into())
     }
 
-    /// Changes a treasure.
+    /// Writes a treasure.
     pub(crate) fn write_treasure(&mut self, slot: usize, number: u16, treasure: Treasure) {
         self.treasures[slot].reach(number.into());
         self.treasures[slot].write(number.into(), treasure);
         self.lying[slot].set(number, matches!(treasure, Treasure::Lies(_)));
     }
 
-    /// Begins to search the ways to the treasures that lie, unless they are known or sought. To be
-    /// called when all are laid and whenever one was opened.
+    /// Starts a path search for the treasures on the map, unless their paths are known or being
+    /// searched. Must be called when all are laid and whenever one is opened.
     pub(crate) fn seek(&mut self, slot: usize) {
         let seeks = self.paths[slot].seek(&self.lying[slot]);
         self.searching = with_bit(self.searching, slot, seeks);
     }
 
-    /// Gives the search of a slot's ways a piece of work.
+    /// Does a piece of work of a slot's path search.
     pub(crate) fn search(&mut self, slot: usize, tiles: &Tiles) {
         let treasures = &self.treasures[slot];
         self.paths[slot]
@@ -334,24 +335,24 @@ impl Hunts {
         self.seek(slot);
     }
 
-    /// Ends the search of a slot's ways and forgets them.
+    /// Ends a slot's path search and drops its paths.
     pub(crate) fn stop(&mut self, slot: usize) {
         self.paths[slot].stop();
         self.searching = with_bit(self.searching, slot, false);
     }
 
-    /// The finisher of this rank, counted from 0.
+    /// Returns the finisher with this rank, counted from 0.
     pub(crate) fn finisher(&self, slot: usize, rank: u16) -> Finisher {
         *self.finishers[slot].row(rank.into())
     }
 
-    /// The rank of a finisher, counted from 0.
+    /// Returns the rank of a finisher, counted from 0.
     pub(crate) fn rank_of(&self, slot: usize, player_id: u64) -> Option<u16> {
         let id_of = |rank| self.finishers[slot].row(rank).player_id;
         self.finisher_index[slot].find(player_id, id_of).map(|rank| rank as u16)
     }
 
-    /// Adds the finisher of the next rank.
+    /// Adds the finisher with the next rank.
     pub(crate) fn add_finisher(&mut self, slot: usize, rank: u16, finisher: Finisher) {
         self.finishers[slot].reach(rank.into());
         self.finishers[slot].write(rank.into(), finisher);
@@ -359,21 +360,23 @@ impl Hunts {
         self.finisher_index[slot].insert(finisher.player_id, rank.into(), id_of);
     }
 
-    /// A finisher has found one more, also if it left meanwhile and its own count started over.
+    /// Counts another treasure of a finisher, even if the player left in between and its own count
+    /// restarted.
     pub(crate) fn count_found(&mut self, slot: usize, rank: u16) {
         let finisher = self.finisher(slot, rank);
         let found = finisher.found + 1;
         self.finishers[slot].write(rank.into(), Finisher { found, ..finisher });
     }
 
-    /// Forgets a finisher.
+    /// Removes a finisher.
     pub(crate) fn remove_finisher(&mut self, slot: usize, rank: u16) {
         let player_id = self.finisher(slot, rank).player_id;
         self.finisher_index[slot].remove(player_id, rank.into());
         self.finishers[slot].write(rank.into(), Finisher::default());
     }
 
-    /// The hunts of a checkpoint of this time, whose treasures this lays on the tiles.
+    /// Decodes the hunts of a checkpoint taken at this time, and places their treasures on the
+    /// tiles.
     pub(crate) fn decode(tiles: &mut Tiles, now_ms: u64, words: &mut Words) -> Option<Hunts> {
         let mut hunts = Hunts::new(tiles.count());
         hunts.last_hunt = u32::try_from(words.word()?).ok()?;
@@ -406,7 +409,7 @@ impl Hunts {
             }
             let treasures = &hunts.treasures[slot];
             hunts.paths[slot].decode(tiles, words, |number| treasures.get(number)?.tile())?;
-            // A state that says otherwise has another digest now, and is refused.
+            // A state that says otherwise now has another digest and is refused.
             match hunt.phase {
                 HuntPhase::Open => hunts.seek(slot),
                 _ => hunts.stop(slot),
@@ -458,7 +461,7 @@ impl Hunts {
             treasures: _,
             finishers: _,
             paths: _,
-            // Follow from those.
+            // Derived from the above.
             finisher_index: _,
             lying: _,
             searching: _,
@@ -477,7 +480,7 @@ impl Hunts {
             paths,
             searched_ms,
             last_hunt,
-            // Follow from those.
+            // Derived from the above.
             finisher_index: _,
             lying: _,
             searching: _,
@@ -488,7 +491,7 @@ impl Hunts {
         let finishers = finishers.iter().map(Table::digest);
         let paths = paths.iter().map(Path::digest);
         let slots = treasures.chain(finishers).chain(paths.enumerate().map(|(slot, digest)| {
-            // Two slots with each other's paths are another state.
+            // Two slots with swapped paths are a different state.
             mix::fold(digest, mix::KEYS[slot])
         }));
         let sum = slots.fold(hunts.digest(), u64::wrapping_add);
@@ -496,12 +499,12 @@ impl Hunts {
     }
 }
 
-/// The slots' bits, with this slot's bit set to `bit`.
+/// Returns the slots' bits with this slot's bit set to `bit`.
 fn with_bit(bits: u8, slot: usize, bit: bool) -> u8 {
     bits & !(1 << slot) | u8::from(bit) << slot
 }
 
-/// The numbers of the ones among the slots' bits, from `first` on and then from 0.
+/// The positions of the set bits among the slots' bits, from `first` on and then from 0.
 #[inline]
 fn ones_from(bits: u8, first: usize) -> impl Iterator<Item = usize> {
     let twice = u32::from(bits) | u32::from(bits) << HUNTS_MAX;

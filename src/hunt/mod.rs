@@ -1,8 +1,8 @@
-//! Events to updates: the game, a pure and deterministic state machine.
+//! The game as a pure, deterministic state machine that turns events into updates.
 //!
 //! The engine has no I/O, clock, randomness, float, lock or thread, and no order that depends on
-//! where something lies in memory. The same events make the same updates and the same digest,
-//! however they are batched and however often the shard is restarted.
+//! memory addresses. The same events yield the same updates and the same digest, however they are
+//! batched and however often the shard is restarted.
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::float_arithmetic)]
 
@@ -55,20 +55,20 @@ use state::TreasureHunt;
 /// The state of one zone of the hunt.
 pub type Shard = Zone<TreasureHunt>;
 
-/// What became of an event of the hunt.
+/// The outcome of an event of the hunt.
 pub type Outcome = kit::zone::Outcome<Refusal>;
 
-/// Where the updates of the hunt's events go.
+/// The destination of updates of the hunt's events.
 pub(crate) type EventOutput<'a> = kit::zone::EventOutput<'a, TreasureHunt>;
 
-/// How much is going on in a zone.
+/// Counts of a zone's players, hunts and treasures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Population {
-    /// Players that have joined and not left.
+    /// Players who have joined and not left.
     pub players: u32,
-    /// Hunts that run.
+    /// Running hunts.
     pub hunts: u32,
-    /// Treasures of these that were laid and not opened.
+    /// Laid and unopened treasures of these hunts.
     pub treasures: u32,
 }
 
@@ -80,7 +80,7 @@ impl EventOutput<'_> {
 }
 
 impl Shard {
-    /// How much is going on in the zone.
+    /// Returns the counts of the zone.
     pub(crate) fn population(&self) -> Population {
         let hunts =
             (0..HUNTS_MAX).map(|slot| self.game.hunts.hunt(slot)).filter(|hunt| hunt.running());
@@ -93,14 +93,14 @@ impl Shard {
         population
     }
 
-    /// What a player holds; `None`: it is not here.
+    /// Returns a player's inventory; `None` if the player is not here.
     pub(crate) fn inventory(&self, player_id: u64) -> Option<&Inventory> {
         self.game.actors.find(player_id).map(|row| &self.game.actors.pack(row).items)
     }
 
     /// Applies events from `first` on, as long as the updates have room for one more and the rules
-    /// are loaded. Passes each event to `on_outcome`, with what became of it and its updates.
-    /// Returns the number of these events.
+    /// are loaded. Passes each event to `on_outcome`, with its outcome and its updates. Returns the
+    /// number of these events.
     pub fn apply_all(
         &mut self,
         events: &Events,
@@ -111,8 +111,8 @@ impl Shard {
         self.apply_each(&events.listed()[first..], events.handoffs(), updates, on_outcome)
     }
 
-    /// Applies one event, in bounded work, and returns what became of it. The caller has made sure
-    /// that the updates have room.
+    /// Applies one event, in bounded work, and returns its outcome. The caller has made sure that
+    /// the updates have room.
     pub fn apply(&mut self, event: &Event, updates: &mut Updates) -> Outcome {
         let (event, handoff) = event.apart(0);
         self.apply_at(NO_ROW, &event, handoff.as_slice(), updates)

@@ -1,4 +1,4 @@
-//! The outline of a shard: everything that its published updates say of it. A view starts from it.
+//! The outline of a shard: everything that its published updates show. A view starts from it.
 
 use crate::hunt::Shard;
 use crate::hunt::actor::{Body, Compass, HuntProgress, Pack};
@@ -11,25 +11,25 @@ use crate::hunt::refusal::Effect;
 pub(crate) struct PlayerOutline {
     /// The player.
     pub player_id: u64,
-    /// Where it stands, in cm.
+    /// Position, in cm.
     pub x: i32,
-    /// Where it stands, in cm.
+    /// Position, in cm.
     pub y: i32,
-    /// Where it looks, in centidegrees.
+    /// Heading, in centidegrees.
     pub heading: u16,
-    /// What is left of its health; 0 is downed.
+    /// Health; 0 means downed.
     pub health: u16,
-    /// Its points.
+    /// Score.
     pub score: u64,
-    /// When the score became what it is.
+    /// When the score last changed.
     pub scored_at_ms: i64,
     /// The inventory, by slot.
     pub items: [ItemStack; INVENTORY_SLOTS],
-    /// When each effect ends; `None` where none runs.
+    /// When each effect ends; `None` if it is not active.
     pub effects_until_ms: [Option<i64>; EFFECT_SLOTS],
-    /// When it stands up again, if it is downed.
+    /// When the player respawns, if downed.
     pub respawn_at_ms: Option<i64>,
-    /// What it found, by hunt slot.
+    /// The player's progress, by hunt slot.
     pub progress: [HuntProgress; HUNTS_MAX],
     /// The last path hint.
     pub compass: Compass,
@@ -40,22 +40,22 @@ pub(crate) struct PlayerOutline {
 pub(crate) struct HuntOutline {
     /// The hunt.
     pub hunt: u32,
-    /// Treasures that it began with; some may find no tile.
+    /// Treasures that it began with; some may not have found a tile.
     pub treasures: u16,
-    /// How many were laid so far.
+    /// Number of treasures laid so far.
     pub laid: u16,
-    /// How many were opened.
+    /// Number of opened treasures.
     pub opened: u16,
     /// When it began.
     pub started_at_ms: i64,
-    /// When its window is over.
+    /// When it ends.
     pub ends_at_ms: i64,
-    /// Treasures that lie: number, and where, in cm.
+    /// Unopened treasures on the map: number and position, in cm.
     pub lying: Vec<(u16, i32, i32)>,
 }
 
 impl Shard {
-    /// All players, the highest score first; of equal ones the one that was reached first.
+    /// All players, the highest score first; among equal scores, the one reached first.
     pub(crate) fn outline(&self) -> Vec<PlayerOutline> {
         let rows = (0..self.game.actors.bodies.used()).map(|row| (self.game.actors.pack(row), row));
         let mut rows: Vec<_> = rows.filter(|(pack, _)| pack.player_id != 0).collect();

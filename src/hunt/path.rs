@@ -1,17 +1,17 @@
-//! The path cache of one hunt: from every tile, the way to the nearest unopened treasure.
+//! The path cache of one hunt: the path from every tile to the nearest unopened treasure.
 //!
-//! A search starts from all unopened treasures at once and finds the distance of every tile, one
-//! distance after the other. Each tile is a bit, so a few operations on words find the tiles next
-//! to a strip of 64. There are two maps. The search fills one of them, a piece of work at a time,
-//! while hints are read from the other one, which is finished. Then the two change places. If
-//! treasures were opened meanwhile, the next search begins.
+//! A search starts from all unopened treasures at once and finds the distance of every tile, in
+//! order of increasing distance. Each tile is a bit, so a few operations on words find the tiles
+//! next to a strip of 64. There are two maps. The search fills one of them, a piece of work at a
+//! time, while hints are read from the other, finished one. Then the two are swapped. If treasures
+//! were opened in the meantime, the next search begins.
 //!
-//! Treasures are opened and never closed again. So a distance in a finished map is exact as long as
-//! the treasure that it leads to is unopened. A hint follows the distances down to see whether it
-//! is. If the treasure has been opened, the hint is stale.
+//! Opened treasures never close. So a distance in a finished map is exact as long as the treasure
+//! that it leads to is unopened. A hint follows the distances down to check this. If the treasure
+//! has been opened, the hint is stale.
 //!
-//! Two things decide everything that a search finds: which treasures it seeks, and how many pieces
-//! of work it has done. They alone are state, and the maps are computed from them.
+//! Two things determine the result of a search: which treasures it seeks, and how many pieces of
+//! work it has done. Only they are state; the maps are computed from them.
 
 use crate::hunt::hunts::TREASURES_MAX;
 use crate::hunt::refusal::Hint;
@@ -19,10 +19,10 @@ use crate::hunt::tiles::{STRIP_TILES, TILES_PER_SIDE_MAX, Tiles};
 use crate::kit::mix;
 use crate::kit::words::Words;
 
-/// Strips of 64 tiles that one piece of the search for paths works on: some 300 ns.
+/// Strips of 64 tiles in one piece of the path search: some 300 ns.
 pub(crate) const PATH_STRIPS_PER_PIECE: u32 = 16;
 
-/// The most steps to a treasure that the path cache can count: on a map without walls, no way is
+/// Largest distance to a treasure that the path cache can hold: on a map without walls, no path is
 /// longer.
 pub(crate) const PATH_DISTANCE_MAX: u32 = 1023;
 const _: () = assert!(2 * (TILES_PER_SIDE_MAX - 1) <= PATH_DISTANCE_MAX);
@@ -30,21 +30,21 @@ const _: () = assert!(2 * (TILES_PER_SIDE_MAX - 1) <= PATH_DISTANCE_MAX);
 /// Words of a set of treasures.
 const SET_WORDS: usize = TREASURES_MAX / 64;
 
-/// Some of a hunt's treasures, a bit each.
+/// A set of a hunt's treasures, one bit each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TreasureSet([u64; SET_WORDS]);
 
 impl TreasureSet {
-    /// No treasures.
+    /// The empty set.
     pub(crate) const NONE: TreasureSet = TreasureSet([0; SET_WORDS]);
 
-    /// Adds a treasure or takes it away.
+    /// Adds or removes a treasure.
     pub(crate) fn set(&mut self, number: u16, lies: bool) {
         let word = &mut self.0[usize::from(number) / 64];
         *word = *word & !(1 << (number % 64)) | u64::from(lies) << (number % 64);
     }
 
-    /// The treasures from a number on.
+    /// Returns the first treasure in the set from a number on.
     fn next(&self, number: u32) -> Option<u32> {
         let mut at = number as usize / 64;
         let mut bits = self.0.get(at)? & u64::MAX << (number % 64);
@@ -60,22 +60,23 @@ impl TreasureSet {
     }
 }
 
-/// What a search has found of the tiles of a strip, a bit each.
+/// The results of a search for the tiles of a strip, one bit each.
 ///
-/// Two neighbours' distances differ by one at most, so two binary digits of them tell which is
-/// nearer, and going from nearer to nearer counts the rest.
+/// Two neighbours' distances differ by at most one, so two binary digits show which is nearer, and
+/// following the nearer neighbours counts the whole distance.
 #[derive(Clone, Copy, Debug, Default)]
 struct Strip {
     reached: u64,
     digits: [u64; 2],
 }
 
-/// What a search has found, by strip.
+/// The results of a search, by strip.
 #[derive(Clone, Debug)]
 struct DistanceMap(Vec<Strip>);
 
 impl DistanceMap {
-    /// The last two binary digits of a tile's distance; `None`: the search has not come there.
+    /// Returns the last two binary digits of a tile's distance; `None` if the search has not
+    /// reached it.
     #[inline]
     fn digits(&self, tile: u32) -> Option<u16> {
         let (strip, bit) = (&self.0[(tile / STRIP_TILES) as usize], tile % STRIP_TILES);
@@ -83,7 +84,7 @@ impl DistanceMap {
         (digit(strip.reached) == 1).then(|| digit(strip.digits[0]) | digit(strip.digits[1]) << 1)
     }
 
-    /// Notes that these tiles of a strip are so far away.
+    /// Stores the distance of these tiles of a strip.
     #[inline]
     fn reach(&mut self, strip: u32, tiles: u64, distance: u16) {
         let Strip { reached, digits: [low, high] } = &mut self.0[strip as usize];
@@ -92,7 +93,8 @@ impl DistanceMap {
         *high |= tiles & u64::from(distance >> 1 & 1).wrapping_neg();
     }
 
-    /// The way to a neighbour that is one step nearer; `None`: there is a treasure here.
+    /// Returns the direction and number of a neighbour that is one step nearer; `None` if there is
+    /// a treasure here.
     #[inline]
     fn nearer(&self, tiles: &Tiles, tile: u32) -> Option<(Hint, u32)> {
         let wanted = self.digits(tile)?.wrapping_sub(1) & 3;
@@ -106,9 +108,9 @@ impl DistanceMap {
 /// The tiles at one distance.
 #[derive(Clone, Debug)]
 struct Front {
-    /// By strip, a bit a tile.
+    /// By strip, a bit per tile.
     strips: Vec<u64>,
-    /// A bit for each strip that has any.
+    /// Bitmap of non-empty strips.
     used: Vec<u64>,
 }
 
@@ -138,32 +140,31 @@ impl Front {
     }
 }
 
-/// What a search does next.
+/// The next step of a search.
 #[derive(Clone, Copy, Debug)]
 enum SearchPhase {
-    /// Forgets what the map holds of this strip and those after it.
+    /// Clears this strip of the map and those after it.
     Clear(u32),
-    /// Begins at this treasure and those after it.
+    /// Starts from this treasure and those after it.
     Seed(u32),
-    /// Goes from the tiles at one distance to those at the next one, in the strips of a word that
-    /// are left and in the words after it.
+    /// Spreads from the tiles at one distance to those at the next one, in the remaining strips of
+    /// a word and in the words after it.
     Spread { distance: u16, word: u32, left: u64 },
 }
 
-/// A search and what came of it.
+/// A search and its progress.
 #[derive(Clone, Debug)]
 struct Search {
     sought: TreasureSet,
     hash: u64,
-    /// Pieces of work that it has had.
+    /// Pieces of work done.
     pieces: u32,
 }
 
 /// The cache. [`Path::seek`] all treasures, then [`Path::work`]; at the end [`Path::stop`].
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
-    /// The treasures that the finished map leads to, and those that the search is for; `None`:
-    /// there is no such map or search.
+    /// The search of the finished map, and the running one; `None` if there is none.
     finished: Option<Search>,
     running: Option<Search>,
     phase: SearchPhase,
@@ -175,7 +176,7 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    /// A cache for one of the hunts' slots.
+    /// Creates the cache of one hunt slot.
     pub(crate) fn new(tiles: u32) -> Path {
         let strips = tiles.div_ceil(STRIP_TILES);
         Path {
@@ -189,13 +190,13 @@ impl Path {
         }
     }
 
-    /// Forgets everything.
+    /// Drops the searches.
     pub(crate) fn stop(&mut self) {
         (self.finished, self.running) = (None, None);
     }
 
-    /// Begins a search for these treasures, unless one is under way or they are what the finished
-    /// one was for. `false`: there is nothing to search for.
+    /// Starts a search for these treasures, unless one is running or the finished one was for the
+    /// same. Returns false if there is nothing to search for.
     pub(crate) fn seek(&mut self, treasures: &TreasureSet) -> bool {
         if self.running.is_none() {
             if self.finished.as_ref().is_some_and(|search| search.sought == *treasures) {
@@ -211,8 +212,8 @@ impl Path {
         self.phase = SearchPhase::Clear(0);
     }
 
-    /// Gives a search one piece of work, if one is under way. `tile_of` says where a treasure
-    /// lies, or lay.
+    /// Does one piece of work of the running search, if any. `tile_of` returns the tile of a
+    /// treasure, opened or not.
     pub(crate) fn work(&mut self, tiles: &Tiles, tile_of: impl Fn(u32) -> u32) {
         let Some(search) = &mut self.running else { return };
         search.pieces += 1;
@@ -260,7 +261,7 @@ impl Path {
         }
     }
 
-    /// Goes on from the tiles that were found last, to those that are so far away.
+    /// Continues from the tiles found last to those at this distance.
     fn advance(&mut self, tiles: &Tiles, distance: u16) {
         std::mem::swap(&mut self.front, &mut self.next_front);
         self.next_front.clear();
@@ -271,7 +272,8 @@ impl Path {
         SearchPhase::Spread { distance, word, left: tiles.strips_beside(&self.front.used, word) }
     }
 
-    /// Goes on with a word of strips or, behind the last, with the next distance, if there is one.
+    /// Continues with a word of strips or, after the last one, with the next distance, if there is
+    /// one.
     fn next_word(&mut self, tiles: &Tiles, distance: u16, word: u32) {
         if (word as usize) < self.front.used.len() {
             self.phase = self.spread_from(tiles, distance, word);
@@ -283,7 +285,7 @@ impl Path {
         }
     }
 
-    /// Works on the first few of a word's strips.
+    /// Processes the first few of a word's strips.
     fn spread(&mut self, tiles: &Tiles, distance: u16, word: u32, mut left: u64, count: u32) {
         for _ in 0..count {
             let strip = word * u64::BITS + left.trailing_zeros();
@@ -298,8 +300,8 @@ impl Path {
         self.phase = SearchPhase::Spread { distance, word, left };
     }
 
-    /// The next step from a tile and the number of steps; stale with 0 steps while that is not
-    /// known. `lies` says whether the treasure on a tile is still there.
+    /// Returns the next step from a tile and the number of steps; stale with 0 steps if unknown.
+    /// `lies` returns whether the treasure on a tile is still unopened.
     pub(crate) fn hint(&self, tiles: &Tiles, tile: u32, lies: impl Fn(u32) -> bool) -> (Hint, u16) {
         let map = &self.finished_map;
         if self.finished.is_none() || map.digits(tile).is_none() {
@@ -314,7 +316,7 @@ impl Path {
         if lies(at) { (hint, distance) } else { (Hint::Stale, 0) }
     }
 
-    /// What a checkpoint holds of the cache.
+    /// Appends the cache's state to a checkpoint.
     pub(crate) fn note(&self, words: &mut Vec<u64>) {
         let searches = self.searches();
         words.extend(searches.map(|search| search.as_ref().map_or(0, Search::to_word)));
@@ -323,8 +325,8 @@ impl Path {
         }
     }
 
-    /// Takes over what a checkpoint held, and searches again. `tile_of` says where a treasure lies
-    /// or lay, if it was laid. `None`: the words are no cache of these treasures.
+    /// Restores the state from a checkpoint, and searches again. `tile_of` returns the tile of a
+    /// treasure that was laid. `None` if the words are not a cache of these treasures.
     pub(crate) fn decode(
         &mut self,
         tiles: &Tiles,
@@ -362,7 +364,7 @@ impl Path {
         mix::hash(&[finished[0], finished[1], running[0], running[1]], mix::KEYS[4])
     }
 
-    /// All that decides what the cache holds; the rest follows.
+    /// Everything that determines the cache; the rest is derived.
     fn searches(&self) -> [&Option<Search>; 2] {
         let Path {
             finished,
@@ -378,13 +380,13 @@ impl Path {
 }
 
 impl Search {
-    /// One more than the pieces of work it had: 0 is no search.
+    /// Returns the pieces of work plus one; 0 means no search.
     fn to_word(&self) -> u64 {
         u64::from(self.pieces) + 1
     }
 }
 
-/// In the order of a tile's neighbours.
+/// The hints in the order of a tile's neighbours.
 const HINTS: [Hint; 4] = [Hint::East, Hint::North, Hint::West, Hint::South];
 
 #[cfg(test)]
@@ -394,7 +396,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
-    /// Distances from every tile to the nearest treasure, by a plain search.
+    /// Distances from every tile to the nearest treasure, by a simple search.
     fn distances(tiles: &Tiles, treasures: &[u32]) -> Vec<Option<u16>> {
         let mut found = vec![None; tiles.count() as usize];
         let mut queue: VecDeque<u32> = treasures.iter().copied().collect();
@@ -423,7 +425,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Several searches in one cache: nothing that one has left disturbs another.
+        /// Several searches in one cache do not disturb each other.
         #[test]
         fn on_maps_of_every_size_a_search_finds_what_a_plain_one_does(
             side_bits in 2u32..=9,
@@ -435,7 +437,7 @@ mod tests {
             let mut world =
                 Map { tiles_per_side, ..crate::hunt::rules::tests::sample().world };
             world.walls = vec![0; count.div_ceil(64) as usize];
-            // Enough walls to make ways long, on small maps at least.
+            // Enough walls for long paths, at least on small maps.
             let regular = (0..count / 4).map(|n| n.wrapping_mul(0x9e37_79b9));
             for wall in walls.into_iter().chain(regular).map(|wall| wall % count) {
                 world.walls[wall as usize / 64] |= 1 << (wall % 64);
@@ -449,14 +451,14 @@ mod tests {
                 treasures.dedup();
                 path.stop();
                 if at == 0 {
-                    // One that is given up in the middle.
+                    // A search that is stopped half-way.
                     path.seek(&TreasureSet::NONE);
                     path.work(&tiles, |_| 0);
                     path.stop();
                 }
                 search(&mut path, &tiles, &treasures);
                 let expected = distances(&tiles, &treasures);
-                // On large maps some tiles of each row.
+                // On large maps, only some tiles of each row.
                 for tile in (0..count).step_by(count as usize / 1024 + 1) {
                     let (hint, distance) = path.hint(&tiles, tile, |_| true);
                     let known = (hint != Hint::Stale).then_some(distance);

@@ -1,19 +1,19 @@
-//! Why the rules turn an event down: a closed list, each with its name in updates and metrics.
+//! Why the rules refuse an event: a closed list, each with its name in updates and metrics.
 
 list! {
-    /// Why an event that is valid was not allowed.
+    /// Why a valid event was refused.
     Refusal {
         /// The player is not in this zone.
         NotJoined = 0 "not_joined",
-        /// The player is in this zone already.
+        /// The player is already in this zone.
         AlreadyJoined = 1 "already_joined",
-        /// The zone holds as many actors as it may.
+        /// The zone has reached its limit of actors.
         ZoneFull = 2 "zone_full",
-        /// The tile holds as many actors as it may.
+        /// The tile has reached its limit of actors.
         TileFull = 3 "tile_full",
         /// The position is not on the map.
         OffMap = 4 "off_map",
-        /// A wall stands there, or on the way.
+        /// A wall is at the position, or on the way.
         Wall = 5 "wall",
         /// The move is longer than the actor's speed allows.
         TooFast = 6 "too_fast",
@@ -25,11 +25,11 @@ list! {
         UnknownWeapon = 9 "unknown_weapon",
         /// The weapon's pause after the last shot is not over.
         Reloading = 10 "reloading",
-        /// No unopened treasure lies within reach.
+        /// No unopened treasure is within reach.
         NothingInReach = 11 "nothing_in_reach",
         /// No such hunt is running.
         UnknownHunt = 12 "unknown_hunt",
-        /// As many hunts are running, or being closed, as a zone may have.
+        /// The zone has reached its limit of hunts that run or are being closed.
         HuntsFull = 13 "hunts_full",
         /// The number of treasures is 0 or above the limit.
         TreasuresOutOfRange = 14 "treasures_out_of_range",
@@ -43,13 +43,13 @@ list! {
         ItemUseless = 18 "item_useless",
         /// A `leave` names its own zone, or an arrival names this zone as its origin.
         SameZone = 19 "same_zone",
-        /// The player id is 0, which stands for the world.
+        /// The player id is 0, which names the world.
         NoPlayer = 20 "no_player",
     }
 }
 
 list! {
-    /// What points were given for.
+    /// The cause of a score.
     ScoreCause {
         /// A treasure.
         Loot = 0 "loot",
@@ -63,19 +63,19 @@ list! {
 }
 
 list! {
-    /// Why a hunt is over.
+    /// Why a hunt ended.
     HuntEndCause {
         /// Every treasure was opened.
         AllFound = 0 "all_found",
         /// Its time is over by the zone's clock.
         TimeUp = 1 "time_up",
-        /// A `hunt_end` event came.
+        /// A `hunt_end` event arrived.
         CalledOff = 2 "called_off",
     }
 }
 
 list! {
-    /// A timed change to an actor. An actor has each at most once.
+    /// A timed change to an actor, who has each at most once.
     Effect {
         /// A larger speed allowance.
         Haste = 0 "haste",
@@ -89,11 +89,12 @@ list! {
 }
 
 list! {
-    /// Where the nearest unopened treasure is: the next step of a shortest path, or unknown now.
+    /// The direction of the nearest unopened treasure: the next step of a shortest path, or
+    /// unknown.
     Hint {
-        /// Not known now: the paths are not searched yet, or led to a treasure that is open.
+        /// Unknown: the search is not finished, or the path led to a treasure that is open.
         Stale = 0 "stale",
-        /// On this very tile.
+        /// On the same tile.
         Here = 1 "here",
         /// Towards larger x.
         East = 2 "east",

@@ -1,17 +1,18 @@
-//! The grid: who stands where, where walls are, where treasures lie.
+//! The grid: the positions of actors, walls and treasures.
 //!
-//! All of it follows from the actors, the treasures and the rules, so it is layout, not state: the
-//! order of a tile's list decides nothing.
+//! All of it is derived from the actors, the treasures and the rules, so it is layout, not state:
+//! the order of a tile's list has no effect.
 
 use crate::hunt::hunts::{HUNTS_MAX, TREASURES_MAX};
 use crate::hunt::rules::Map;
 use crate::kit::chunks::{CHUNK_WORDS, Chunks};
 use crate::runtime::prefetch::prefetch;
 
-/// Tiles along a zone's side: the path cache can count the longest way on a map without walls.
+/// Limit of the tiles along a zone's side: the path cache can count the longest path on a map
+/// without walls.
 pub(crate) const TILES_PER_SIDE_MAX: u32 = 512;
 
-/// Tiles of a strip: as many, one after the other, as a word has bits.
+/// Tiles of a strip: as many consecutive ones as a word has bits.
 pub(crate) const STRIP_TILES: u32 = u64::BITS;
 
 /// The zone's tiles.
@@ -20,21 +21,21 @@ pub(crate) struct Tiles {
     tile_shift: u32,
     side_shift: u32,
     tiles: Vec<Tile>,
-    /// Where walls stand, where a wall or somebody does, where a treasure lies: a bit a tile, so
-    /// that a scan of many tiles finds them all in the nearest cache.
+    /// Bit masks of walls, of occupied tiles (by a wall or an actor), and of treasures, so that a
+    /// scan of many tiles finds all its data in the nearest cache.
     walls: Bits,
     taken: Bits,
     treasures: Bits,
-    /// By actor: the next one on its tile, plus one; 0 is none.
+    /// By actor, the next one on its tile, plus one; 0 for none.
     links: Chunks<u32, CHUNK_WORDS>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Tile {
-    /// First actor that stands here, plus one; 0 is none.
+    /// The first actor on this tile, plus one; 0 for none.
     first: u32,
     actors: u16,
-    /// The treasure that lies here, if one does.
+    /// The treasure on this tile, if any.
     treasure: PackedKey,
 }
 
@@ -45,7 +46,7 @@ struct PackedKey(u16);
 const NUMBER_BITS: u32 = TREASURES_MAX.trailing_zeros();
 const _: () = assert!(TREASURES_MAX.is_power_of_two() && HUNTS_MAX << NUMBER_BITS <= 1 << 16);
 
-/// A bit for each tile.
+/// A bit per tile.
 #[derive(Clone, Debug)]
 struct Bits(Vec<u64>);
 
@@ -59,7 +60,8 @@ impl Bits {
         self.0[tile as usize / 64] >> (tile % 64) & 1 == 1
     }
 
-    /// The bits of this many tiles from one on, fewer than 64; those behind the last tile are 0.
+    /// Returns the bits of this many consecutive tiles, fewer than 64; bits beyond the last tile
+    /// are 0.
     #[inline]
     fn window(&self, first: u32, tiles: u32) -> u64 {
         let (word, shift) = (first as usize / 64, first % 64);
@@ -75,7 +77,7 @@ impl Bits {
     }
 }
 
-/// A treasure among those of all running hunts.
+/// Identifies a treasure among those of all running hunts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TreasureKey {
     /// The hunt's slot.
@@ -85,7 +87,7 @@ pub(crate) struct TreasureKey {
 }
 
 impl Tiles {
-    /// The empty map of these rules.
+    /// Creates the empty map of these rules.
     pub(crate) fn new(world: &Map, actors_max: usize) -> Tiles {
         let mut walls = Bits::none(world.tiles());
         walls.0.iter_mut().zip(&world.walls).for_each(|(word, wall)| *word = *wall);
@@ -100,7 +102,7 @@ impl Tiles {
         }
     }
 
-    /// Tiles in all.
+    /// Number of tiles.
     pub(crate) fn count(&self) -> u32 {
         self.tiles.len() as u32
     }
@@ -117,43 +119,43 @@ impl Tiles {
         1 << self.tile_shift
     }
 
-    /// A position in cm, shifted right by so much, is a column or a row.
+    /// The number of bits by which a position in cm is shifted right to yield a column or a row.
     #[inline]
     pub(crate) fn tile_shift(&self) -> u32 {
         self.tile_shift
     }
 
-    /// Tiles along a side.
+    /// Number of tiles along a side.
     #[inline]
     fn side(&self) -> i32 {
         1 << self.side_shift
     }
 
-    /// The tile at a position; `None`: it is off the map.
+    /// Returns the tile at a position; `None` if it is off the map.
     #[inline]
     pub(crate) fn at(&self, x: i32, y: i32) -> Option<u32> {
         self.numbered(x >> self.tile_shift, y >> self.tile_shift)
     }
 
-    /// The tile at a position that is on the map.
+    /// Returns the tile at a position that is on the map.
     #[inline]
     pub(crate) fn under(&self, x: i32, y: i32) -> u32 {
         ((y >> self.tile_shift) << self.side_shift | x >> self.tile_shift) as u32
     }
 
-    /// The tile in this column and row; `None`: it is off the map.
+    /// Returns the tile in this column and row; `None` if it is off the map.
     #[inline]
     pub(crate) fn numbered(&self, column: i32, row: i32) -> Option<u32> {
         let inside = (column | row) as u32 & !(self.side() as u32 - 1) == 0;
         inside.then(|| (row as u32) << self.side_shift | column as u32)
     }
 
-    /// Column and row of a tile.
+    /// Returns column and row of a tile.
     pub(crate) fn place(&self, tile: u32) -> (i32, i32) {
         ((tile & (self.side() as u32 - 1)) as i32, (tile >> self.side_shift) as i32)
     }
 
-    /// The tiles to the east, north, west and south; `None`: the map ends there.
+    /// Returns the tiles to the east, north, west and south; `None` at the map's edge.
     #[inline]
     pub(crate) fn neighbours(&self, tile: u32) -> [Option<u32>; 4] {
         let last = self.side() as u32 - 1;
@@ -166,8 +168,8 @@ impl Tiles {
         ]
     }
 
-    /// The tiles of a square around this one, with this many on a side, or all of them on a smaller
-    /// map. At the map's edge it is moved inwards.
+    /// The tiles of a square around this one, with this many on a side, or all tiles of a smaller
+    /// map. At the map's edge it is shifted inwards.
     pub(crate) fn square(&self, tile: u32, per_side: u32) -> impl Iterator<Item = u32> + use<> {
         let (column, row) = self.place(tile);
         let (map, shift) = (self.side(), self.side_shift);
@@ -177,44 +179,44 @@ impl Tiles {
         rows.flat_map(move |row| columns.clone().map(move |column| (row << shift | column) as u32))
     }
 
-    /// The middle of a tile, in cm.
+    /// Returns the middle of a tile, in cm.
     pub(crate) fn middle(&self, tile: u32) -> (i32, i32) {
         let (column, row) = self.place(tile);
         let half = self.tile_cm() / 2;
         ((column << self.tile_shift) + half, (row << self.tile_shift) + half)
     }
 
-    /// Whether a wall stands there.
+    /// Whether the tile is a wall.
     #[inline]
     pub(crate) fn is_wall(&self, tile: u32) -> bool {
         self.walls.has(tile)
     }
 
-    /// Whether neither a wall nor anybody stands there.
+    /// Whether the tile has neither a wall nor an actor.
     #[inline]
     pub(crate) fn is_clear(&self, tile: u32) -> bool {
         !self.taken.has(tile)
     }
 
-    /// How many actors stand there.
+    /// Number of actors on the tile.
     #[inline]
     pub(crate) fn actors_on(&self, tile: u32) -> u16 {
         self.tiles[tile as usize].actors
     }
 
-    /// The first of the actors that stand there, if anybody does.
+    /// Returns the first actor on the tile, if any.
     #[inline]
     pub(crate) fn first_actor(&self, tile: u32) -> Option<u32> {
         self.tiles[tile as usize].first.checked_sub(1)
     }
 
-    /// The next actor on the same tile, if there is one.
+    /// Returns the next actor on the same tile, if any.
     #[inline]
     pub(crate) fn next_actor(&self, actor: u32) -> Option<u32> {
         self.links.get(actor)?.checked_sub(1)
     }
 
-    /// The actors that stand there, in no order that means anything.
+    /// The actors on the tile, in no particular order.
     #[inline]
     pub(crate) fn actors(&self, tile: u32) -> impl Iterator<Item = u32> + '_ {
         let mut entry = self.tiles[tile as usize].first;
@@ -233,7 +235,7 @@ impl Tiles {
         }
     }
 
-    /// An actor enters a tile.
+    /// Adds an actor to a tile.
     #[inline]
     pub(crate) fn enter(&mut self, tile: u32, actor: u32) {
         self.links.reach(actor);
@@ -244,7 +246,7 @@ impl Tiles {
         tile.actors += 1;
     }
 
-    /// An actor leaves the tile that it stands on.
+    /// Removes an actor from its tile.
     #[inline]
     pub(crate) fn exit(&mut self, number: u32, actor: u32) {
         let tile = &mut self.tiles[number as usize];
@@ -262,7 +264,7 @@ impl Tiles {
         self.links[before] = after;
     }
 
-    /// The treasure that lies there.
+    /// Returns the treasure on the tile.
     #[inline]
     pub(crate) fn treasure(&self, tile: u32) -> Option<TreasureKey> {
         if !self.treasures.has(tile) {
@@ -272,8 +274,8 @@ impl Tiles {
         Some(TreasureKey { slot: (key >> NUMBER_BITS) as u8, number: key % TREASURES_MAX as u16 })
     }
 
-    /// The tiles with treasures among those that a square around a position touches, which reaches
-    /// so far to each side.
+    /// The tiles with treasures among those that touch a square around a position, which extends
+    /// this far to each side.
     #[inline]
     pub(crate) fn treasures_around(
         &self,
@@ -300,14 +302,14 @@ impl Tiles {
         })
     }
 
-    /// The tiles of a strip on which no wall stands, a bit each.
+    /// Bit mask of a strip's tiles without a wall.
     #[inline]
     pub(crate) fn free_of_walls(&self, strip: u32) -> u64 {
         first_bits(self.count() - strip * STRIP_TILES) & !self.walls.0[strip as usize]
     }
 
-    /// The tiles of a strip that are next to some of these, which are all strips', a bit each.
-    /// Those behind the map's end mean nothing.
+    /// Bit mask of a strip's tiles that are next to some of these, which are the bits of all
+    /// strips. Bits beyond the map's end are unspecified.
     #[inline]
     pub(crate) fn next_to(&self, strips: &[u64], strip: u32) -> u64 {
         let [east, west] = shifted(strips, strip, 1);
@@ -322,8 +324,8 @@ impl Tiles {
         sideways | up | down
     }
 
-    /// Bits of a word of strips: those of `strips`, which has all strips of the map, and of their
-    /// neighbours. Other bits may be set, too.
+    /// Bit mask of the strips of a word that are in `strips`, which has all strips of the map, and
+    /// of their neighbours. Other bits may be set, too.
     #[inline]
     pub(crate) fn strips_beside(&self, strips: &[u64], word: u32) -> u64 {
         // Rows of the largest map have eight strips.
@@ -334,7 +336,7 @@ impl Tiles {
         (strips[word as usize] | east | west | up | down) & there
     }
 
-    /// The tiles of a strip in the map's first column.
+    /// Bit mask of a strip's tiles in the map's first column.
     #[inline]
     fn first_column(&self, strip: u32) -> u64 {
         let side = self.side() as u32;
@@ -344,7 +346,7 @@ impl Tiles {
         u64::from(strip & (side / STRIP_TILES - 1) == 0)
     }
 
-    /// The tiles of a strip in the map's last column.
+    /// Bit mask of a strip's tiles in the map's last column.
     #[inline]
     fn last_column(&self, strip: u32) -> u64 {
         let side = self.side() as u32;
@@ -354,7 +356,7 @@ impl Tiles {
         u64::from((strip + 1) & (side / STRIP_TILES - 1) == 0) << 63
     }
 
-    /// Lays a treasure there, or takes it away.
+    /// Places or removes a treasure.
     #[inline]
     pub(crate) fn lay(&mut self, tile: u32, treasure: Option<TreasureKey>) {
         self.treasures.set(tile, treasure.is_some());
@@ -364,13 +366,13 @@ impl Tiles {
     }
 }
 
-/// The word in this place of a long row of bits; 0 beyond its ends.
+/// Returns the word at this index of a bit array; 0 beyond its ends.
 #[inline]
 fn word(bits: &[u64], at: usize) -> u64 {
     bits.get(at).copied().unwrap_or(0)
 }
 
-/// A word of a long row of bits after it was moved up, and down, by this many, fewer than a word's.
+/// Returns a word of a bit array after it was shifted up, and down, by fewer bits than a word has.
 #[inline]
 fn shifted(bits: &[u64], at: u32, by: u32) -> [u64; 2] {
     let at = at as usize;
@@ -378,7 +380,7 @@ fn shifted(bits: &[u64], at: u32, by: u32) -> [u64; 2] {
     [here << by | before >> (u64::BITS - by), here >> by | after << (u64::BITS - by)]
 }
 
-/// The first bits of a word; all of them if they are more.
+/// A mask of the first bits of a word; of all bits if `count` is larger.
 #[inline]
 fn first_bits(count: u32) -> u64 {
     if count < u64::BITS { (1 << count) - 1 } else { u64::MAX }

@@ -1,11 +1,11 @@
-//! Straight lines over tiles, and directions, with whole numbers only.
+//! Straight lines over tiles, and directions, with integers only.
 
 use crate::hunt::tiles::Tiles;
 
 /// A full turn, in centidegrees.
 pub(crate) const HEADINGS: u16 = 36_000;
 
-/// Bits behind the point of a sine.
+/// Fractional bits of a sine.
 const SINE_BITS: u32 = 30;
 
 /// Sines of whole degrees, 0..=90, from their series in fixed point.
@@ -21,7 +21,7 @@ const SINES: [i64; 91] = {
 
 const fn sine_of_degree(degree: i128) -> i64 {
     const BITS: u32 = 60;
-    // Pi with 60 bits behind the point.
+    // Pi with 60 fractional bits.
     const PI: i128 = 3_622_009_729_038_561_421;
     let angle = PI * degree / 180;
     let square = (angle * angle) >> BITS;
@@ -34,14 +34,14 @@ const fn sine_of_degree(degree: i128) -> i64 {
     ((sum + (1 << (BITS - SINE_BITS - 1))) >> (BITS - SINE_BITS)) as i64
 }
 
-/// Sine of 0..=9000 centidegrees, linear between whole degrees: at most 0.004 % off.
+/// Sine of 0..=9000 centidegrees, linear between whole degrees, with an error of at most 0.004 %.
 fn sine_of_quarter(centidegrees: usize) -> i64 {
     let (degree, part) = (centidegrees / 100, (centidegrees % 100) as i64);
     let next = SINES[(degree + 1).min(90)];
     SINES[degree] + (next - SINES[degree]) * part / 100
 }
 
-/// The way to a point `range_cm` away: 0 looks along x, 9000 along y.
+/// Returns the vector to a point `range_cm` away: heading 0 is along x, 9000 along y.
 pub(crate) fn along(heading: u16, range_cm: u32) -> (i32, i32) {
     let angle = usize::from(heading % 9000);
     let (near, far) = (sine_of_quarter(angle), sine_of_quarter(9000 - angle));
@@ -79,15 +79,15 @@ fn short_root_up(square: u16) -> u32 {
     root + u32::from(root * root < square)
 }
 
-/// The square root of a larger number: the table's root of its leading bits, improved by one step
-/// of Newton's method.
+/// Square root of a larger number, rounded up: the table's root of its leading bits, improved by
+/// one step of Newton's method.
 #[inline]
 fn middling_root_up(square: u32) -> u32 {
     let shift = (square | 1).leading_zeros() & !1;
     let scaled = square << shift;
     // Half as many bits, and half a step up: at most 256 off.
     let near = (u32::from(ROOTS[(scaled >> 24) as usize]) + 1) << 8;
-    // Never below the root that is rounded down, and at most one above.
+    // Never below the root rounded down, and at most one above.
     let root = (near + scaled / near) / 2;
     let root = root - u32::from(u64::from(root) * u64::from(root) > scaled.into());
     let root = root >> (shift / 2);
@@ -98,7 +98,7 @@ fn middling_root_up(square: u32) -> u32 {
 #[inline]
 pub(crate) fn distance_cm(x: i32, y: i32) -> u32 {
     let square = square_cm(x, y);
-    // A step of somebody who walks is short.
+    // A walking step is short.
     match u16::try_from(square) {
         Ok(short) => short_root_up(short),
         Err(_) => long_root_up(square),
@@ -122,15 +122,15 @@ pub(crate) fn square_cm(x: i32, y: i32) -> u64 {
     (x * x + y * y) as u64
 }
 
-/// The tiles on a straight line, from its start on, until it ends or leaves the map. Through a
-/// corner it goes along x first.
+/// The tiles on a straight line, from its start until it ends or leaves the map. Through a corner
+/// it goes along x first.
 pub(crate) struct Walk<'a> {
     tiles: &'a Tiles,
     column: i32,
     row: i32,
     step_x: i32,
     step_y: i32,
-    /// How far along x, and along y, until the next tile begins, times the other way's length: the
+    /// Distance along x, and along y, to the next tile, times the other direction's length: the
     /// smaller one is crossed first.
     until_x: i64,
     until_y: i64,
@@ -140,7 +140,8 @@ pub(crate) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// The line from a position on the map by a way of at most a zone's side in x and in y.
+    /// Creates the line from a position on the map along a vector of at most a zone's side in x and
+    /// in y.
     pub(crate) fn new(tiles: &'a Tiles, x: i32, y: i32, way_x: i32, way_y: i32) -> Walk<'a> {
         let (size, shift) = (tiles.tile_cm(), tiles.tile_shift());
         let (column, row) = (x >> shift, y >> shift);
@@ -199,8 +200,8 @@ mod tests {
         }
     }
 
-    /// How far off a root is, and where its next one begins, is most at the ends of what one entry
-    /// of the table stands for, and beside squares.
+    /// The error of a root, and the start of its next one, are largest at the ends of the range of
+    /// a table entry, and beside squares.
     #[test]
     fn a_middling_root_is_rounded_up() {
         let squares = (0..=u32::from(u16::MAX)).map(|root| root * root);

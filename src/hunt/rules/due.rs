@@ -1,23 +1,22 @@
-//! What ends at a certain time: effects, and the wait for a respawn.
+//! Ends what is due by time: effects, and the wait for a respawn.
 //!
 //! Nothing happens between events. Before an event is applied, the engine ends what was due before
-//! it, for a bounded number of actors: the earliest first, and at equal times the lowest player id
-//! first.
+//! it, for a bounded number of actors: the earliest first, and among equal times the lowest player
+//! id.
 
 use crate::hunt::change::Change;
 use crate::hunt::refusal::Effect;
 use crate::hunt::{EventOutput, Shard};
 use crate::kit::mix;
 
-/// The most actors for which one event may end something, such as an effect. The others wait for
-/// the next event.
+/// Limit of the actors that one event settles. The others wait for the next event.
 pub(super) const DUE_ACTORS_PER_EVENT: usize = 4;
 
-/// Tiles that a respawn tries before the actor stands up where it lies.
+/// Tiles that a respawn tries before the actor respawns where it lies.
 pub(super) const RESPAWN_TRIES: u64 = 16;
 
 impl Shard {
-    /// Ends what is over, for as many actors as one event may settle, the earliest due first.
+    /// Ends what is due, for as many actors as one event may settle, the earliest first.
     #[inline(never)]
     pub(crate) fn settle_due(&mut self, out: &mut EventOutput) {
         for _ in 0..DUE_ACTORS_PER_EVENT {
@@ -28,13 +27,13 @@ impl Shard {
         }
     }
 
-    /// Whether more was due than was settled. If not, nothing is over for any actor.
+    /// Whether more was due than was settled. If not, nothing is due for any actor.
     #[inline]
     pub(crate) fn is_behind(&self) -> bool {
         self.game.actors.is_due(self.clock.now_ms())
     }
 
-    /// Ends what is over for one actor.
+    /// Ends what is due for one actor.
     #[inline(never)]
     pub(crate) fn settle(&mut self, row: u32, out: &mut EventOutput) {
         let now_ms = self.clock.now_ms();
@@ -65,7 +64,7 @@ impl Shard {
         self.game.actors.write_pack(row, pack);
     }
 
-    /// A free tile somewhere on the map, by chance; where the actor lies if none is found soon.
+    /// Returns a random free tile; the actor's own tile if none is found soon.
     fn respawn_place(&self, row: u32) -> (u32, i32, i32) {
         let body = self.game.actors.body(row);
         let ordinal = self.clock.records();

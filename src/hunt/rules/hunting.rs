@@ -1,4 +1,4 @@
-//! Hunts: their start, their end, and the work between that is spread over events.
+//! Hunts: their start, their end, and the work in between, which is spread over events.
 
 use crate::hunt::change::Change;
 use crate::hunt::hunts::{HUNTS_MAX, Hunt, HuntPhase, Treasure};
@@ -7,26 +7,26 @@ use crate::hunt::tiles::TreasureKey;
 use crate::hunt::{EventOutput, Outcome, Shard};
 use crate::kit::mix;
 
-/// Tiles that laying a treasure tries before the hunt goes without it.
+/// Tiles that laying a treasure tries before the treasure is omitted.
 pub(super) const LAYING_TRIES: u64 = 32;
 
-/// Updates of one event for what hunts still have to publish: treasures laid, finishers.
+/// Limit of one event's updates about hunts: treasures laid, finishers.
 pub(super) const HUNT_UPDATES_PER_EVENT: usize = 12;
 
-/// Milliseconds of the zone's clock between two pieces of the search for paths. On a map of 65,536
-/// tiles the ways to two thousand treasures are found in some 4 s, those to a single one in up to
-/// 40 s.
+/// Milliseconds of the zone's clock between two pieces of the path search. On a map of 65,536 tiles
+/// the paths to two thousand treasures are found in some 4 s, those to a single one in up to 40 s.
 pub(super) const PATH_PIECE_MS: u64 = 4;
 
-/// Pieces that one event works on at most, if much time has passed since the previous event. A tick
-/// works on more, some 20 us: it comes once a second, and finds the paths of a quiet zone.
+/// Limit of the pieces of one event, if much time has passed since the previous event. A tick does
+/// more, some 20 us: it comes once a second, and finds the paths of a quiet zone.
 pub(super) const PATH_PIECES_PER_EVENT: u64 = 4;
 
-/// See [`PATH_PIECES_PER_EVENT`].
+/// Pieces of a tick; see [`PATH_PIECES_PER_EVENT`].
 pub(super) const PATH_PIECES_PER_TICK: u64 = 64;
 
 impl Shard {
-    /// The numbers of hunts only rise, so a number that is not above the highest came before.
+    /// Starts a hunt. Hunt numbers only rise, so an event whose number is not above the highest is
+    /// a repetition.
     pub(crate) fn on_hunt_start(
         &mut self,
         start: Hunt,
@@ -69,7 +69,7 @@ impl Shard {
         }
     }
 
-    /// Ends the hunts whose window is over, once one is.
+    /// Ends the hunts whose time is over, if there are any.
     #[inline(never)]
     pub(crate) fn end_due_hunts(&mut self, out: &mut EventOutput) {
         for slot in 0..HUNTS_MAX {
@@ -96,7 +96,7 @@ impl Shard {
         u32::try_from(self.clock.now_ms() - hunt.started_ms).unwrap_or(u32::MAX)
     }
 
-    /// A bounded piece of what hunts still have to do. Slots take turns at going first, so that
+    /// Does a bounded piece of the hunts' remaining work. Slots take turns at being first, so that
     /// none waits for the end of another.
     #[inline]
     pub(crate) fn work_on_hunts(&mut self, tick: bool, out: &mut EventOutput) {
@@ -123,7 +123,7 @@ impl Shard {
         }
     }
 
-    /// Searches paths as time passes, however many events there are in it.
+    /// Searches paths as time passes, independently of the number of events.
     #[inline]
     fn search_paths(&mut self, tick: bool) {
         let now_ms = self.clock.now_ms();
@@ -139,8 +139,8 @@ impl Shard {
     #[inline(never)]
     fn search_pieces(&mut self, now_ms: u64, pieces: u64) {
         self.game.hunts.searched_ms = now_ms;
-        // Not by the number of records: it may grow by as many from piece to piece as there are
-        // slots.
+        // Not based on the number of records, which may grow by the number of slots from piece to
+        // piece.
         let first = now_ms / PATH_PIECE_MS;
         for piece in first..first + pieces {
             match self.game.hunts.searching_from(piece as usize % HUNTS_MAX).next() {
@@ -150,7 +150,8 @@ impl Shard {
         }
     }
 
-    /// Lays treasures by the hunt's seed. One for which no free tile is found soon is left out.
+    /// Lays treasures according to the hunt's seed. A treasure without a free tile after some tries
+    /// is omitted.
     fn lay(&mut self, slot: usize, updates_left: &mut usize, out: &mut EventOutput) {
         let mut hunt = *self.game.hunts.hunt(slot);
         while hunt.tried < hunt.treasures && *updates_left > 0 {
@@ -187,7 +188,7 @@ impl Shard {
         })
     }
 
-    /// The hint for a tile: about the running hunt with the lowest number.
+    /// Returns the hint for a tile, about the running hunt with the lowest number.
     pub(crate) fn hint(&self, tile: u32) -> Option<(usize, Hint, u16)> {
         let running = (0..HUNTS_MAX).filter(|slot| self.game.hunts.hunt(*slot).running());
         let slot = running.min_by_key(|slot| self.game.hunts.hunt(*slot).hunt)?;
@@ -200,7 +201,8 @@ impl Shard {
         Some((slot, hint, distance))
     }
 
-    /// Publishes finishers in the order of their ranks and pays the prizes to those who are here.
+    /// Publishes finishers in the order of their ranks and pays the prizes to those who are
+    /// present.
     fn emit_finishers(&mut self, slot: usize, updates_left: &mut usize, out: &mut EventOutput) {
         let mut hunt = *self.game.hunts.hunt(slot);
         if hunt.announced == hunt.finishers {
@@ -233,7 +235,7 @@ impl Shard {
         self.game.hunts.write(slot, hunt);
     }
 
-    /// Takes away what was not opened; the slot is free when everything is published and removed.
+    /// Removes unopened treasures; the slot is free once everything is published and removed.
     fn sweep(&mut self, slot: usize) {
         let mut hunt = *self.game.hunts.hunt(slot);
         for _ in 0..HUNT_UPDATES_PER_EVENT {

@@ -5,14 +5,14 @@ use crate::hunt::event::{INVENTORY_SLOTS, ItemStack};
 /// An actor's slots.
 pub(crate) type Inventory = [ItemStack; INVENTORY_SLOTS];
 
-/// How many of an item there are.
+/// Number of an item in the inventory.
 fn held(items: &Inventory, item: u8) -> u32 {
     let stacks = items.iter().filter(|stack| stack.item == item);
     stacks.map(|stack| u32::from(stack.count)).sum()
 }
 
-/// Adds items: to slots that hold some already, then to empty ones. Returns how many there are now
-/// and how many found no room.
+/// Adds items, first to slots that hold the same item, then to empty ones. Returns the number now
+/// held and the number that did not fit.
 pub(crate) fn put(items: &mut Inventory, added: ItemStack, stack_max: u8) -> (u32, u8) {
     let mut left = added.count;
     for empty in [false, true] {
@@ -28,7 +28,7 @@ pub(crate) fn put(items: &mut Inventory, added: ItemStack, stack_max: u8) -> (u3
     (held(items, added.item), left)
 }
 
-/// Takes one item and returns how many are left; `None`: there is none.
+/// Removes one item and returns the remaining number; `None` if there is none.
 pub(crate) fn take(items: &mut Inventory, item: u8) -> Option<u32> {
     let stack = items.iter_mut().rev().find(|stack| stack.item == item && stack.count > 0)?;
     stack.count -= 1;

@@ -1,7 +1,7 @@
 //! Items and effects.
 //!
-//! An actor has each effect at most once. Another item of the same kind makes it last longer, up to
-//! a limit; different effects run side by side.
+//! An actor has each effect at most once. Another item of the same kind extends it, up to a limit;
+//! different effects run in parallel.
 
 use crate::hunt::actor::{Body, Compass, Pack};
 use crate::hunt::change::Change;
@@ -47,8 +47,8 @@ impl Shard {
         Ok(())
     }
 
-    /// When an effect would end if it were given so much more time; `None`: no later than it ends
-    /// anyway.
+    /// Returns when an effect would end if extended by this time; `None` if that is not later than
+    /// its current end.
     fn effect_until(&self, pack: &Pack, effect: Effect, lasts_ms: u32) -> Option<u64> {
         let now_ms = self.clock.now_ms();
         let until_ms = pack.effects_until_ms[effect as usize];
@@ -57,7 +57,7 @@ impl Shard {
         (added_ms > until_ms.max(now_ms)).then_some(added_ms)
     }
 
-    /// Starts an effect, or makes it last longer. The caller writes both rows.
+    /// Starts or extends an effect. The caller writes both rows.
     pub(crate) fn start_effect(
         &self,
         body: &mut Body,
@@ -70,7 +70,7 @@ impl Shard {
             return;
         };
         let before_ms = std::mem::replace(&mut pack.effects_until_ms[effect as usize], until_ms);
-        // An effect that is over and was not settled yet counts as over.
+        // An effect that is over but not settled yet counts as over.
         if body.has(effect) && before_ms <= self.clock.now_ms() {
             self.end_effect(body, effect, before_ms);
         }
@@ -90,7 +90,7 @@ impl Shard {
         body.end(effect);
     }
 
-    /// The strength of an effect that an actor has now; `None`: it has not, or not any more.
+    /// Returns the strength of an actor's active effect; `None` if it is not active.
     pub(crate) fn strength(&self, pack: &Pack, effect: Effect) -> Option<u32> {
         let active = pack.effects_until_ms[effect as usize] > self.clock.now_ms();
         active.then(|| self.rules.effects[effect as usize].percent)

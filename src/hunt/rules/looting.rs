@@ -11,7 +11,7 @@ use crate::hunt::{EventOutput, Shard};
 use crate::kit::mix;
 
 impl Shard {
-    /// Opens the nearest treasure in reach; of equally near ones, the one on the lowest tile.
+    /// Opens the nearest treasure in reach; among equally near ones, the one on the lowest tile.
     pub(crate) fn on_loot(
         &mut self,
         row: u32,
@@ -59,7 +59,8 @@ impl Shard {
         nearest.map(|(_, tile, key)| (tile, key))
     }
 
-    /// What the treasure holds is a function of the hunt's seed, the shard and the event's ordinal.
+    /// The content of a treasure is a function of the hunt's seed, the shard and the event's
+    /// ordinal.
     fn take_loot(&self, pack: &mut Pack, hunt: &Hunt, treasure: u16, out: &mut EventOutput) {
         let chance = mix::chance(hunt.seed, self.partition, self.clock.records());
         let weights = self.rules.points.iter().map(|row| row.weight);
@@ -105,7 +106,7 @@ impl Shard {
     }
 }
 
-/// The row of a table of weights that a chance falls on.
+/// Returns the row of a weighted table that a chance selects.
 fn roll(chance: u64, weights: impl Iterator<Item = u32> + Clone) -> usize {
     let sum = weights.clone().map(u64::from).sum();
     let mut left = mix::below(chance, sum);
@@ -125,7 +126,7 @@ mod tests {
     #[test]
     fn a_chance_falls_on_rows_as_their_weights_say() {
         let weights = [50_u32, 30, 0, 15, 5];
-        // The chances are spread evenly: one for each hundredth, in its middle.
+        // The chances are evenly spaced: one in the middle of each hundredth.
         let row = |hundredth: u64| {
             roll(u64::MAX / 100 * hundredth + u64::MAX / 200, weights.iter().copied())
         };

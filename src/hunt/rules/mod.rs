@@ -1,6 +1,6 @@
-//! The rules as numbers: what a game designer may change, checked and hashed.
+//! The rules as numbers that a game designer may change, checked and hashed.
 //!
-//! The engine never reads a file: the service reads `config/rules.toml` and hands the values in.
+//! The engine reads no file: the service reads `config/rules.toml` and passes the values in.
 
 pub(crate) mod inventory;
 
@@ -41,14 +41,14 @@ use crate::kit::rulebook::{GameRules, RulesError};
 use crate::kit::tombstones::TOMBSTONES_MAX;
 use crate::kit::update::EVENT_UPDATES_MAX;
 
-/// Health that rules may give an actor.
+/// Limit of an actor's health in the rules.
 pub(crate) const HEALTH_MAX: u16 = 10_000;
 
-/// Centimetres along a zone's side: products of two positions, and of a direction and a range, fit
-/// an i64 with room to spare.
+/// Limit of a zone's side in cm: products of two positions, or of a direction and a range, fit an
+/// i64 with a margin.
 pub(crate) const ZONE_CM_MAX: u32 = 1 << 24;
 
-/// Updates of one event that publish the zone's clock.
+/// Limit of one event's updates that publish the zone's clock.
 const CLOCK_UPDATES_MAX: usize = 1;
 const _: () = assert!(
     DUE_ACTORS_PER_EVENT * SETTLE_UPDATES_MAX
@@ -59,9 +59,9 @@ const _: () = assert!(
         <= EVENT_UPDATES_MAX
 );
 
-/// Everything here that decides what becomes of an event: part of the ruleset hash, so that two
-/// versions with other bounds are told apart. A limit that only says how fast something goes, or
-/// what is refused at the start, is left out.
+/// All constants that affect the outcome of an event. They are part of the ruleset hash, so that
+/// versions with other limits have other rulesets. Limits that only affect speed, or what is
+/// refused at start-up, are left out.
 const DECIDING: [u64; 17] = [
     DECODER_VERSION,
     RECORD_BYTES_MAX as u64,
@@ -82,26 +82,26 @@ const DECIDING: [u64; 17] = [
     ARRIVAL_TILES_PER_SIDE as u64,
 ];
 
-/// Rises whenever the engine makes different updates, or another state, from the same events and
-/// rules.
+/// Incremented whenever the engine makes different updates, or another state, from the same events
+/// and rules.
 pub(crate) const ENGINE_VERSION: u64 = 5;
 
-/// Everything that decides what an event does.
+/// Everything that determines the outcome of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// The zone's map.
     pub world: Map,
-    /// What holds for every actor.
+    /// Rules for every actor.
     pub actors: ActorRules,
-    /// What holds for every hunt.
+    /// Rules for every hunt.
     pub hunts: HuntRules,
-    /// What a treasure is worth, by chance.
+    /// The points of treasures, by chance.
     pub points: Vec<Points>,
-    /// What else a treasure holds, by chance.
+    /// The other contents of treasures, by chance.
     pub finds: Vec<Find>,
     /// Weapons by number.
     pub weapons: Vec<Weapon>,
-    /// Items by number, from 1: an item is at one less than its number.
+    /// Items by number, from 1: an item's index is its number minus one.
     pub items: Vec<Item>,
     /// Effects by number.
     pub effects: [EffectRules; Effect::ALL.len()],
@@ -114,41 +114,41 @@ pub struct Map {
     pub tile_cm: u32,
     /// Tiles along the side of the zone, a power of two.
     pub tiles_per_side: u32,
-    /// Speed that an actor's allowance grows with.
+    /// Speed at which an actor's allowance grows.
     pub speed_cm_per_s_max: u32,
-    /// How long the allowance grows: a burst after a rest is at most the way of this time.
+    /// Limit of the allowance, as a time at this speed: the largest burst after a rest.
     pub speed_burst_ms: u32,
-    /// A bit a tile, row by row: where walls stand. Empty where there is none.
+    /// A bit per tile, row by row: walls. Empty if there are none.
     pub walls: Vec<u64>,
 }
 
-/// What holds for every actor.
+/// Rules for every actor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActorRules {
-    /// Actors in a zone at most.
+    /// Limit of the actors in a zone.
     pub count_max: u32,
-    /// Actors on a tile at most.
+    /// Limit of the actors on a tile.
     pub per_tile_max: u16,
-    /// Health of an actor that is unhurt.
+    /// Full health.
     pub health: u16,
-    /// How long a downed actor waits.
+    /// Time that a downed actor waits for its respawn.
     pub respawn_ms: u32,
     /// Points for downing another actor.
     pub downed_points: u32,
 }
 
-/// What holds for every hunt.
+/// Rules for every hunt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HuntRules {
-    /// Treasures of a hunt at most.
+    /// Limit of a hunt's treasures.
     pub treasures_max: u16,
-    /// Length of a hunt's window at most.
+    /// Limit of a hunt's duration.
     pub duration_ms_max: u32,
-    /// How far from the middle of a treasure's tile it can be opened.
+    /// Distance from the middle of a treasure's tile within which it can be opened.
     pub reach_cm: u32,
-    /// Treasures that make a player a finisher.
+    /// Number of treasures that make a player a finisher.
     pub finish_treasures: u16,
-    /// Points for the first, second, third finisher.
+    /// Points of the first, second and third finisher.
     pub prizes: [u32; 3],
 }
 
@@ -164,7 +164,7 @@ pub struct Points {
 /// One row of the table of found items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Find {
-    /// The item; 0 is none.
+    /// The item; 0 for none.
     pub item: u8,
     /// Chance, relative to the other rows.
     pub weight: u32,
@@ -173,11 +173,11 @@ pub struct Find {
 /// A weapon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weapon {
-    /// Health that a hit takes.
+    /// Damage of a hit.
     pub damage: u16,
-    /// How far it shoots.
+    /// Range.
     pub range_cm: u32,
-    /// How far beside an actor's position a shot still hits.
+    /// Distance from an actor's position within which a shot hits.
     pub radius_cm: u32,
     /// Pause between two shots.
     pub reload_ms: u32,
@@ -186,29 +186,29 @@ pub struct Weapon {
 /// An item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// How many fit one slot.
+    /// Number of items that fit one slot.
     pub stack_max: u8,
-    /// What using it does.
+    /// The effect of using it.
     pub does: ItemUse,
 }
 
-/// What an item does.
+/// The effect of using an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ItemUse {
-    /// Starts an effect, or makes it last longer.
+    /// Starts or extends an effect.
     Start(Effect),
-    /// Gives health back.
+    /// Restores health.
     Heal(u16),
 }
 
-/// How an effect lasts and how strong it is.
+/// Duration and strength of an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EffectRules {
-    /// How long one item makes it last.
+    /// Duration added by one item.
     pub lasts_ms: u32,
-    /// How long it lasts at most when items are added up.
+    /// Limit of the duration when items are added up.
     pub lasts_ms_max: u32,
-    /// Strength: of the speed, the damage or the points, in percent.
+    /// Strength: percentage of the speed, the damage or the points.
     pub percent: u32,
 }
 
@@ -253,7 +253,8 @@ impl GameRules for Rules {
     fn check_beside(&self, other: &Rules) -> Result<(), RulesError> {
         let same = "as in the first rules: a game that is under way keeps its map and its size";
         let Rules { world, actors, .. } = self;
-        // All numbers of the map and of actors are named here, so that a new one is thought of.
+        // All numbers of the map and of actors are named here, so that the compiler points out a
+        // new one.
         let Map { tile_cm, tiles_per_side, speed_cm_per_s_max: _, speed_burst_ms: _, walls } =
             world;
         let ActorRules { count_max, per_tile_max: _, health: _, respawn_ms: _, downed_points: _ } =
@@ -300,7 +301,7 @@ impl GameRules for Rules {
 }
 
 impl Rules {
-    /// An item's rules; `None`: there is no such item.
+    /// Returns an item's rules; `None` if there is no such item.
     pub(crate) fn item(&self, number: u8) -> Option<&Item> {
         self.items.get(usize::from(number).checked_sub(1)?)
     }
@@ -336,14 +337,14 @@ impl Map {
         require(self.walls.is_empty() || open, "world.walls", "a map with a free tile")
     }
 
-    /// The most that an actor's allowance grows to, in thousandths of a cm, at this much of the
-    /// normal speed.
+    /// The limit of an actor's allowance, in thousandths of a cm, at this percentage of the normal
+    /// speed.
     pub(crate) fn allowance_max(&self, percent: u32) -> u32 {
         let full = u64::from(self.speed_cm_per_s_max) * u64::from(self.speed_burst_ms);
         u32::try_from(full * u64::from(percent) / 100).unwrap_or(u32::MAX)
     }
 
-    /// Tiles of the zone.
+    /// Number of tiles in the zone.
     pub(crate) fn tiles(&self) -> u32 {
         self.tiles_per_side * self.tiles_per_side
     }

@@ -1,8 +1,8 @@
 //! Moving and turning.
 //!
-//! Speed is an allowance: it grows with the shard's time up to a burst, and a move uses it up. So a
-//! late record, or two at the same millisecond, cost a player nothing, and nobody is faster than
-//! the rules for longer than a burst.
+//! Speed is an allowance: it grows with the shard's time up to a burst, and moves use it up. So a
+//! late record, or two in the same millisecond, cost a player nothing, and nobody exceeds the speed
+//! for longer than a burst.
 
 use crate::hunt::actor::{Body, Compass};
 use crate::hunt::change::Change;
@@ -11,16 +11,16 @@ use crate::hunt::rules::Rules;
 use crate::hunt::walk::{HEADINGS, Walk, distance_cm, square_cm};
 use crate::hunt::{EventOutput, Shard};
 
-/// How an actor's allowance grows.
+/// The growth of an actor's allowance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowance {
-    /// Thousandths of a cm a millisecond.
+    /// Thousandths of a cm per millisecond.
     per_ms: u64,
     allowance_max: u32,
 }
 
 impl Allowance {
-    /// Without haste, and with it.
+    /// Returns the growth without and with haste.
     pub(crate) fn both(rules: &Rules) -> [Allowance; 2] {
         [100, rules.effects[Effect::Haste as usize].percent].map(|percent| Allowance {
             per_ms: u64::from(rules.world.speed_cm_per_s_max) * u64::from(percent) / 100,
@@ -42,7 +42,7 @@ impl Shard {
         let tile = self.game.tiles.at(x, y).ok_or(Refusal::OffMap)?;
         self.grow_allowance(body, self.clock.now_ms());
         let (way_x, way_y) = (x - body.x(), y - body.y());
-        // A player who is far too fast is detected without a square root.
+        // A move that is far too fast is detected without a square root.
         let reach_cm = u64::from(body.allowance() / 1000);
         if square_cm(way_x, way_y) > reach_cm * reach_cm {
             return Err(Refusal::TooFast);
@@ -96,8 +96,8 @@ impl Shard {
         }
     }
 
-    /// Lets the allowance grow to this time, at the pace that the actor had until then. To be
-    /// called before the pace changes.
+    /// Lets the allowance grow up to this time, at the actor's pace until then. Must be called
+    /// before the pace changes.
     pub(crate) fn grow_allowance(&self, body: &mut Body, at_ms: u64) {
         let pace = &self.game.paces[usize::from(body.has(Effect::Haste))];
         let elapsed_ms = at_ms.saturating_sub(body.allowance_at_ms);

@@ -10,12 +10,12 @@ use crate::hunt::walk::square_cm;
 use crate::hunt::{EventOutput, Outcome, Shard};
 use crate::kit::tombstones::{HandoffId, Tombstone};
 
-/// Tiles on a side of the square in which an arrival looks for a place before it is sent back.
+/// Side, in tiles, of the square in which an arrival looks for a free tile before it is sent back.
 pub(super) const ARRIVAL_TILES_PER_SIDE: u32 = 8;
 
-/// The numbers of a player's handoffs begin at its `seq` if nothing else is known of the player, so
-/// that one who left for good and came back elsewhere does not use a number again. They begin at
-/// this number at most, so that enough are left.
+/// Upper limit of a player's first handoff number. The numbers start at the player's `seq` if
+/// nothing else is known, so that a player who left the game and came back elsewhere does not reuse
+/// a number. The limit leaves enough numbers.
 const CROSSING_START_MAX: u64 = u32::MAX as u64 / 2;
 
 impl Shard {
@@ -40,7 +40,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Makes an actor that carries nothing, on a tile that was checked.
+    /// Adds an actor that carries nothing, on a tile that was checked.
     fn enter(
         &mut self,
         player_id: u64,
@@ -87,7 +87,7 @@ impl Shard {
     ) -> Result<(), Refusal> {
         match to_zone {
             Some(zone) if zone == self.partition => return Err(Refusal::SameZone),
-            // A player who is down would stand up unhurt on the other side.
+            // A downed player would be unhurt on the other side.
             Some(_) if body.downed() => return Err(Refusal::Downed),
             _ => {}
         }
@@ -128,16 +128,15 @@ impl Shard {
         }
     }
 
-    /// Zones lie side by side: a player who leaves over the nearest edge enters at the opposite
-    /// one.
+    /// Zones are adjacent: a player who leaves over the nearest edge enters at the opposite one.
     fn opposite(&self, x: i32, y: i32) -> (i32, i32) {
         let far = self.game.tiles.side_cm() - 1;
         let nearest = x.min(y).min(far - x).min(far - y);
         if nearest == x.min(far - x) { (far - x, y) } else { (x, far - y) }
     }
 
-    /// A player arrives with what it carries. Each handoff is accepted once, and never refused:
-    /// what arrives has been taken out of another zone, so it stays here or goes back.
+    /// Lets a player arrive with what it carries. Each handoff is accepted once and never refused:
+    /// its content has been removed from another zone, so it stays here or goes back.
     pub(crate) fn on_arrive(
         &mut self,
         player_id: u64,
@@ -148,7 +147,7 @@ impl Shard {
         if player_id == 0 {
             return Err(Refusal::NoPlayer);
         }
-        // A handoff that names this zone as its origin could only be sent back to this very zone.
+        // A handoff that names this zone as its origin could only be sent back to this zone.
         if handoff.from_zone == self.partition {
             return Err(Refusal::SameZone);
         }
@@ -168,7 +167,7 @@ impl Shard {
             accepted,
         };
         match (here, self.arrival_tile(at)) {
-            // It joined before its handoff came.
+            // The player joined before the handoff arrived.
             (Some(row), _) => self.unpack(row, known, handoff, out),
             (None, Some((tile, x, y))) => {
                 self.tombstones.take(player_id);
@@ -192,7 +191,7 @@ impl Shard {
         }
     }
 
-    /// The free tile at, or nearest to, where an arrival wants to stand, and the position on it.
+    /// Returns the free tile at or nearest to an arrival's position, and the position on it.
     fn arrival_tile(&self, (x, y): (i32, i32)) -> Option<(u32, i32, i32)> {
         if self.game.actors.count() == self.rules.actors.count_max {
             return None;
@@ -212,7 +211,7 @@ impl Shard {
         Some((tile, x, y))
     }
 
-    /// Gives an actor what was carried for it.
+    /// Adds the carried data to an actor.
     fn unpack(&mut self, row: u32, known: Tombstone, handoff: &Handoff, out: &mut EventOutput) {
         let (mut body, mut pack) = (*self.game.actors.body(row), *self.game.actors.pack(row));
         body.seq = known.seq;
@@ -247,7 +246,7 @@ impl Shard {
         }
     }
 
-    /// There is no room: the player goes back to where it came from, with a handoff of its own.
+    /// Sends a player back to its origin with a new handoff, because there is no room.
     fn send_back(
         &mut self,
         known: Tombstone,
@@ -260,7 +259,7 @@ impl Shard {
         let far = self.game.tiles.side_cm() - 1;
         let (x, y) = self.opposite(at.0.clamp(0, far), at.1.clamp(0, far));
         let to_zone = handoff.from_zone;
-        // It comes after whatever left this zone before it.
+        // It must be ordered after everything that left this zone before it.
         let (from_zone, last_seq) = (self.partition, known.seq);
         let handoff = Handoff { from_zone, crossing, last_seq, ..*handoff };
         out.handoff(known.player_id, &HandoffOut { to_zone, x, y, handoff });

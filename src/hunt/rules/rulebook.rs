@@ -1,4 +1,4 @@
-//! The rules that a zone of the hunt may play by.
+//! The rules that a zone of the hunt may use.
 
 use crate::hunt::rules::Rules;
 

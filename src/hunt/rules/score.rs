@@ -6,8 +6,8 @@ use crate::hunt::refusal::ScoreCause;
 use crate::hunt::{EventOutput, Shard};
 
 impl Shard {
-    /// Adds points. Of equal scores, the one that was published first is ahead, so the update's
-    /// ordinal is kept. The caller writes the pack.
+    /// Adds points. Among equal scores the one published first ranks first, so the update's ordinal
+    /// is stored. The caller writes the pack.
     pub(crate) fn add_score(
         &self,
         pack: &mut Pack,

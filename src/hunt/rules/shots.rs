@@ -1,9 +1,9 @@
 //! Shooting.
 //!
-//! A shot flies straight over the tiles until a wall, the map's edge or the weapon's range ends it.
-//! It hits on the first tile on its way where somebody stands close enough to the line: the actor
-//! that is nearest along the line, of equally near ones the lowest player id. An actor that is down
-//! is not hit. Shots do not cross zones.
+//! A shot flies in a straight line until a wall, the map's edge or the weapon's range ends it. On
+//! the first tile where an actor is close enough to the line, it hits the actor nearest along the
+//! line; among equally near ones, the lowest player id. Downed actors are not hit. Shots do not
+//! cross zones.
 
 use crate::hunt::actor::Body;
 use crate::hunt::change::Change;
@@ -12,13 +12,13 @@ use crate::hunt::rules::Weapon;
 use crate::hunt::walk::{HEADINGS, Walk, along, distance_cm, square_cm};
 use crate::hunt::{EventOutput, NO_ROW, Shard};
 
-/// Tiles with walls or actors that a shot looks up together.
+/// Tiles with walls or actors that a shot processes together.
 const OBSTACLES_AHEAD: usize = 8;
 
-/// No tile's number.
+/// The number of no tile.
 const NO_TILE: u32 = u32::MAX;
 
-/// Where a shot ended.
+/// The end of a shot.
 struct ShotEnd {
     distance_cm: u32,
     target: Option<u32>,
@@ -68,7 +68,7 @@ impl Shard {
         ShotEnd { distance_cm: weapon.range_cm, target: None }
     }
 
-    /// Where a shot that passes these tiles ends, if it ends there.
+    /// Returns the end of a shot that passes these tiles, if it ends on one of them.
     fn first_hit(
         &self,
         row: u32,
@@ -78,8 +78,8 @@ impl Shard {
         tiles: &[u32; OBSTACLES_AHEAD],
     ) -> Option<ShotEnd> {
         let tiles = tiles.iter().copied().take_while(|tile| *tile != NO_TILE);
-        // The actors that stand there lie anywhere in memory: prefetched together, they share one
-        // wait.
+        // The actors on these tiles are far apart in memory: prefetching them together overlaps the
+        // waits.
         let firsts = tiles.clone().filter_map(|tile| self.game.tiles.first_actor(tile));
         let mut actors = [NO_ROW; OBSTACLES_AHEAD];
         let mut count = 0;
@@ -142,8 +142,8 @@ impl Shard {
     }
 }
 
-/// How far along the line another actor stands, in cm times the line's length; `None`: the shot
-/// passes it.
+/// Returns another actor's distance along the line, in cm times the line's length; `None` if the
+/// shot misses it.
 fn way_along(body: &Body, other: &Body, way: (i32, i32), weapon: &Weapon) -> Option<i64> {
     if other.downed() {
         return None;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What `config/rules.toml` says, in short.
+/// The rules of `config/rules.toml`, abridged.
 pub(crate) fn sample() -> Rules {
     let effect = |lasts_ms, percent| EffectRules { lasts_ms, lasts_ms_max: 30_000, percent };
     let item = |does| Item { stack_max: 3, does };

@@ -1,4 +1,4 @@
-//! Other rules for a game that is under way.
+//! Rules that change during a game.
 
 use super::script::{Game, plain, rules};
 use crate::hunt::event::Action;
@@ -60,7 +60,7 @@ fn health_above_the_new_maximum_is_kept_and_needs_no_medkit() {
     ));
 }
 
-/// What was found before the change counts as it did then.
+/// Treasures found before the change keep their points.
 #[test]
 fn a_hunt_under_way_goes_on_by_the_new_rules() {
     let before = plain();

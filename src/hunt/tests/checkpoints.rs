@@ -1,5 +1,5 @@
-//! A checkpoint holds the state as it was when it began, whatever the shard does meanwhile, and
-//! however the bytes are taken.
+//! A checkpoint holds the state at its start, whatever the shard does in the meantime, and however
+//! the bytes are read.
 
 use crate::hunt::Shard;
 use crate::hunt::event::ActionKind;
@@ -11,7 +11,7 @@ use crate::testing::random::Random;
 use crate::testing::random_game::{RandomGame, Setting};
 use crate::testing::whole_state::encode_state;
 
-/// More than some chunks of actors, and hunts that are over soon.
+/// More than a few chunks of actors, and hunts that end soon.
 const PLAYERS: u64 = 1_000;
 
 fn rulebook() -> Rulebook {
@@ -21,7 +21,7 @@ fn rulebook() -> Rulebook {
     Rulebook::of(rules)
 }
 
-/// A game of many players, in which everybody comes, leaves and comes again.
+/// A game with many players, who all join, leave and join again.
 #[derive(Clone)]
 struct Game {
     random: Random,
@@ -57,7 +57,7 @@ fn encoded(shard: &Shard) -> Vec<u8> {
     bytes
 }
 
-/// Takes a checkpoint in random pieces with random events between them.
+/// Takes a checkpoint in random pieces, with random events in between.
 fn checkpoint_while_playing(game: &mut Game, shard: &mut Shard) -> Vec<u8> {
     let promised = shard.begin_checkpoint();
     let mut bytes = Vec::new();
@@ -122,7 +122,7 @@ fn a_checkpoint_that_is_given_up_leaves_nothing_behind() {
     game.play(&mut shard, 500);
     let expected = encoded(&shard);
     assert!(checkpoint_while_playing(&mut game, &mut shard) == expected);
-    // A new one takes the place of one that was not read to its end.
+    // A new checkpoint replaces one that was not read to its end.
     shard.begin_checkpoint();
     game.play(&mut shard, 500);
     let expected = encoded(&shard);

@@ -1,4 +1,4 @@
-//! docs/RULES.md, docs/EVENTS.md and docs/QUERIES.md list what the code has.
+//! docs/RULES.md, docs/EVENTS.md and docs/QUERIES.md list the same as the code.
 
 use super::texts;
 use crate::hunt::change::KINDS;
@@ -67,7 +67,7 @@ fn every_kind_of_update_and_every_refusal_has_a_script() {
     }
 }
 
-/// The cells of a table's rows, under the heading of its section.
+/// The cells of the table under this heading.
 fn rows(page: &'static str, heading: &str) -> Vec<Vec<&'static str>> {
     let section = page.lines().skip_while(|line| *line != heading);
     let table = section.skip_while(|line| !line.starts_with('|'));
@@ -75,12 +75,12 @@ fn rows(page: &'static str, heading: &str) -> Vec<Vec<&'static str>> {
     rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect()).collect()
 }
 
-/// What stands between a text's backquotes.
+/// The parts of a text within backquotes.
 fn quoted(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
 
-/// A bound as the page writes it: what is next to a large power of two by that.
+/// A limit as written on the page: relative to a large power of two if next to one.
 fn bound(number: i128) -> String {
     let power = (number + i128::from(number > 0)).unsigned_abs();
     match number {
@@ -125,7 +125,8 @@ fn every_type_of_event_is_documented_with_what_it_requires_and_what_it_may_have(
             if required.contains(&key) || optional.contains(&key) {
                 continue;
             }
-            // What only another kind of this type has is optional: an arrival is a join with more.
+            // A field of only another kind with this type is optional: an arrival is a join with
+            // more fields.
             let is_own = spec.type_name == kind.name();
             let needed = is_own && spec.required.contains(field);
             if needed { &mut *required } else { &mut *optional }.push(key);

@@ -58,8 +58,8 @@ fn a_handoff_that_comes_after_its_player_is_added() {
     );
 }
 
-/// A player that was sent to and fro has a higher handoff number than its next zones may count
-/// from, and still arrives; a repetition does not.
+/// A player who was sent to and fro has a higher handoff number than its next zones may count from,
+/// and still arrives; a repetition does not.
 #[test]
 fn a_later_departure_is_accepted_whatever_number_it_has() {
     check(
@@ -114,7 +114,7 @@ fn an_arrival_at_a_full_zone_is_sent_back_once_with_everything() {
     );
 }
 
-/// Zones count handoffs from what they know of a player, so a number may come again.
+/// Zones count handoffs from what they know of a player, so a number may occur twice.
 #[test]
 fn a_handoff_is_accepted_whatever_number_an_earlier_one_had() {
     check(

@@ -1,5 +1,5 @@
-//! A million random events, valid and not, over several zones: nothing panics, what must hold
-//! holds, and neither restarts nor batches change anything. `HUNTD_FUZZ_EVENTS` sets how many.
+//! A million random events, valid and invalid, over several zones: nothing panics, invariants hold,
+//! and neither restarts nor batches change anything. `HUNTD_FUZZ_EVENTS` sets the number.
 
 use crate::hunt::change::KINDS;
 use crate::hunt::event::Event;
@@ -10,14 +10,14 @@ use std::panic::catch_unwind;
 
 const ZONES: usize = 3;
 
-/// Events of a zone after which it starts over, so that a hostile time ends only one game.
+/// Events after which a zone starts over, so that a hostile time ends only one game.
 const GAME_EVENTS: usize = 5_000;
 
 /// Events between two checks of the whole zone.
 const CHECK_EVENTS: usize = 500;
 
-/// Plays a game in each zone, their events interleaved; then each zone's game again, alone. Returns
-/// what was reached.
+/// Plays a game in each zone with interleaved events; then each zone's game again, alone. Returns
+/// the kinds of updates and the number of applied events.
 fn play(seed: u64) -> (u64, u64) {
     let rulebooks = [rulebook(false), rulebook(true)];
     let zone = |number: usize| HostileZone::new(number as u16, &rulebooks[number % 2]);
@@ -61,7 +61,7 @@ fn no_sequence_of_events_breaks_a_zone_and_a_replay_gives_the_same() {
             played.unwrap_or_else(|_| panic!("the game of seed {seed} failed, see above"));
         (kinds, applied) = (kinds | reached.0, applied + reached.1);
     }
-    // What was hostile did not keep the games from being games.
+    // Hostile events did not prevent normal games.
     let never = (1..).zip(KINDS).filter(|(number, _)| kinds >> number & 1 == 0);
     let never: Vec<_> = never.map(|(_, kind)| kind.name).collect();
     assert!(never.is_empty(), "no game had an update that is {never:?}: see RandomGame");

@@ -82,7 +82,7 @@ fn a_hunt_from_its_start_to_its_prizes() {
     );
 }
 
-/// Worths and items of the treasures that a player finds in many hunts of a zone.
+/// Points and items of the treasures that a player finds in many hunts of a zone.
 fn finds(partition: u16, first_seed: u32) -> (Vec<u32>, Vec<u8>, usize) {
     let mut game = Game::of_zone(partition, rules());
     game.play("1 join x=7000 y=3584");
@@ -113,7 +113,7 @@ fn treasures_hold_what_the_loot_table_says_by_seed_and_zone() {
     let share =
         |worth: u32| worths.iter().filter(|found| **found == worth).count() * 100 / worths.len();
     assert!(worths.len() > 300, "{}", worths.len());
-    // The table says 50, 30, 15 and 5 of a hundred.
+    // The table has 50, 30, 15 and 5 per cent.
     for (worth, expected) in [(100, 42..=58), (250, 23..=37), (500, 10..=20), (1000, 2..=9)] {
         assert!(expected.contains(&share(worth)), "{worth}: {} of a hundred", share(worth));
     }
@@ -202,7 +202,7 @@ fn a_compass_points_the_way_and_never_the_wrong_one() {
     );
 }
 
-/// The path hints of players while a line is played.
+/// The path hints that a line publishes.
 fn hints(game: &mut Game, line: &str) -> Vec<String> {
     let published = game.play(line);
     published.iter().map(sentence).filter(|published| published.contains("path_hint")).collect()

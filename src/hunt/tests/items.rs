@@ -91,7 +91,7 @@ fn haste_counts_from_its_start_to_its_end() {
     );
 }
 
-/// Four actors are settled an event: the fifth one's haste is over, and nobody has said so.
+/// Four actors are settled per event: the fifth one's haste is over, but not settled yet.
 #[test]
 fn haste_that_is_over_does_not_count_when_more_haste_arrives() {
     let mut game = Game::new(rules());

@@ -1,4 +1,4 @@
-//! The engine as scripts, a file a rule, and as random games.
+//! The engine tested by scripts, one file per rule, and by random games.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests are not pure")]
 
@@ -18,7 +18,7 @@ mod script;
 mod shooting;
 mod versions;
 
-/// All files of a folder, one behind the other.
+/// The concatenated texts of all files in a folder.
 fn texts(folder: &str) -> String {
     let files = std::fs::read_dir(folder).expect("the folder is there");
     let files = files.map(|file| file.expect("a file").path()).filter(|path| path.is_file());

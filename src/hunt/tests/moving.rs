@@ -1,4 +1,4 @@
-//! Moving and looking.
+//! Moving and turning.
 
 use super::script::{Game, check, rules, sentence};
 
@@ -130,7 +130,7 @@ fn nobody_walks_through_a_wall_or_around_a_corner_in_one_step() {
     );
 }
 
-/// A step from tile to tile through the corner where four meet goes along x first.
+/// A diagonal step through the corner of four tiles goes along x first.
 #[test]
 fn a_step_through_a_corner_needs_the_tile_along_x_free_and_not_the_one_along_y() {
     let step = |walls: [u64; 4]| {

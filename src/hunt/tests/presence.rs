@@ -84,7 +84,7 @@ fn a_refused_event_of_a_player_who_is_not_here_leaves_no_trace() {
     );
 }
 
-/// `no_player` and `heading_out_of_range` are refusals that other callers of the engine meet.
+/// Only other callers of the engine can cause `no_player` and `heading_out_of_range`.
 #[test]
 fn no_record_has_player_0_or_a_heading_of_a_full_turn() {
     let decode = |fields: &str| {

@@ -1,5 +1,6 @@
-//! What must hold for any game: replays, interleavings and batches give the same, and what crosses
-//! from zone to zone is neither lost nor doubled. The engine's own tests check its inside.
+//! Properties of any game: replays, interleavings and batches yield the same result, and nothing
+//! that crosses from zone to zone is lost or duplicated. The engine's own tests check its
+//! internals.
 
 use crate::hunt::change::{Change, KINDS};
 use crate::hunt::event::{Action, Event, Handoff, ItemStack};
@@ -29,7 +30,7 @@ fn rules() -> Rules {
     rules
 }
 
-/// Those, and others to change to.
+/// These rules, and others to switch to.
 fn rulebook() -> Rulebook {
     let mut others = rules();
     others.actors.health = 70;
@@ -67,18 +68,18 @@ fn kind(update: &Update) -> u8 {
     update.payload().kind
 }
 
-/// Games that are played, and their events: a hostile time ends one game and not all.
+/// Number of games, and their events: a hostile time ends one game and not all.
 const GAMES: u64 = 10;
 const GAME_EVENTS: usize = 6_000;
 
-/// What happened in some games.
+/// The results of some games.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Reached {
     chain: Chain,
     digests: Vec<u64>,
     kinds: BTreeSet<&'static str>,
     refusals: BTreeSet<&'static str>,
-    /// How many events applied, and how many were no-ops.
+    /// Number of applied events and of no-ops.
     applied: usize,
     no_ops: usize,
 }
@@ -114,7 +115,7 @@ fn random_games_reach_everything_and_replay_to_the_same_chain_and_digests() {
     };
     let reached = play();
     let kinds = KINDS.iter().map(|kind| kind.name).filter(|name| !reached.kinds.contains(name));
-    // Walls are not on this map.
+    // This map has no walls.
     let refusals = Refusal::NAMES.iter().copied().filter(|name| *name != "wall");
     let refusals = refusals.filter(|name| !reached.refusals.contains(name));
     let (kinds, refusals): (Vec<_>, Vec<_>) = (kinds.collect(), refusals.collect());
@@ -199,13 +200,13 @@ proptest! {
 /// Two zones, and the handoffs between them, which may come late and more than once.
 struct World {
     zones: [Shard; 2],
-    /// Handoffs in the order in which they were published, with their player.
+    /// Handoffs with their player, in the order of publication.
     handoffs: Vec<(u64, HandoffOut)>,
-    /// By player: how many of its handoffs have arrived.
+    /// Number of arrived handoffs, by player.
     arrived: BTreeMap<u64, usize>,
     seqs: BTreeMap<u64, u64>,
     time_ms: i64,
-    /// What players have in the world, by what was published of it.
+    /// What players own in the world, according to the updates.
     there: Carried,
 }
 
@@ -233,7 +234,7 @@ impl Carried {
 
 const PLAYERS: std::ops::Range<u64> = 1..5;
 
-/// This many of an item, in a sum that has room for each kind apart.
+/// A number of an item, in a sum with separate digits for each kind.
 fn items(item: u8, count: u16) -> i64 {
     i64::from(count) << (8 * item)
 }
@@ -269,7 +270,7 @@ impl World {
             match update.change() {
                 Change::ItemUsed { item, .. } => self.there.items -= items(item, 1),
                 Change::ItemLost { item, lost } => self.there.items -= items(item, lost),
-                // Who leaves for good leaves its things to nobody.
+                // What a player owns is lost when it leaves the game.
                 Change::Left { to_zone: None, .. } => self.there = self.there.without(held),
                 Change::Handoff { .. } => {
                     let parts = updates[at..at + HANDOFF_PARTS].try_into().unwrap();
@@ -280,7 +281,7 @@ impl World {
         }
     }
 
-    /// Brings in a player's next handoff, or an older one once more.
+    /// Delivers a player's next handoff, or an older one again.
     fn deliver(&mut self, player_id: u64, again: Option<usize>) {
         let mine = self.handoffs.iter().filter(|(player, _)| *player == player_id);
         let mine: Vec<HandoffOut> = mine.map(|(_, out)| *out).collect();
@@ -313,7 +314,7 @@ impl World {
         held.chain(carried).fold(Carried::default(), Carried::and)
     }
 
-    /// A player comes from far away with five things and some points.
+    /// Lets a player arrive from elsewhere with five items and some points.
     fn come(&mut self, player_id: u64, to_zone: u16) {
         let (from_zone, score) = (1 - to_zone, 7 << (8 * player_id));
         let mut handoff = Handoff { from_zone, crossing: 1, score, ..Handoff::default() };

@@ -15,7 +15,7 @@ use crate::testing::whole_state::encode_state;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 
-/// The usual rules on a small map with some walls, made so that much happens soon.
+/// The usual rules on a small map with some walls, chosen so that much happens soon.
 fn small_rules() -> Rules {
     let mut rules = rules::tests::sample();
     rules.world.tiles_per_side = 16;
@@ -29,8 +29,8 @@ fn small_rules() -> Rules {
     rules
 }
 
-/// Any events at all, most of them such that something happens. Each has numbers of its own, so
-/// that a failing game is made shorter event by event.
+/// Random events, most of them effective. Each is generated from its own seed, so that a failing
+/// game can be shortened event by event.
 fn events(count: usize) -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(any::<u64>(), 1..count).prop_map(|seeds| {
         let setting =
@@ -108,7 +108,7 @@ fn check_treasures(shard: &Shard) {
     assert_eq!(on_tiles.count(), lying);
 }
 
-/// Distance from every tile to the nearest treasure that lies, by a plain search.
+/// Distance from every tile to the nearest unopened treasure, by a simple search.
 fn distances(shard: &Shard, slot: usize) -> BTreeMap<u32, u16> {
     let mut found = BTreeMap::new();
     let mut queue = VecDeque::new();
@@ -135,7 +135,7 @@ fn near(shard: &Shard, tile: u32) -> Vec<u32> {
     steps.iter().filter_map(|(x, y)| shard.game.tiles.numbered(column + x, row + y)).collect()
 }
 
-/// Every hint is exact, or it says that it is stale. Returns how many tiles were exact.
+/// Checks that every hint is exact or stale. Returns the number of exact ones.
 fn check_paths(shard: &Shard, slot: usize) -> usize {
     if shard.game.hunts.hunt(slot).phase != hunts::HuntPhase::Open {
         return 0;
@@ -226,8 +226,8 @@ proptest! {
         }
     }
 
-    /// Reading a state back computes every hash again, so this also shows that the digest that is
-    /// kept from event to event is the digest of what is there.
+    /// Reading a state computes every hash again, so this also shows that the digest maintained
+    /// from event to event is the digest of the state.
     #[test]
     fn a_run_that_is_split_by_its_encoded_state_goes_on_the_same(
         events in events(200), split: prop::sample::Index,
@@ -278,7 +278,7 @@ proptest! {
         encode_state(&mut shard, &mut bytes);
         let short = &bytes[..cut.index(bytes.len())];
         prop_assert!(Shard::decode_state(short, &shard.rulebook).is_err());
-        // Words that stand far behind are many of a kind.
+        // Words far from the start are all of the same kind.
         let words = (bytes.len() / 8).min(400);
         for (word, bit) in (0..words).zip(bits.iter().cycle()) {
             let at = word * 8 + usize::from(bit / 8 % 8);

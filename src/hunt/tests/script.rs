@@ -1,9 +1,9 @@
-//! Plays a script of events and compares every update with what the script says.
+//! Plays a script of events and compares every update with the script.
 //!
-//! A line is an event, `player action key=value ...`; the lines below it that begin with `>` are
-//! the updates that it causes, `player kind key=value ...`, as their JSON has them. No such line:
-//! no update. `seq` counts by itself; `seq=3` sets it. `wait 500` lets that many milliseconds pass.
-//! `# ...` is a remark.
+//! A line is an event, `player action key=value ...`; the following lines that begin with `>` are
+//! the updates that it causes, `player kind key=value ...`, as in their JSON. Without such a line,
+//! there must be no update. `seq` counts automatically; `seq=3` sets it. `wait 500` lets that many
+//! milliseconds pass. `# ...` is a comment.
 
 use crate::hunt::Shard;
 use crate::hunt::change::{Change, KINDS};
@@ -17,7 +17,7 @@ use crate::service::rules::built_in;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// A zone that scripts are played in.
+/// A zone in which scripts are played.
 pub(crate) struct Game {
     pub(crate) shard: Shard,
     time_ms: i64,
@@ -25,15 +25,15 @@ pub(crate) struct Game {
     ticks: u64,
 }
 
-/// The rules that the scripts are written for: the built-in ones on a small map.
+/// The rules for which the scripts are written: the built-in ones on a small map.
 pub(crate) fn rules() -> Rules {
     let mut rules = built_in();
     rules.world.tiles_per_side = 16;
     rules
 }
 
-/// The same rules, except that every treasure is worth 100 points and holds nothing else, and that
-/// two make a finisher.
+/// The same rules, except that every treasure is worth 100 points and contains nothing else, and
+/// that two make a finisher.
 pub(crate) fn plain() -> Rules {
     let mut rules = rules();
     rules.points.truncate(1);
@@ -42,7 +42,7 @@ pub(crate) fn plain() -> Rules {
     rules
 }
 
-/// Plays a script by the usual rules.
+/// Plays a script with the usual rules.
 pub(crate) fn check(script: &str) {
     Game::new(rules()).check(script);
 }
@@ -52,7 +52,7 @@ impl Game {
         Game::of_zone(0, rules)
     }
 
-    /// By the usual rules on a map with walls: a bit a tile, row by row.
+    /// A game with the usual rules on a map with walls: a bit per tile, row by row.
     pub(crate) fn walled(walls: [u64; 4]) -> Game {
         let mut rules = rules();
         rules.world.walls = walls.to_vec();
@@ -70,13 +70,13 @@ impl Game {
         game
     }
 
-    /// Before its clock starts.
+    /// A game before its clock starts.
     pub(crate) fn unstarted(rules: Rules) -> Game {
         let shard = Shard::new(0, &Rulebook::of(rules));
         Game { shard, time_ms: 1_000_000, seqs: BTreeMap::new(), ticks: 0 }
     }
 
-    /// Lets time pass without a tick: by events that do nothing.
+    /// Lets time pass without a tick, by events without effect.
     pub(crate) fn pass(&mut self, ms: i64) {
         self.time_ms += ms;
         for _ in 0..8 {
@@ -84,7 +84,7 @@ impl Game {
         }
     }
 
-    /// Applies one event at the game's time. The clock is left out: it has tests of its own.
+    /// Applies one event at the game's time. Omits updates of the clock, which has its own tests.
     pub(crate) fn apply(&mut self, player_id: u64, seq: u64, action: Action) -> Vec<Update> {
         let mut updates = self.apply_clocked(player_id, seq, action);
         updates.retain(|update| !matches!(update.change(), Change::Clock { .. }));
@@ -111,8 +111,7 @@ impl Game {
         self.tick(8)
     }
 
-    /// Plays a line whose event is the eighth at a later time, the one that moves the shard's
-    /// clock.
+    /// Plays a line whose event is the eighth at a later time, which moves the shard's clock.
     pub(crate) fn play_late(&mut self, line: &str, ms: i64) -> Vec<Update> {
         self.time_ms += ms;
         assert_eq!(self.tick(7), []);
@@ -165,7 +164,7 @@ impl Game {
     }
 }
 
-/// The action of a line, by the table of all events.
+/// Returns the action of a line, by the table of all events.
 fn action(name: &str, fields: &BTreeMap<&str, i64>) -> Action {
     let kind = ActionKind::ALL.iter().find(|kind| kind.name() == name);
     let kind = *kind.unwrap_or_else(|| panic!("no such action: {name}"));
@@ -182,7 +181,7 @@ fn action(name: &str, fields: &BTreeMap<&str, i64>) -> Action {
 }
 
 /// A handoff with up to one item and one effect: `item`, `count`, `effect`, `left_ms`. It comes
-/// from zone 9 unless the script says from where.
+/// from zone 9 unless the script names another.
 fn handoff(fields: &BTreeMap<&str, i64>) -> Handoff {
     let get = |key| fields.get(key).copied().unwrap_or(0);
     let mut handoff = Handoff {
@@ -199,7 +198,7 @@ fn handoff(fields: &BTreeMap<&str, i64>) -> Handoff {
     handoff
 }
 
-/// An update as the scripts write it.
+/// An update in the format of the scripts.
 pub(crate) fn sentence(update: &Update) -> String {
     let mut bytes = Vec::new();
     update_json::write(std::slice::from_ref(update), &mut bytes);

@@ -1,4 +1,4 @@
-//! Shooting, being downed, standing up again.
+//! Shooting, being downed, and respawning.
 
 use super::script::{Game, check, rules, sentence};
 
@@ -66,7 +66,7 @@ fn a_wall_stops_a_shot() {
     );
 }
 
-/// Along x first: by the tile to the east, not by the one to the north.
+/// It goes along x first, over the tile to the east, not the one to the north.
 #[test]
 fn a_shot_through_the_corner_of_four_tiles_meets_the_one_along_x() {
     let shot = |walls: [u64; 4]| {
@@ -85,7 +85,7 @@ fn without_a_free_tile_an_actor_respawns_where_it_lies() {
     let mut rules = rules();
     rules.weapons[0].damage = 100;
     rules.actors.per_tile_max = 1;
-    // All but two tiles, on which the two stand.
+    // All tiles but the two on which the actors stand.
     rules.world.walls = vec![!0b11, !0, !0, !0];
     let mut game = Game::new(rules);
     game.play("1 join x=500 y=500");

@@ -1,5 +1,5 @@
-//! What each version makes of one fixed game, `tests/data/game.tsv`: a change of it without a new
-//! version fails here. Otherwise, of two daemons with one version, one would continue from the
+//! The results of each version for one fixed game, `tests/data/game.tsv`: a change without a new
+//! version fails here. Otherwise one of two daemons with the same version would continue from the
 //! other's state and make different updates.
 
 use super::texts;
@@ -17,19 +17,19 @@ use crate::testing::whole_state::encode_state;
 use crc32c::crc32c_append;
 use std::collections::BTreeSet;
 
-/// A line for each record: its time in milliseconds, a tab, its value.
+/// One line per record: its time in milliseconds, a tab, its value.
 const GAME: &str = include_str!("../../../tests/data/game.tsv");
 
-/// Version, and checksum of what the game's records are decoded to.
+/// Version, and checksum of the decoded records.
 const DECODED: (u64, u32) = (2, 3_304_230_910);
 
-/// Version, chain of the game's updates, and digest of the state after them.
+/// Version, chain of the game's updates, and digest of the final state.
 const PLAYED: (u64, u64, u64) = (5, 13_147_403_686_807_196_959, 10_645_089_784_255_944_890);
 
-/// Versions of the form and of the engine, length and checksum of the state in a snapshot.
+/// Versions of the format and of the engine, length and checksum of the stored state.
 const STORED: (u8, u64, usize, u32) = (5, 5, 2_432, 1_114_152_513);
 
-/// The records, with what becomes of each.
+/// The records, each with its event or reject.
 fn records() -> Vec<(&'static str, Result<Event, &'static str>)> {
     let mut decoder = Decoder::new();
     let record = |(offset, line): (i64, &'static str)| {
@@ -42,7 +42,7 @@ fn records() -> Vec<(&'static str, Result<Event, &'static str>)> {
     (0..).zip(GAME.lines()).map(record).collect()
 }
 
-/// The rules of the game, which no file changes.
+/// The rules of the game, which depend on no file.
 fn rulebook() -> Rulebook {
     let mut rules = rules::tests::sample();
     rules.world.tiles_per_side = 16;
@@ -58,7 +58,7 @@ fn rulebook() -> Rulebook {
     Rulebook::of(rules)
 }
 
-/// The state after the game, with the updates' chain and a bit for each kind of update.
+/// The state after the game, with the updates' chain and a bit per kind of update.
 fn play() -> (Shard, Chain, u64) {
     let mut shard = Shard::new(1, &rulebook());
     let mut updates = Updates::new();
@@ -130,9 +130,9 @@ fn how_a_state_is_stored_has_a_version() {
     );
 }
 
-/// Numbers of the engine that are no part of `DECIDING`.
+/// Constants of the engine that are not in `DECIDING`.
 const BESIDE_DECIDING: [&[&str]; 6] = [
-    // Bounds of what a rules file may say, and what proves another bound.
+    // Limits of a rules file's values, and constants that prove another limit.
     &[
         "PLAYERS_MAX",
         "ARRIVAL_UPDATES_MAX",
@@ -144,7 +144,7 @@ const BESIDE_DECIDING: [&[&str]; 6] = [
         "TILES_PER_SIDE_MAX",
         "ZONE_CM_MAX",
     ],
-    // What is looked up, written or kept at once: only the time and the memory depend on it.
+    // Sizes of look-ups, writes and buffers: they affect only time and memory.
     &[
         "ACTORS_AHEAD",
         "BUCKETS_MIN",
@@ -168,7 +168,7 @@ const BESIDE_DECIDING: [&[&str]; 6] = [
         "ROW_BITS",
         "TAG_MASK",
     ],
-    // The form of events, rows and updates: with another one, a pin of this file fails.
+    // The format of events, rows and updates: if it changes, a pin in this file fails.
     &[
         "ACTORS",
         "ACTOR_WORDS",
@@ -194,16 +194,16 @@ const BESIDE_DECIDING: [&[&str]; 6] = [
         "UPDATE_BYTES",
         "WORDS",
     ],
-    // Of tests beside the code.
+    // Constants of tests beside the code.
     &["ROWS", "YEAR_MS"],
-    // Other names of what `DECIDING` has.
+    // Other names for constants in `DECIDING`.
     &["RECORDS", "ROWS_MAX"],
-    // The version begins the hash. It rises if one of the others changes: they belong to sines and
-    // headings, or are the first number of a count.
+    // The version begins the hash. It must rise if one of the others changes: they belong to sines
+    // and headings, or are the first number of a count.
     &["BITS", "CROSSING_START_MAX", "ENGINE_VERSION", "HEADINGS", "PI", "SINE_BITS"],
 ];
 
-/// The constant that a line declares, if it is one number.
+/// The name of the constant that a line declares, if it is a single number.
 fn number(line: &str) -> Option<&str> {
     let (_, declared) = line.trim_start().split_once("const ")?;
     let (name, rest) = declared.split_once(": ")?;
