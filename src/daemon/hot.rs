@@ -35,7 +35,7 @@ pub struct HotEnds {
     pub queue_blocks: usize,
     /// Options of the shards.
     pub shards: ShardOptions,
-    /// What the shards share with other threads.
+    /// The state that the shards share with other threads.
     pub shard_ends: ShardEnds,
     /// Wakes this thread.
     pub bell: Arc<Bell>,

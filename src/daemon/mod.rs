@@ -99,7 +99,7 @@ impl Daemon {
         self.stop.store(true, Ordering::Release);
     }
 
-    /// Whether a thread has ended that should run as long as the daemon.
+    /// Returns whether a thread has ended that should run as long as the daemon.
     pub fn has_ended(&self) -> bool {
         self.control.is_finished() || self.hot.is_finished() || self.publisher.is_finished()
     }

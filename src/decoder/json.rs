@@ -84,8 +84,8 @@ impl JsonDecoder {
         }
     }
 
-    /// Whether a whole document ends at `index`, where the parser gave up: it has one error for a
-    /// value with an invalid start and for bytes after the last bracket.
+    /// Returns whether a whole document ends at `index`, where the parser gave up: it has one error
+    /// for a value with an invalid start and for bytes after the last bracket.
     fn ends_at(&mut self, value: &[u8], index: usize) -> bool {
         let bracket = matches!(value.get(index), Some(b'}' | b']'));
         bracket && self.parse(&value[..=index], |_| ()).is_ok()

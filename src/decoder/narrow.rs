@@ -161,7 +161,7 @@ impl<'a> Places<'a> {
         })
     }
 
-    /// Whether the texts between the runs equal those of a shape.
+    /// Returns whether the texts between the runs equal those of a shape.
     ///
     /// Each text is at least as long as the shape's, which contains no digit, and together they
     /// have the length of the shape's. So each has the same length. The last one must end where the

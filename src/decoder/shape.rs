@@ -119,7 +119,7 @@ pub(super) struct Piece {
     pub text: ShapeText,
 }
 
-/// What records have in common, and the permitted values of their numbers.
+/// The common text of records, and the permitted values of their numbers.
 #[repr(C, align(32))]
 pub(super) struct Shape {
     /// The text before each run and the one after the last.
@@ -275,8 +275,8 @@ impl Shape {
         Some(())
     }
 
-    /// Whether one of these zeros, given as a bit mask, begins a number that must not begin with
-    /// one. `starts` is the mask of the runs' starts.
+    /// Returns whether one of these zeros, given as a bit mask, begins a number that must not begin
+    /// with one. `starts` is the mask of the runs' starts.
     #[cold]
     pub(super) fn forbids_zeros(&self, zeros: u128, starts: u128) -> bool {
         let mut zeros = zeros;

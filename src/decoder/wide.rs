@@ -128,7 +128,7 @@ impl SplitRecord {
         })
     }
 
-    /// Whether the text, and the positions of its runs, equal those of a shape.
+    /// Returns whether the text, and the positions of its runs, equal those of a shape.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2")]
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]

@@ -10,7 +10,7 @@ use std::rc::Rc;
 const LEFT_OUT_WAIT_MS: u32 = 10;
 
 impl FetchTask {
-    /// Whether this connection fetches the partition.
+    /// Returns whether this connection fetches the partition.
     pub(super) fn serves(&self, cursor: &Cursor) -> bool {
         self.leads(cursor) && cursor.owner_task.get().is_none_or(|owner_task| owner_task == self.id)
     }
@@ -23,7 +23,7 @@ impl FetchTask {
             && cursor.partition as usize % self.shared.options.connections_per_broker == self.index
     }
 
-    /// Whether there is anything to ask the broker for.
+    /// Returns whether there is anything to ask the broker for.
     pub(super) fn is_needed(&self) -> bool {
         self.has_partitions() || self.has_old_ends()
     }
@@ -91,8 +91,8 @@ impl FetchTask {
         wait_ms_max
     }
 
-    /// Whether the outstanding response is worth waiting for: every partition in it still has this
-    /// broker as its leader, or no known leader.
+    /// Returns whether the outstanding response is worth waiting for: every partition in it still
+    /// has this broker as its leader, or no known leader.
     pub(super) fn is_wanted(&self) -> bool {
         let table = self.shared.table.borrow();
         let mut leaders = self.asked.iter().map(|asked| table.leader(asked.cursor.partition));

@@ -63,15 +63,15 @@ pub struct Block {
 const _: () = assert!(size_of::<Block>() <= BLOCK_HEADER_BYTES_MAX);
 
 impl Block {
-    /// Whether one more record fits, event or reject.
+    /// Returns whether one more record fits, event or reject.
     pub fn has_room(&self) -> bool {
         self.events.len() < BLOCK_EVENTS_MAX
             && self.events.arrivals() < BLOCK_ARRIVALS_MAX
             && self.rejects.len() < BLOCK_REJECTS_MAX
     }
 
-    /// Whether the rejects alone fill the block, by their bytes or by the number of records that
-    /// they represent. Callers check this after each reject that they add.
+    /// Returns whether the rejects alone fill the block, by their bytes or by the number of records
+    /// that they represent. Callers check this after each reject that they add.
     pub(crate) fn is_heavy(&self) -> bool {
         self.rejects.iter().map(Rejected::record_bytes).sum::<usize>() >= BLOCK_REJECT_BYTES_MAX
             || self.rejected_records() >= BLOCK_RUN_RECORDS_MAX

@@ -11,7 +11,7 @@ pub struct Candidates {
     questions: usize,
     /// The broker that was asked last.
     last: Option<Endpoint>,
-    /// Whether any broker has answered.
+    /// True if any broker has answered.
     has_answered: bool,
 }
 

@@ -216,7 +216,7 @@ impl Connection {
         self.address
     }
 
-    /// Whether the TLS keys have nearly reached their usage limit.
+    /// Returns whether the TLS keys have nearly reached their usage limit.
     pub(crate) fn is_worn(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.borrow().session.is_worn())
     }

@@ -47,13 +47,13 @@ pub(crate) struct Cursor {
     pub current_leader_epoch: Cell<i32>,
     /// The fetch task that asks for the partition or decodes its records.
     pub owner_task: Cell<Option<usize>>,
-    /// What the fetch path may do with the partition now.
+    /// The partition's state.
     pub state: Cell<CursorState>,
     /// Blocks that are being filled, queued or waiting in the shards stage.
     blocks_out: Cell<usize>,
     /// Limit of `blocks_out`; the more shards, the lower.
     blocks_max: Cell<usize>,
-    /// Whether the fetch path has yet to see the partition.
+    /// True if the fetch path has yet to see the partition.
     pub is_new: Cell<bool>,
     /// Earliest time of the next Fetch for the partition.
     pub retry_at: Cell<Option<Instant>>,
@@ -106,7 +106,7 @@ struct PendingClaim {
     leader: Option<i32>,
 }
 
-/// What the fetch path may do with a partition.
+/// The state of a partition in the fetch path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CursorState {
     /// Fetch and decode.
@@ -156,8 +156,8 @@ impl Cursor {
         })
     }
 
-    /// Whether the next Fetch should ask for this partition: it is flowing, and half of its blocks
-    /// are free, so the response will hardly be thrown away.
+    /// Returns whether the next Fetch should ask for this partition: it is flowing, and half of its
+    /// blocks are free, so the response will hardly be thrown away.
     pub(crate) fn is_fetchable(&self, now: Instant) -> bool {
         self.state.get() == CursorState::Flowing
             && self.blocks_out.get() <= self.blocks_max.get() / 2
@@ -176,7 +176,7 @@ impl Cursor {
         &self.skips[self.skips.partition_point(|skip| *skip < offset)..]
     }
 
-    /// Whether any of these offsets is to be skipped.
+    /// Returns whether any of these offsets is to be skipped.
     pub(crate) fn skips_any_of(&self, offsets: &RangeInclusive<i64>) -> bool {
         self.skips_from(*offsets.start()).first().is_some_and(|skip| offsets.contains(skip))
     }
@@ -273,7 +273,7 @@ impl Cursor {
         }
     }
 
-    /// Whether there is a fault that nobody has taken yet.
+    /// Returns whether there is a fault that nobody has taken yet.
     pub(crate) fn has_failed(&self) -> bool {
         self.fault.borrow().is_some()
     }
@@ -300,7 +300,7 @@ impl Cursor {
         was_stalled
     }
 
-    /// Whether the shard may have another block.
+    /// Returns whether the shard may have another block.
     pub(crate) fn has_credit(&self) -> bool {
         self.blocks_out.get() < self.blocks_max.get()
     }
@@ -345,7 +345,7 @@ impl Cursors {
         self.ended.set(true);
     }
 
-    /// Whether the fetch path has to end.
+    /// Returns whether the fetch path has to end.
     pub(crate) fn have_ended(&self) -> bool {
         self.ended.get()
     }

@@ -305,8 +305,8 @@ fn decode_streamed(
     }
 }
 
-/// Whether a reject gets its own letter with the record's bytes. A record that an operator skips
-/// always does: only the letter preserves it.
+/// Returns whether a reject gets its own letter with the record's bytes. A record that an operator
+/// skips always does: only the letter preserves it.
 fn may_have_bytes(reject: Reject, cursor: &Cursor) -> bool {
     reject == Reject::Skipped || cursor.letter_credit.is_left()
 }

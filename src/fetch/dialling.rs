@@ -209,7 +209,7 @@ struct NeededQuestions {
 }
 
 impl NeededQuestions {
-    /// Whether the next question may go to another broker.
+    /// Returns whether the next question may go to another broker.
     fn may_ask_other(&mut self, now: Instant) -> bool {
         let ended = Duration::from_millis(NEED_ENDED_MS);
         let last = self.last.replace(now);
@@ -348,12 +348,13 @@ impl DialError {
         }
     }
 
-    /// Whether the broker refused the user or the password.
+    /// Returns whether the broker refused the user or the password.
     pub(crate) fn is_refused_login(&self) -> bool {
         matches!(self, DialError::Sasl { error: SaslError::Refused { .. }, .. })
     }
 
-    /// Whether only the operator can fix it: certificates, secrets, or the kind of listener.
+    /// Returns whether only the operator can fix it: certificates, secrets, or the kind of
+    /// listener.
     pub fn is_final(&self) -> bool {
         match self {
             DialError::TlsListener(_) | DialError::SaslListener(_) => true,
@@ -394,7 +395,7 @@ pub(crate) fn open_any<P, T>(
     worst.map(Err)
 }
 
-/// Whether the process or the system has run out of file descriptors.
+/// Returns whether the process or the system has run out of file descriptors.
 fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }

@@ -27,7 +27,8 @@ impl DoubtedBrokers {
         }
     }
 
-    /// Whether a claim of this broker about the partition is still unconfirmed by another broker.
+    /// Returns whether a claim of this broker about the partition is still unconfirmed by another
+    /// broker.
     pub(crate) fn contain(&self, doubted: DoubtedBroker) -> bool {
         self.0.borrow().contains(&doubted)
     }

@@ -101,7 +101,7 @@ impl LeaderQuestions {
         }
     }
 
-    /// Whether the broker that answered last cannot tell more.
+    /// Returns whether the broker that answered last cannot tell more.
     fn needs_another(&self) -> bool {
         let table = self.shared.table.borrow();
         let has_others = table.brokers().len() > 1;

@@ -46,9 +46,9 @@ impl SharedFetch {
 }
 
 impl FetchTask {
-    /// Whether this task has to ask for the end of a partition's log: it fetches from the leader,
-    /// and the known end is out of date because the partition is left out of Fetches (its shard is
-    /// stalled, or the broker does not serve it).
+    /// Returns whether this task has to ask for the end of a partition's log: it fetches from the
+    /// leader, and the known end is out of date because the partition is left out of Fetches (its
+    /// shard is stalled, or the broker does not serve it).
     pub(super) fn has_old_ends(&self) -> bool {
         let turns = &self.shared.context.turns;
         let mut has_old = false;

@@ -73,6 +73,6 @@ pub struct FetchOptions {
     pub receive_buffer_bytes: usize,
     /// Upper limit of a record batch, compressed or decompressed.
     pub batch_bytes_max: usize,
-    /// Whether records of open or aborted transactions are left out.
+    /// True if records of open or aborted transactions are left out.
     pub read_committed: bool,
 }

@@ -170,7 +170,7 @@ impl LetterCredit {
         }
     }
 
-    /// Whether the next record may have a letter with its bytes, however many these are.
+    /// Returns whether the next record may have a letter with its bytes, however many these are.
     pub(super) fn is_left(&self) -> bool {
         self.0.get() > 0
     }

@@ -46,7 +46,7 @@ pub(crate) struct SharedFetch {
     pub cursors: Rc<Cursors>,
     /// Empty blocks.
     pub pool: Rc<BlockPool>,
-    /// Who leads.
+    /// The leader of each partition.
     pub table: RefCell<LeaderTable>,
     /// A claim of the last answer about the topic that another connection has to confirm.
     topic_doubt: Cell<Option<TopicDoubt>>,
@@ -162,7 +162,7 @@ impl SharedFetch {
         folded.map_err(|error| error.to_string())
     }
 
-    /// Whether another connection has to confirm the last answer about the topic.
+    /// Returns whether another connection has to confirm the last answer about the topic.
     pub(crate) fn doubts_topic(&self) -> bool {
         self.topic_doubt.get().is_some()
     }
@@ -172,8 +172,8 @@ impl SharedFetch {
         self.doubted_brokers.of(|node_id| table.broker(node_id).is_some())
     }
 
-    /// Whether a broker's claims about a partition do not count yet. They count at once if the
-    /// cluster has no other broker.
+    /// Returns whether a broker's claims about a partition do not count yet. They count at once if
+    /// the cluster has no other broker.
     pub(crate) fn doubts_broker(&self, broker: DoubtedBroker) -> bool {
         let has_others =
             || self.table.borrow().brokers().iter().any(|it| it.node_id != broker.node_id);

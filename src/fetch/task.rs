@@ -63,7 +63,7 @@ pub(crate) struct FetchTask {
     pub(super) doubt: Option<DoubtedClaim>,
     /// Partitions whose position is out of range, as two connections have confirmed.
     pub(super) out_of_range: Vec<Rc<Cursor>>,
-    /// Whether the dialler was asked for a connection and has not answered yet.
+    /// True if the dialler was asked for a connection and has not answered yet.
     is_dialling: bool,
     /// Since when the broker has led no partition of the topic.
     unneeded_since: Option<Instant>,
@@ -192,8 +192,8 @@ impl FetchTask {
         Some(dialled)
     }
 
-    /// Whether the task can end: the broker has left the cluster, or has led no partition of the
-    /// topic for a while.
+    /// Returns whether the task can end: the broker has left the cluster, or has led no partition
+    /// of the topic for a while.
     fn is_unneeded(&mut self) -> bool {
         let turns = &self.shared.context.turns;
         let table = self.shared.table.borrow();

@@ -28,8 +28,8 @@ impl TopicCheck {
         TopicCheck { checked_at: None }
     }
 
-    /// Whether an answer that has arrived now may come from another topic. `answered_at` has the
-    /// time of the last answer for each of its partitions, on any connection.
+    /// Returns whether an answer that has arrived now may come from another topic. `answered_at`
+    /// has the time of the last answer for each of its partitions, on any connection.
     pub(super) fn is_due(
         &self,
         now: Instant,

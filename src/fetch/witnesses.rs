@@ -15,7 +15,7 @@ pub(crate) struct Witnesses {
 /// The witness that was asked last.
 struct AskedWitness {
     node_id: i32,
-    /// Whether it did not answer or could not help. Then any broker is asked next: if all have new
+    /// True if it did not answer or could not help. Then any broker is asked next: if all have new
     /// addresses, only those in the configuration can name them.
     is_of_no_use: bool,
 }

@@ -99,19 +99,19 @@ impl Body {
         self.vigour = self.vigour & !(0xffff << 48) | u64::from(health) << 48;
     }
 
-    /// Whether it waits for its respawn.
+    /// Returns whether it waits for its respawn.
     #[inline]
     pub(crate) fn downed(&self) -> bool {
         self.vigour >> 48 == 0
     }
 
-    /// Whether an effect is active.
+    /// Returns whether an effect is active.
     #[inline]
     pub(crate) fn has(&self, effect: Effect) -> bool {
         self.marks & 1 << effect as u8 != 0
     }
 
-    /// Whether any effect is active.
+    /// Returns whether any effect is active.
     #[inline]
     pub(crate) fn has_effects(&self) -> bool {
         self.marks as u8 != 0

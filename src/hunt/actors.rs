@@ -110,7 +110,7 @@ impl Actors {
         self.set_due(row, due_key(&before), due_key(&pack));
     }
 
-    /// Whether something is due for any actor.
+    /// Returns whether something is due for any actor.
     #[inline]
     pub(crate) fn is_due(&self, now_ms: u64) -> bool {
         self.due_ms <= now_ms

@@ -158,7 +158,7 @@ kinds! {
         },
         /// A treasure was opened, which removes it.
         Looted = 15 "looted" untimed {
-            /// Whether an effect multiplied the points.
+            /// True if an effect multiplied the points.
             doubled: bool = Code Flag "doubled",
             /// Number within the hunt.
             treasure: u16 = Short Number "treasure",

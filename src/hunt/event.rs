@@ -27,7 +27,7 @@ pub(crate) const EFFECT_SLOTS: usize = 4;
 /// [`ListedEvent`](crate::hunt::events::ListedEvent).
 pub type Event<H = Handoff> = crate::kit::event::Event<Action<H>>;
 
-/// What an actor carries from one zone to another.
+/// The data that an actor carries from one zone to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Handoff {
     /// The zone that the player left.
@@ -89,11 +89,11 @@ impl ActionSpec {
 pub struct ActionField {
     /// The field of the record.
     pub field: EventField,
-    /// Whether the record must have it.
+    /// True if the record must have it.
     pub presence: Presence,
 }
 
-/// Whether a record must have a field.
+/// Requirement of a field in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// Required.

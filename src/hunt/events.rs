@@ -89,7 +89,7 @@ impl Events {
         self.list.len()
     }
 
-    /// Whether there are no events.
+    /// Returns whether there are no events.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }

@@ -64,13 +64,13 @@ impl FieldSet {
         self.0 != before
     }
 
-    /// Whether a field is in the set.
+    /// Returns whether a field is in the set.
     #[inline]
     pub(crate) fn contains(self, field: EventField) -> bool {
         self.0 & field.bit() != 0
     }
 
-    /// Whether all of these fields are in the set.
+    /// Returns whether all of these fields are in the set.
     #[inline]
     pub(crate) fn contains_all(self, others: FieldSet) -> bool {
         self.0 & others.0 == others.0
@@ -119,7 +119,7 @@ pub(crate) trait FieldSource {
     /// Returns a field's value, in two's complement; 0 if absent.
     fn number(&self, field: EventField) -> u64;
 
-    /// Whether the record has a field.
+    /// Returns whether the record has a field.
     fn has(&self, field: EventField) -> bool;
 
     /// Returns the data that a joining player brings from another zone.

@@ -61,12 +61,12 @@ pub(crate) struct Hunt {
 }
 
 impl Hunt {
-    /// Whether treasures can be opened.
+    /// Returns whether treasures can be opened.
     pub(crate) fn running(&self) -> bool {
         matches!(self.phase, HuntPhase::Laying | HuntPhase::Open)
     }
 
-    /// Whether all treasures were laid and opened.
+    /// Returns whether all treasures were laid and opened.
     pub(crate) fn all_found(&self) -> bool {
         self.phase == HuntPhase::Open && self.opened == self.laid
     }
@@ -261,7 +261,7 @@ impl Hunts {
         self.due_ms
     }
 
-    /// Whether treasures are being laid or removed in any slot.
+    /// Returns whether treasures are being laid or removed in any slot.
     #[inline]
     pub(crate) fn any_busy(&self) -> bool {
         self.busy != 0
@@ -273,7 +273,7 @@ impl Hunts {
         ones_from(self.busy, first)
     }
 
-    /// Whether any path search is running.
+    /// Returns whether any path search is running.
     #[inline]
     pub(crate) fn any_searching(&self) -> bool {
         self.searching != 0

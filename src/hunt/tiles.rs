@@ -186,13 +186,13 @@ impl Tiles {
         ((column << self.tile_shift) + half, (row << self.tile_shift) + half)
     }
 
-    /// Whether the tile is a wall.
+    /// Returns whether the tile is a wall.
     #[inline]
     pub(crate) fn is_wall(&self, tile: u32) -> bool {
         self.walls.has(tile)
     }
 
-    /// Whether the tile has neither a wall nor an actor.
+    /// Returns whether the tile has neither a wall nor an actor.
     #[inline]
     pub(crate) fn is_clear(&self, tile: u32) -> bool {
         !self.taken.has(tile)

@@ -53,7 +53,7 @@ impl AbortedTransactions {
         self.open.sort_unstable();
     }
 
-    /// Whether the records of this batch were aborted and must be skipped.
+    /// Returns whether the records of this batch were aborted and must be skipped.
     pub(crate) fn covers(&self, header: &BatchHeader) -> bool {
         header.is_transactional()
             && !header.is_control()

@@ -45,7 +45,7 @@ pub struct ClientOptions {
 }
 
 impl ClientOptions {
-    /// Whether librdkafka's clients ask for a token.
+    /// Returns whether librdkafka's clients ask for a token.
     pub(crate) fn authenticates_by_token(&self) -> bool {
         TokenSource::of(&self.security).file.is_some()
     }
@@ -269,7 +269,7 @@ pub(crate) fn topic_error(topic: &str, right: Right, error: &KafkaError) -> Topi
     }
 }
 
-/// Whether the error says that the offset to read is out of range.
+/// Returns whether the error says that the offset to read is out of range.
 pub(crate) fn is_out_of_range(error: &KafkaError) -> bool {
     use RDKafkaErrorCode::{AutoOffsetReset, OffsetOutOfRange};
     matches!(error.rdkafka_error_code(), Some(OffsetOutOfRange | AutoOffsetReset))

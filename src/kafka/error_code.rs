@@ -25,12 +25,12 @@ impl ErrorCode {
     /// A topic cannot have this setting, or this value of it.
     pub(crate) const INVALID_CONFIG: ErrorCode = ErrorCode(40);
 
-    /// Whether this is [`ErrorCode::NONE`].
+    /// Returns whether this is [`ErrorCode::NONE`].
     pub fn is_none(self) -> bool {
         self == ErrorCode::NONE
     }
 
-    /// Whether the user lacks a right on the topic or on the cluster.
+    /// Returns whether the user lacks a right on the topic or on the cluster.
     pub(crate) fn is_forbidden(self) -> bool {
         matches!(
             self,

@@ -57,7 +57,7 @@ pub struct FetchRequest<'a> {
     pub bytes_min: i32,
     /// Limit of the whole answer; the first batch is returned whole even if it is larger.
     pub bytes_max: i32,
-    /// Whether to leave out open transactions and list the aborted ones.
+    /// True if the broker should leave out open transactions and list the aborted ones.
     pub read_committed: bool,
     /// The partitions, in the order in which the broker should fill the answer.
     pub partitions: &'a [FetchPartition],
@@ -234,7 +234,7 @@ pub struct FetchedPartition {
     pub log_start_offset: i64,
     /// The aborted transactions that the records may belong to.
     pub aborted: AbortedList,
-    /// Whether the leader redirects the client to a follower (KIP-392), without records.
+    /// True if the leader redirects the client to a follower (KIP-392), without records.
     pub names_follower: bool,
     /// The current leader, if the broker names it along with an error.
     pub leader: Option<CurrentLeader>,

@@ -159,7 +159,7 @@ struct SeenOffset {
     sampled_at: Instant,
     /// How long it has not moved.
     waited: Duration,
-    /// Whether that is too long.
+    /// True if it has not moved for too long.
     is_over: bool,
 }
 

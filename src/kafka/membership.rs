@@ -17,7 +17,7 @@ pub enum MembershipEvent {
     Answered {
         /// The question's number.
         question: u64,
-        /// Whether we are still a member.
+        /// True if this instance is still a member.
         is_member: bool,
     },
     /// An error. [`MembershipError::is_final`] says whether waiting can help.
@@ -95,7 +95,7 @@ pub enum MembershipError {
 }
 
 impl MembershipError {
-    /// Whether only an operator can fix it.
+    /// Returns whether only an operator can fix it.
     pub fn is_final(&self) -> bool {
         use MembershipError::{Inconsistent, NoCoordinator, Passing, TlsFailed, Unreachable};
         let may_pass = matches!(
@@ -105,8 +105,8 @@ impl MembershipError {
         !may_pass && !self.is_cured_by_a_start()
     }
 
-    /// Whether a restart would use another secret or certificate. As long as this instance is a
-    /// member, everything except the group works without one.
+    /// Returns whether a restart would use another secret or certificate. As long as this instance
+    /// is a member, everything except the group works without one.
     pub(crate) fn is_cured_by_a_start(&self) -> bool {
         matches!(self, MembershipError::NotAuthenticated(_) | MembershipError::TlsOutdated(_))
     }

@@ -146,7 +146,7 @@ pub struct Versions {
     pub produce: i16,
     /// Of InitProducerId.
     pub init_producer_id: i16,
-    /// Whether the broker answers DescribeConfigs.
+    /// True if the broker answers DescribeConfigs.
     pub tells_settings: bool,
 }
 

@@ -36,7 +36,7 @@ pub enum MetadataError {
 }
 
 impl MetadataError {
-    /// Whether no retry can help.
+    /// Returns whether no retry can help.
     pub(crate) fn is_final(&self) -> bool {
         !matches!(self, MetadataError::Topic(_))
     }
@@ -47,7 +47,7 @@ impl MetadataError {
 struct LeaderRow {
     leader: Option<i32>,
     leader_epoch: i32,
-    /// Whether the leader must be asked for before the next Fetch.
+    /// True if the leader must be asked for before the next Fetch.
     stale: bool,
     /// Consecutive answers with a lower leader epoch.
     lagging: u8,
@@ -159,8 +159,8 @@ impl LeaderTable {
         row.stale = false;
     }
 
-    /// Whether the last answer about a stale partition was older than the known leader. Only
-    /// another broker can tell more, and all their answers are counted together.
+    /// Returns whether the last answer about a stale partition was older than the known leader.
+    /// Only another broker can tell more, and all their answers are counted together.
     pub(crate) fn lags(&self) -> bool {
         self.rows.iter().any(|row| row.stale && row.lagging > 0)
     }
@@ -220,7 +220,7 @@ impl LeaderTable {
         }
     }
 
-    /// Whether a broker leads any partition, as far as known.
+    /// Returns whether a broker leads any partition, as far as known.
     pub(crate) fn leads(&self, node_id: i32) -> bool {
         self.rows.iter().any(|row| !row.stale && row.leader == Some(node_id))
     }
@@ -232,8 +232,8 @@ impl LeaderTable {
         Some(CurrentLeader { node_id, leader_epoch: row.leader_epoch })
     }
 
-    /// Whether any partition, of any instance, is fetched from this broker. Stale partitions count,
-    /// too.
+    /// Returns whether any partition, of any instance, is fetched from this broker. Stale
+    /// partitions count, too.
     pub(crate) fn serves(&self, node_id: i32) -> bool {
         self.rows.iter().any(|row| row.leader == Some(node_id))
     }

@@ -193,12 +193,12 @@ impl BatchHeader {
         self.base_offset + i64::from(self.last_offset_delta)
     }
 
-    /// Whether the batch belongs to a transaction.
+    /// Returns whether the batch belongs to a transaction.
     pub(crate) fn is_transactional(&self) -> bool {
         self.attributes & 1 << 4 != 0
     }
 
-    /// Whether the batch holds a marker of Kafka, not records of a producer.
+    /// Returns whether the batch holds a marker of Kafka, not records of a producer.
     pub(crate) fn is_control(&self) -> bool {
         self.attributes & 1 << 5 != 0
     }
@@ -255,7 +255,7 @@ impl BatchStart {
         BatchStart { min: 0, max: offset }
     }
 
-    /// Whether only one offset is possible.
+    /// Returns whether only one offset is possible.
     pub(crate) fn is_known(&self) -> bool {
         self.min == self.max
     }

@@ -167,7 +167,7 @@ impl SaslExchange {
         Ok((state != State::Finished(MessageSent::No)).then_some(out))
     }
 
-    /// Whether the broker's next answer is the last one.
+    /// Returns whether the broker's next answer is the last one.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }

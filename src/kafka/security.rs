@@ -75,7 +75,7 @@ impl Mechanism {
     pub const ALL: [Mechanism; 4] =
         [Mechanism::Plain, Mechanism::ScramSha256, Mechanism::ScramSha512, Mechanism::OauthBearer];
 
-    /// Whether it proves the password without revealing it.
+    /// Returns whether it proves the password without revealing it.
     pub(crate) fn is_scram(self) -> bool {
         matches!(self, Mechanism::ScramSha256 | Mechanism::ScramSha512)
     }

@@ -83,7 +83,7 @@ impl TopicError {
         }
     }
 
-    /// Whether trying again can help.
+    /// Returns whether trying again can help.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(self, TopicError::Unreachable(_) | TopicError::NotNow(_))
     }

@@ -57,7 +57,7 @@ pub(crate) struct Creation {
     pub sentence: String,
 }
 
-/// Whether a broker with these API ranges answers DescribeConfigs.
+/// Returns whether a broker with these API ranges answers DescribeConfigs.
 pub(super) fn tells_settings(ranges: &[ApiRange]) -> bool {
     let key = DESCRIBE_CONFIGS.key as i16;
     ranges.iter().any(|range| {

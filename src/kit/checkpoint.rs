@@ -22,7 +22,7 @@ const CHECKPOINT_ROWS_PER_PIECE: u32 = 8192;
 /// Limit of a stored row, with its number if it has one. Each game asserts that its rows fit.
 pub(crate) const STORED_ROW_WORDS_MAX: usize = 32;
 
-/// Whether a checkpoint has returned all its bytes.
+/// The result of reading a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckpointRead {
     /// More bytes follow.

@@ -84,7 +84,7 @@ impl Clock {
         self.now_ms
     }
 
-    /// Whether the last record has started the clock.
+    /// Returns whether the last record has started the clock.
     pub(crate) fn has_just_started(&self) -> bool {
         self.records == RECORDS
     }

@@ -15,7 +15,7 @@ pub struct Event<A> {
     /// When the producer emitted the event, in microseconds since the Unix epoch. It is copied to
     /// the updates and never used as a clock.
     pub ts_us: i64,
-    /// What happened.
+    /// The action.
     pub action: A,
 }
 

@@ -83,7 +83,7 @@ list! {
     }
 }
 
-/// Whether a row of [`kinds!`] is timed.
+/// True if a row of [`kinds!`] is timed.
 macro_rules! is_timed {
     (timed) => {
         true

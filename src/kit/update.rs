@@ -48,7 +48,7 @@ impl Updates {
         }
     }
 
-    /// Whether the updates of one more event fit, whatever the event.
+    /// Returns whether the updates of one more event fit, whatever the event.
     pub(crate) fn has_room(&self) -> bool {
         self.list.len() + EVENT_UPDATES_MAX <= FRAME_UPDATES_MAX
     }
@@ -71,7 +71,7 @@ impl Updates {
         self.list.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }

@@ -69,7 +69,7 @@ impl FenceIds {
         (high | u128::from(self.input.0)) << 64 | u128::from(self.last)
     }
 
-    /// Whether an instance of this deployment wrote the fence.
+    /// Returns whether an instance of this deployment wrote the fence.
     pub(crate) fn are_of_deployment(&self, fence_id: u128) -> bool {
         has_form(fence_id) && (fence_id >> (64 + TAG_BITS)) as u32 & TAG_MAX == self.deployment
     }

@@ -197,7 +197,7 @@ impl Fold {
     }
 }
 
-/// Whether this frame's owner can have taken a mark with this position after it.
+/// Returns whether this frame's owner can have taken a mark with this position after it.
 fn is_taken_at(position: Position, header: &FrameHeader) -> bool {
     let end = header.first_update.saturating_add(u64::from(header.count));
     let tells = match header.kind {

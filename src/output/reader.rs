@@ -109,8 +109,8 @@ impl Reader {
         Reader { source: PositionSource::None, ..Reader::default() }
     }
 
-    /// Whether it has a position: a joining reader has none until it has read a valid repeated
-    /// fence.
+    /// Returns whether it has a position: a joining reader has none until it has read a valid
+    /// repeated fence.
     pub fn has_joined(&self) -> bool {
         self.source != PositionSource::None
     }
@@ -183,9 +183,9 @@ impl Reader {
         }
     }
 
-    /// Whether another owner had already taken over when the fence where the reader joined was
-    /// written. An owner that takes over later first writes a fence with the next owner epoch, and
-    /// repeats no other fence.
+    /// Returns whether another owner had already taken over when the fence where the reader joined
+    /// was written. An owner that takes over later first writes a fence with the next owner epoch,
+    /// and repeats no other fence.
     fn is_overtaken_by(&self, header: &FrameHeader) -> bool {
         let takes_over = header.kind == FrameKind::Fence && header.next_offset < 0;
         let next_epoch = self.position.owner_epoch.saturating_add(1);
@@ -196,13 +196,13 @@ impl Reader {
         is_another || (is_newer && !(takes_over && header.owner_epoch == next_epoch))
     }
 
-    /// Whether the epochs of this frame and of the reader cannot both be owners'.
+    /// Returns whether the epochs of this frame and of the reader cannot both be owners'.
     fn is_far_from(&self, header: &FrameHeader) -> bool {
         header.owner_epoch.abs_diff(self.position.owner_epoch) > OWNER_EPOCH_STEP_MAX
     }
 
-    /// Whether a repeated fence states another position, while no update has been accepted yet: the
-    /// fence where the reader joined may have been appended twice, or not be an owner's.
+    /// Returns whether a repeated fence states another position, while no update has been accepted
+    /// yet: the fence where the reader joined may have been appended twice, or not be an owner's.
     fn is_elsewhere(&self, header: &FrameHeader) -> bool {
         let Position { owner_epoch, next_update, next_offset, .. } = self.position;
         self.has_accepted_nothing()
@@ -211,7 +211,7 @@ impl Reader {
             && (header.first_update != next_update || header.next_offset < next_offset)
     }
 
-    /// Whether it has joined in the middle of the log, and accepted no update since.
+    /// Returns whether it has joined in the middle of the log, and accepted no update since.
     fn has_accepted_nothing(&self) -> bool {
         self.source == (PositionSource::Fence { first_update: self.position.next_update })
     }
@@ -296,7 +296,7 @@ impl Reader {
     }
 }
 
-/// Whether the header is a fence that states the shard's position.
+/// Returns whether the header is a fence that states the shard's position.
 fn is_placed(header: &FrameHeader) -> bool {
     header.kind == FrameKind::Fence && header.next_offset >= 0
 }

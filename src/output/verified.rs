@@ -15,7 +15,7 @@ pub(crate) struct Verified {
     reader: Reader,
 }
 
-/// Whether an acknowledgement counts.
+/// The verdict on an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ack {
     /// A reader accepts the frame.

@@ -78,7 +78,7 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Whether the receiver is gone, so that sending is pointless.
+    /// Returns whether the receiver is gone, so that sending is pointless.
     pub(crate) fn receiver_gone(&self) -> bool {
         self.shared.receiver_gone.load(Ordering::Acquire)
     }
@@ -88,7 +88,7 @@ impl<T> Sender<T> {
         self.shared.items.len()
     }
 
-    /// Whether no item is waiting.
+    /// Returns whether no item is waiting.
     pub fn is_empty(&self) -> bool {
         self.shared.items.is_empty()
     }
@@ -143,7 +143,7 @@ impl<T> Receiver<T> {
         self.shared.items.pop()
     }
 
-    /// Whether all senders are gone: no further item will come.
+    /// Returns whether all senders are gone: no further item will come.
     pub(crate) fn senders_gone(&self) -> bool {
         self.shared.senders.load(Ordering::Acquire) == 0
     }
@@ -153,7 +153,7 @@ impl<T> Receiver<T> {
         self.shared.items.len()
     }
 
-    /// Whether no item is waiting.
+    /// Returns whether no item is waiting.
     pub fn is_empty(&self) -> bool {
         self.shared.items.is_empty()
     }

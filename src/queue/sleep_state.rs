@@ -32,7 +32,7 @@ impl Word for AtomicU8 {
     }
 }
 
-/// Whether one thread, the owner, is awake, asleep or called.
+/// The sleep state of one thread, the owner: awake, asleep or called.
 #[derive(Default)]
 pub(crate) struct SleepState<W> {
     word: W,

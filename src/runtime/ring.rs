@@ -97,7 +97,7 @@ impl Ring {
         self.enters.get()
     }
 
-    /// Whether an enter has something to do: requests to submit, or completions to fetch.
+    /// Returns whether an enter has something to do: requests to submit, or completions to fetch.
     pub(crate) fn has_work(&self) -> bool {
         let mut inner = self.inner.borrow_mut();
         let submission = inner.uring.submission();

@@ -162,7 +162,7 @@ impl SocketRing {
         Ok(())
     }
 
-    /// Whether there is something to process, as far as is known without a system call.
+    /// Returns whether there is something to process, as far as is known without a system call.
     pub(crate) fn has_work(&mut self) -> bool {
         let is_idle = self.sent.is_empty() && self.ended.is_empty();
         !is_idle || self.uring.submission().taskrun() || !self.uring.completion().is_empty()

@@ -44,7 +44,7 @@ struct Socket {
     receiving: Multishot,
     /// Start of the bytes being sent.
     sending_from: Option<usize>,
-    /// Whether its events are no longer wanted.
+    /// True if its events are no longer wanted.
     is_closing: bool,
 }
 
@@ -60,7 +60,7 @@ pub(crate) enum SocketCompletion {
     Rung,
 }
 
-/// Whether the same operation will complete again.
+/// Tells if the same operation will complete again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Continues {
     Yes,
@@ -170,7 +170,7 @@ impl Sockets {
         self.ring.enter(wait)
     }
 
-    /// Whether [`Sockets::turn`] would produce an event.
+    /// Returns whether [`Sockets::turn`] would produce an event.
     pub(crate) fn has_work(&mut self) -> bool {
         self.ring.has_work()
     }
@@ -285,7 +285,7 @@ impl Sockets {
 }
 
 impl Socket {
-    /// Whether it is closing and the kernel is done with it.
+    /// Returns whether it is closing and the kernel is done with it.
     fn is_over(&self) -> bool {
         self.is_closing && self.sending_from.is_none() && self.receiving == Multishot::None
     }

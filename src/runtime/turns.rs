@@ -21,7 +21,7 @@ use std::time::Instant;
 pub struct Turns {
     operations: Rc<Operations>,
     bell: Arc<Bell>,
-    /// Whether a stage polled in this turn has more to do.
+    /// True if a stage polled in this turn has more to do.
     is_unfinished: Cell<bool>,
     now: Cell<Instant>,
     /// The earliest deadline that a stage registered in this turn.
@@ -62,8 +62,8 @@ impl Turns {
         self.is_unfinished.set(true);
     }
 
-    /// Whether the thread may sleep after this turn, as far as known: no stage polled so far has
-    /// more to do, and the bell has not rung.
+    /// Returns whether the thread may sleep after this turn, as far as known: no stage polled so
+    /// far has more to do, and the bell has not rung.
     pub(crate) fn is_going_to_rest(&self) -> bool {
         !self.is_unfinished.get() && !self.bell.is_called()
     }

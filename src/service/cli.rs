@@ -38,7 +38,7 @@ const REPEATS_MAX: i64 = 1_000;
     max_term_width = 100
 )]
 pub struct Cli {
-    /// What to do.
+    /// The verb.
     #[command(subcommand)]
     pub verb: Verb,
 }
@@ -298,7 +298,7 @@ pub struct ServeArgs {
 /// Arguments of `snapshot`.
 #[derive(Clone, Debug, Args)]
 pub struct SnapshotArgs {
-    /// What to do.
+    /// The operation.
     #[command(subcommand)]
     pub verb: SnapshotVerb,
 }

@@ -38,7 +38,7 @@ pub struct Config {
     pub shards: ShardOptions,
     /// Options of snapshots.
     pub snapshot: snapshot::SnapshotOptions,
-    /// What to do with a shard without a usable state; set on the command line.
+    /// Remedy for a shard without a usable state; set on the command line.
     pub remedy: Remedy,
     /// Options of the hot thread.
     pub runtime: runtime::RuntimeOptions,

@@ -191,8 +191,8 @@ fn filter(level: Level) -> Targets {
         })
 }
 
-/// Whether standard error is the stream that systemd connected to the journal. The variable alone
-/// is not enough: children whose output goes elsewhere inherit it.
+/// Returns whether standard error is the stream that systemd connected to the journal. The variable
+/// alone is not enough: children whose output goes elsewhere inherit it.
 fn stderr_is_the_journal() -> bool {
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
         return false;

@@ -81,7 +81,7 @@ pub struct ServiceOptions {
 pub struct ServeOptions {
     /// The address for clients.
     pub listen: SocketAddr,
-    /// Whether other processes may listen on this address, too.
+    /// True if other processes may listen on this address, too.
     pub share_address: bool,
     /// The file of tokens; `None` if anybody on this host may ask.
     pub tokens: Option<std::path::PathBuf>,

@@ -51,13 +51,13 @@ pub(crate) struct Sample {
     pub records: u64,
     /// Shards owned.
     pub shards: usize,
-    /// What the restoring shards still have to apply.
+    /// The remaining work of the restoring shards.
     pub restoring: Restoring,
     /// Records in the input that no acknowledged frame covers yet; `None` while unknown.
     pub lag: Option<i64>,
     /// Partitions not owned by this instance that nobody reads.
     pub unread: u64,
-    /// Whether the last reload was refused.
+    /// True if the last reload was refused.
     pub is_reload_refused: bool,
 }
 
@@ -154,9 +154,9 @@ impl Reporter {
         report
     }
 
-    /// Whether to extend the timeout. A start or a drain that makes progress may take longer than
-    /// the unit's timeouts; one without progress, a start whose shards have all halted, or a drain
-    /// beyond its limit may not.
+    /// Returns whether to extend the timeout. A start or a drain that makes progress may take
+    /// longer than the unit's timeouts; one without progress, a start whose shards have all halted,
+    /// or a drain beyond its limit may not.
     fn patience(&self, sample: &Sample, turned: bool) -> Option<u32> {
         let waited_for = match sample.phase {
             Phase::Starting

@@ -24,13 +24,13 @@ const KEYS_OF_SERVE: [&str; 1] = ["serve."];
 /// Prefixes of keys that only `huntd run` uses.
 const KEYS_OF_RUN: [&str; 5] = ["fetch.", "input.", "publish.", "cpu.", "service.listen"];
 
-/// Whether the last reload of this process was refused.
+/// True if the last reload of this process was refused.
 static IS_REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// Help text of the metric.
 pub(crate) const REFUSED_HELP: &str = "1 if the last reload was refused, 0 otherwise.";
 
-/// Whether the last reload was refused, so that the process does not use the current files.
+/// Returns whether the last reload was refused, so that the process does not use the current files.
 pub(crate) fn is_refused() -> bool {
     IS_REFUSED.load(Ordering::Acquire)
 }
@@ -60,7 +60,7 @@ pub(crate) enum Reloading {
 }
 
 impl Reloading {
-    /// Whether this process uses the key; if not, another one may.
+    /// Returns whether this process uses the key; if not, another one may.
     fn goes_by(self, path: &str) -> bool {
         let others = match self {
             Reloading::Run => &KEYS_OF_SERVE[..],
@@ -119,7 +119,7 @@ impl InForce {
         Ok((config, rulebook))
     }
 
-    /// Whether the process does not know all of these rules yet.
+    /// Returns whether the process does not know all of these rules yet.
     pub(crate) fn differs_from(&self, rulebook: &Rulebook) -> bool {
         rulebook.rulesets().ne(self.rulebook.rulesets())
     }

@@ -4,7 +4,7 @@ use crate::telemetry::progress::Progress;
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-/// What shards have to apply before they are live.
+/// The remaining work of shards before they are live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Restoring {
     /// Shards that have not reached the end that their input had when they were acquired.
@@ -38,7 +38,7 @@ impl Restoring {
     }
 }
 
-/// What is left to restore, and the rate.
+/// The remaining work, and the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AtRate {
     restoring: Restoring,

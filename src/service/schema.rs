@@ -95,7 +95,7 @@ fn comment(section: &str, key: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Whether a value conforms to the schema, for the keywords that it uses.
+    /// Returns whether a value conforms to the schema, for the keywords that it uses.
     fn fits(schema: &Value, value: &Value) -> bool {
         let is_of_type = match schema["type"].as_str().expect("a type") {
             "object" => value.as_object().is_some_and(|object| {

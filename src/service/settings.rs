@@ -41,7 +41,7 @@ const CONFIG_BYTES_MAX: u64 = 1 << 20;
 pub struct ConfigError {
     /// Where it is written: file and line, or environment variable.
     pub place: SettingSource,
-    /// What to do about it.
+    /// The error and its remedy.
     pub sentence: String,
     /// Section and key of a refused value; `None` if the error is not about a value.
     pub(crate) value_of: Option<(String, String)>,
@@ -371,7 +371,7 @@ fn parse_like(default: &Value, text: &str) -> Option<Value> {
     }
 }
 
-/// Whether a value has the type of the default.
+/// Returns whether a value has the type of the default.
 fn same_shape(default: &Value, value: &Value) -> bool {
     match (default, value) {
         (Value::Array(_), Value::Array(items)) => items.iter().all(Value::is_str),

@@ -17,7 +17,7 @@ const SAMPLE_MS_MAX: u64 = 5_000;
 pub(crate) struct StillShard {
     /// Its partition.
     pub partition: i32,
-    /// What it waits for and, after a colon, where to look or what to do.
+    /// The thing that it waits for and, after a colon, where to look or what to do.
     pub waits_for: &'static str,
 }
 

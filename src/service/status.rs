@@ -67,7 +67,7 @@ pub struct Trouble {
     pub stuck_threads: u32,
 }
 
-/// Whether a daemon in this phase and with this trouble should get work.
+/// Returns whether a daemon in this phase and with this trouble should get work.
 pub(crate) fn is_ready(phase: Phase, trouble: Trouble) -> bool {
     phase == Phase::Ready && trouble == Trouble::default()
 }

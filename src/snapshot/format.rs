@@ -67,7 +67,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Whether both name the same topics. An unknown name or id matches any.
+    /// Returns whether both name the same topics. An unknown name or id matches any.
     pub(crate) fn names_same(&self, other: &Origin) -> bool {
         let same_cluster = self.cluster_id == other.cluster_id
             || self.cluster_id.is_empty()
@@ -77,7 +77,7 @@ impl Origin {
             && self.output_topic == other.output_topic
     }
 
-    /// Whether both may refer to the same offsets, too: as far as known, the input was not
+    /// Returns whether both may refer to the same offsets, too: as far as known, the input was not
     /// recreated in between.
     pub(crate) fn agrees(&self, other: &Origin) -> bool {
         let (ours, theirs) = (self.input_id(), other.input_id());

@@ -31,7 +31,7 @@ pub(crate) struct SnapshotDraft {
 }
 
 impl SnapshotDraft {
-    /// Whether the whole state is written.
+    /// Returns whether the whole state is written.
     pub(crate) fn is_complete(&self) -> bool {
         self.header.block_crcs.len() == self.header.blocks() as usize
     }
@@ -140,7 +140,8 @@ impl<D: Disk> Store<D> {
         Ok(())
     }
 
-    /// Whether a snapshot belongs to this store's topics and is complete. Each is read once.
+    /// Returns whether a snapshot belongs to this store's topics and is complete. Each is read
+    /// once.
     fn counts(&mut self, header: &Header) -> bool {
         let key = (header.partition, header.sequence);
         header.origin.agrees(&self.origin)

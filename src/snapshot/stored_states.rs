@@ -63,7 +63,7 @@ impl StoredStates {
         self.candidates(partition)
     }
 
-    /// Whether the replica with this header is not known to be damaged.
+    /// Returns whether the replica with this header is not known to be damaged.
     pub fn is_replica_wanted(&self, header: &Header) -> bool {
         !self.damaged.contains(&(header.partition, header.id(), true))
     }

@@ -152,7 +152,7 @@ pub struct ShardProgress {
 }
 
 impl ShardProgress {
-    /// Whether this process owns the shard.
+    /// Returns whether this process owns the shard.
     pub(crate) fn is_owned(&self) -> bool {
         self.ownership_id.get() != 0
     }

@@ -19,7 +19,7 @@ impl Repeated {
         Repeated { last: None, withheld: 0 }
     }
 
-    /// Whether a line would be suppressed now.
+    /// Returns whether a line would be suppressed now.
     pub(crate) fn withholds(&self, now: Instant) -> bool {
         let pause = Duration::from_secs(REPEATED_NOTICE_S);
         self.last.is_some_and(|last| now.saturating_duration_since(last) < pause)

@@ -36,7 +36,8 @@ impl Turning {
         }
     }
 
-    /// Whether the thread has started, and has made no turn for more than this many milliseconds.
+    /// Returns whether the thread has started, and has made no turn for more than this many
+    /// milliseconds.
     pub(crate) fn is_stuck(&self, stuck_ms: u64, now: Instant) -> bool {
         let stands = |at| now.saturating_duration_since(at) > Duration::from_millis(stuck_ms);
         self.seen_at.is_some_and(stands)

@@ -108,7 +108,7 @@ fn ask(broker: &str, options: &DialOptions) -> Result<(), String> {
     }
 }
 
-/// Whether an unusable answer came from a broker at all.
+/// Returns whether an unusable answer came from a broker at all.
 fn is_of_a_broker(error: &MessageError) -> bool {
     !matches!(
         error,

@@ -108,7 +108,7 @@ impl ToolError {
         }
     }
 
-    /// Whether the brokers refuse this client with this configuration.
+    /// Returns whether the brokers refuse this client with this configuration.
     pub(super) fn is_refusal(&self) -> bool {
         use ExitCode::{ListenerDiffers, NotAuthenticated, TlsRefused};
         matches!(self.exit_code(), TlsRefused | NotAuthenticated | ListenerDiffers)

@@ -194,7 +194,7 @@ fn known(client: &mut TopicClient, name: &str) -> Result<FoundTopic, ToolError> 
     }
 }
 
-/// Whether the broker does not know a setting, or does not accept its value.
+/// Returns whether the broker does not know a setting, or does not accept its value.
 fn is_invalid_setting(error: &ControlError) -> bool {
     let ControlError::Topic(TopicError::NotCreated { code, .. }) = error else { return false };
     ErrorCode(*code) == ErrorCode::INVALID_CONFIG

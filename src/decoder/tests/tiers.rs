@@ -228,8 +228,8 @@ fn replace_value(random: &mut Random, bytes: &mut Vec<u8>, at: usize) {
     bytes.splice(start..start + length, pick(random, &VALUES).bytes());
 }
 
-/// Whether serde_json accepts the record, if comparable: it accepts deeper nesting, and integers of
-/// any size.
+/// Returns whether serde_json accepts the record, if comparable: it accepts deeper nesting, and
+/// integers of any size.
 fn is_json_to_serde(record: &[u8], result: Result<Event, Reject>) -> Option<bool> {
     let comparable = !matches!(
         result,

@@ -308,8 +308,8 @@ fn a_claim_of_a_leader_whose_epoch_is_below_that_of_the_record_before_never_coun
     }
 }
 
-/// Whether the leader of this number is asked within a minute while the answer of broker 1 arrives
-/// slowly.
+/// Returns whether the leader of this number is asked within a minute while the answer of broker 1
+/// arrives slowly.
 fn asks_while_an_answer_arrives(leader: i32) -> bool {
     let mut daemon = Daemon::start_at(END, metadata(&[1, 2], 1));
     daemon.turn_until_connected(1);

@@ -1,14 +1,14 @@
-//! What the dead letters of one batch may cost.
+//! The limits of the dead letters of one batch.
 
 use super::{Daemon, metadata, partition_answer};
 use crate::output::dead_letter::LETTER_HEAD_BYTES_MAX;
 use crate::telemetry::metrics::Counter;
 use crate::testing::batch_builder::{BatchPlan, Owned, Packing};
 
-/// Records of a batch that is small on its way.
+/// Records of a batch that compresses well.
 const RECORDS: i64 = 40_000;
 
-/// Bytes of letters that a partition may take at any time, and for each byte of a batch.
+/// Bytes of letters that a partition may produce at once, and per byte of its batches.
 const LETTER_BYTES: (usize, usize) = (8 * 1024 * 1024, 64);
 
 fn batch(packing: Packing, records: i64, value: impl Fn(i64) -> Option<Vec<u8>>) -> Vec<u8> {
@@ -28,7 +28,7 @@ fn decoded(batch: &[u8], records: i64) -> Daemon {
     daemon
 }
 
-/// The nth Fetch brings this batch, with which the log ends here.
+/// Answers the nth Fetch with this batch, at the end of the log.
 fn decode(daemon: &mut Daemon, nth: u32, batch: &[u8], end: i64) {
     daemon.answer(nth, 0, &partition_answer(0, batch));
     let turns = (0..end).take_while(|_| {
@@ -36,11 +36,11 @@ fn decode(daemon: &mut Daemon, nth: u32, batch: &[u8], end: i64) {
         daemon.cursor.position.get() < end
     });
     assert!((turns.count() as i64) < end && !daemon.cursor.has_failed());
-    // The last block may still be on its way to the queue.
+    // The last block may not be in the queue yet.
     (0..3).for_each(|_| daemon.turn(0));
 }
 
-/// Letters with the bytes of one record, letters that each stand for a run, and all their records.
+/// The number of letters with a record's bytes, of letters for runs, and of all their records.
 fn letters(daemon: &Daemon) -> (usize, usize, u64) {
     let whole = daemon.decoded.len() - daemon.runs.len();
     let in_runs: u64 = daemon.runs.iter().map(|run| run.records).sum();
@@ -59,7 +59,7 @@ fn the_letters_of_tiny_junk_are_bounded_by_the_bytes_of_its_batch() {
     assert_eq!(daemon.metrics.get(Counter::RecordsReceived), RECORDS as u64);
 }
 
-/// Two reasons by turns are no way around the bound.
+/// Alternating between reasons does not evade the limit.
 #[test]
 fn each_reason_has_a_run_of_its_own() {
     let value =

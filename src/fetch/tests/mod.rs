@@ -63,7 +63,7 @@ struct Daemon {
     runs: Vec<LetterRun>,
     /// The dialler's answer about the cluster.
     metadata: Metadata,
-    /// Whether a connection that is opened now has to be replaced at once.
+    /// True if a connection that is opened now has to be replaced at once.
     are_short_lived: bool,
     /// The dialler's answer when one broker is asked about another.
     witness: fn(Metadata) -> Result<Metadata, DialError>,
@@ -158,7 +158,7 @@ fn partitions_of(request: &[u8], is_fetch: bool) -> Vec<i32> {
     parts.chunks(part_bytes).take(count).map(number).collect()
 }
 
-/// Whether a broker is asked about another one.
+/// Returns whether a broker is asked about another one.
 fn is_to_witness(link: &MetadataLink) -> bool {
     matches!(link, MetadataLink::NewTo(_))
 }

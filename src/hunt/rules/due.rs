@@ -27,7 +27,7 @@ impl Shard {
         }
     }
 
-    /// Whether more was due than was settled. If not, nothing is due for any actor.
+    /// Returns whether more was due than was settled. If not, nothing is due for any actor.
     #[inline]
     pub(crate) fn is_behind(&self) -> bool {
         self.game.actors.is_due(self.clock.now_ms())

@@ -206,11 +206,11 @@ struct World {
     arrived: BTreeMap<u64, usize>,
     seqs: BTreeMap<u64, u64>,
     time_ms: i64,
-    /// What players own in the world, according to the updates.
+    /// The possessions of all players, according to the updates.
     there: Carried,
 }
 
-/// What players carry: items, see [`items`], and points.
+/// Possessions of players: items, see [`items`], and points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Carried {
     items: i64,

@@ -35,8 +35,8 @@ fn every_damaged_byte_yields_an_error_or_the_same_records() {
     }
 }
 
-/// Whether only the offsets differ: the checksum leaves the base offset out, but the end of the
-/// previous batch determines it.
+/// Returns whether only the offsets differ: the checksum leaves the base offset out, but the end of
+/// the previous batch determines it.
 fn same_but_offset(read: &[Owned], written: &[Owned]) -> bool {
     let shift = read[0].offset - written[0].offset;
     read.len() == written.len()

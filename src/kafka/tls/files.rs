@@ -86,14 +86,14 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, SecurityFileError>
     })
 }
 
-/// Whether a file has a PEM block whose label ends in this.
+/// Returns whether a file has a PEM block whose label ends in this.
 fn has_block(text: &[u8], label: &str) -> bool {
     let end = format!("{label}-----");
     let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     lines.any(|line| line.starts_with(b"-----BEGIN ") && line.ends_with(end.as_bytes()))
 }
 
-/// Whether the first private key in a file has a passphrase. Other text may surround it.
+/// Returns whether the first private key in a file has a passphrase. Other text may surround it.
 fn is_encrypted(text: &[u8]) -> bool {
     let says_so = |line: &[u8]| line.windows(ENCRYPTED.len()).any(|part| part == ENCRYPTED);
     let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);

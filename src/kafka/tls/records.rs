@@ -36,7 +36,7 @@ pub struct TlsSession {
     kernel: KernelConnection<ClientConnectionData>,
     /// Consecutive records without application data.
     idle_records: u32,
-    /// Whether the broker has updated its key and requests the same (RFC 8446, 4.6.3).
+    /// True if the broker has updated its key and requests the same (RFC 8446, 4.6.3).
     must_update: bool,
 }
 
@@ -91,8 +91,8 @@ impl TlsSession {
         Ok(())
     }
 
-    /// Whether the connection should be replaced, because its keys have encrypted or decrypted as
-    /// many records as they should.
+    /// Returns whether the connection should be replaced, because its keys have encrypted or
+    /// decrypted as many records as they should.
     pub(crate) fn is_worn(&self) -> bool {
         self.sealed.max(self.opened) >= RECORDS_MAX
     }

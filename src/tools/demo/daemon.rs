@@ -26,12 +26,12 @@ impl DemoDaemon {
         Ok(DemoDaemon { progress, metrics, running: Some(running) })
     }
 
-    /// Whether it has ended by itself or because of a signal.
+    /// Returns whether it has ended by itself or because of a signal.
     pub(super) fn has_ended(&self) -> bool {
         self.running.as_ref().is_none_or(daemon::Daemon::has_ended)
     }
 
-    /// Whether every shard is on the hot thread, which then publishes its digest.
+    /// Returns whether every shard is on the hot thread, which then publishes its digest.
     pub(super) fn has_opened(&self, partitions: i32) -> bool {
         (0..partitions).all(|partition| self.progress.shard(partition).digest.get() != 0)
     }

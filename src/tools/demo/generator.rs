@@ -13,7 +13,7 @@ const WAIT_MAX: Duration = Duration::from_millis(100);
 /// Pause before a full partition is retried.
 const FULL_PAUSE: Duration = Duration::from_micros(200);
 
-/// What determines when an event is due.
+/// The measure by which an event is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DueBy {
     /// The number of events before it.

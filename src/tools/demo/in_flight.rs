@@ -41,7 +41,7 @@ impl InFlightEvents {
         }
     }
 
-    /// Whether one more event may be sent to the partition.
+    /// Returns whether one more event may be sent to the partition.
     pub(super) fn has_room(&self, partition: u16) -> bool {
         self.sent(partition) - self.covered(partition) < UNREAD_EVENTS_MAX
     }
@@ -89,7 +89,7 @@ impl InFlightEvents {
         self.generated.store(true, Ordering::Release);
     }
 
-    /// Whether all events are sent and covered.
+    /// Returns whether all events are sent and covered.
     pub(super) fn is_complete(&self) -> bool {
         self.generated.load(Ordering::Acquire) && self.uncovered() == 0
     }
@@ -99,7 +99,7 @@ impl InFlightEvents {
         self.stopped.store(true, Ordering::Release);
     }
 
-    /// Whether generator and verifier have to stop.
+    /// Returns whether generator and verifier have to stop.
     pub(super) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }

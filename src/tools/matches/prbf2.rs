@@ -48,7 +48,7 @@ pub(crate) struct Prbf2Adapter {
 struct KnownPlayer {
     alive: bool,
     kit: String,
-    /// Whether a `kit_allocated` record has announced the next change of `kit`, which is the same
+    /// True if a `kit_allocated` record has announced the next change of `kit`, which is the same
     /// pick-up.
     kit_announced: bool,
     position: Option<(i64, i64)>,

@@ -72,7 +72,7 @@ pub(crate) struct PubgAdapter {
     began: Option<Timestamp>,
     players: BTreeMap<String, u64>,
     killed: BTreeSet<u64>,
-    /// Who picked something up last, and when.
+    /// The player of the last pick-up, and its time.
     picked_up: Option<(u64, Timestamp)>,
 }
 

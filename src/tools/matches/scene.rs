@@ -213,7 +213,7 @@ impl Scene {
         }
     }
 
-    /// Whether the player is present.
+    /// Returns whether the player is present.
     pub(crate) fn is_present(&self, player: u64) -> bool {
         self.players.get(&player).is_some_and(|known| known.place.is_some())
     }
@@ -271,7 +271,7 @@ impl Scene {
         self.taken = 0;
     }
 
-    /// Whether [`Scene::take`] would return an event.
+    /// Returns whether [`Scene::take`] would return an event.
     pub(crate) fn has_waiting(&self) -> bool {
         self.taken < self.waiting.len()
     }
