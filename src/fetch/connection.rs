@@ -35,7 +35,7 @@ const BUFFER_BYTES_MIN: usize = 64 * 1024;
 
 /// The error of a connection that the broker has closed. A broker does not report that a request is
 /// too large.
-const CLOSED: &str = "it has closed the connection; if it goes on doing so, look at its log: a \
+const CLOSED: &str = "it has closed the connection; if this repeats, look at its log: a \
      request may be larger than its socket.request.max.bytes, 104857600 by default";
 
 /// Why a connection can no longer be used. The next one may work.

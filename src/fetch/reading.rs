@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 /// Delay before refetching a partition that its broker cannot serve now.
 const RETRY_MS: u64 = 50;
 
-/// Minimum delay between two questions about the cluster that no change of leaders requires: a
-/// leader names a follower, or makes a claim that is not confirmed yet.
+/// Minimum delay between two metadata queries that no change of leaders requires: a leader names a
+/// follower, or makes a claim that is not confirmed yet.
 const SEARCH_MS: u64 = 1_000;
 
 impl FetchTask {
@@ -250,8 +250,9 @@ impl FetchTask {
     /// may be missing: another connection has to find the batch at the same offset.
     fn meet_gap(&mut self, cursor: &Cursor, error: BatchError, expected: i64) {
         let (partition, offset) = (cursor.partition, error.offset);
-        let sentence =
-            format!("input partition {partition} goes on at offset {offset} instead of {expected}");
+        let sentence = format!(
+            "input partition {partition} continues at offset {offset} instead of {expected}"
+        );
         if !self.believes(cursor, Claim::Gap, sentence.clone()) {
             return;
         }
@@ -280,7 +281,7 @@ impl FetchTask {
         if !cursor.skips_any_of(&offsets) {
             let sentence = format!(
                 "{sentence}; if nobody can restore it, `huntd run --skip {partition}:{first}` \
-                 passes over the offsets {first} to {last}"
+                 skips the offsets {first} to {last}"
             );
             return self.stop(cursor, Claim::Unreadable, CursorFault::Unreadable(sentence));
         }
@@ -289,7 +290,7 @@ impl FetchTask {
         if !self.believes(cursor, Claim::Unreadable, sentence) {
             return;
         }
-        let sentence = format!("the offsets {first} to {last} are passed over: {error}");
+        let sentence = format!("the offsets {first} to {last} are skipped: {error}");
         if self.decoding.pass_over(cursor, &offsets, &sentence).await {
             let trouble = InputTrouble::BatchPassedOver(sentence);
             self.shared.report(ToControl::InputTrouble { partition, trouble });

@@ -301,7 +301,7 @@ impl Future for Fetching {
         }
         self.shared.dialling.take_answers();
         if self.metadata.as_mut().poll(context).is_ready() {
-            unreachable!("metadata are followed for ever");
+            unreachable!("the metadata task never ends");
         }
         self.shared.doubt_leaders_of_new();
         self.add_tasks();

@@ -40,7 +40,7 @@ pub(crate) struct Hunt {
     pub phase: HuntPhase,
     /// Number of treasures in the event that started it.
     pub treasures: u16,
-    /// Number of treasures that were tried to be laid.
+    /// Number of treasures for which a tile was looked for.
     pub tried: u16,
     /// Number of those that found a tile.
     pub laid: u16,

@@ -113,7 +113,7 @@ const LIST: &[(i16, &str, &str)] = &[
     (
         23,
         "INCONSISTENT_GROUP_PROTOCOL",
-        "The group has members of another kind: give huntd a group of its own.",
+        "The group's members use another protocol: give huntd a group of its own.",
     ),
     (24, "INVALID_GROUP_ID", "The group has an invalid name: correct kafka.group."),
     (25, "UNKNOWN_MEMBER_ID", "The group no longer knows this member."),
@@ -148,7 +148,7 @@ const LIST: &[(i16, &str, &str)] = &[
         "The cluster has fewer brokers than the topic wants replicas: start more.",
     ),
     (39, "INVALID_REPLICA_ASSIGNMENT", "The replicas cannot be spread over the brokers like this."),
-    (40, "INVALID_CONFIG", "The broker does not know a setting, or does not take its value."),
+    (40, "INVALID_CONFIG", "The broker does not know a setting, or rejects its value."),
     (41, "NOT_CONTROLLER", "Another broker is the controller by now."),
     (42, "INVALID_REQUEST", "The broker calls the request malformed."),
     (
@@ -170,7 +170,7 @@ const LIST: &[(i16, &str, &str)] = &[
     (47, "INVALID_PRODUCER_EPOCH", "The broker knows a newer epoch of the producer."),
     (48, "INVALID_TXN_STATE", "The broker expects no such step of a transaction."),
     (49, "INVALID_PRODUCER_ID_MAPPING", "The broker does not know the producer."),
-    (51, "CONCURRENT_TRANSACTIONS", "Another step of the transaction is under way."),
+    (51, "CONCURRENT_TRANSACTIONS", "Another step of the transaction is in progress."),
     (
         53,
         "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
@@ -190,7 +190,7 @@ const LIST: &[(i16, &str, &str)] = &[
     (
         72,
         "LISTENER_NOT_FOUND",
-        "The leader has not the listener that was asked: give all brokers the same listeners.",
+        "The leader lacks the listener that was used: give all brokers the same listeners.",
     ),
     (74, "FENCED_LEADER_EPOCH", "The leader epoch is older than the broker's: a new one leads."),
     (75, "UNKNOWN_LEADER_EPOCH", "The broker has not yet heard of the leader epoch."),
@@ -207,10 +207,10 @@ const LIST: &[(i16, &str, &str)] = &[
     (
         87,
         "INVALID_RECORD",
-        "The topic takes no such record: without keys none, if its cleanup.policy has `compact`: \
-         set it to `delete`.",
+        "The topic rejects the record: with cleanup.policy `compact`, records need keys: set it to \
+         `delete`.",
     ),
-    (88, "UNSTABLE_OFFSET_COMMIT", "A transaction that commits offsets is under way."),
+    (88, "UNSTABLE_OFFSET_COMMIT", "A transaction that commits offsets is in progress."),
     (89, "THROTTLING_QUOTA_EXCEEDED", "The client has used up its quota: raise it, or wait."),
     (90, "PRODUCER_FENCED", "A newer producer has the same transactional id."),
     (
@@ -232,7 +232,7 @@ const LIST: &[(i16, &str, &str)] = &[
     (
         112,
         "UNSUPPORTED_ASSIGNOR",
-        "The brokers have not this assignor: look at group.consumer.assignors.",
+        "The brokers do not support this assignor: look at group.consumer.assignors.",
     ),
     (113, "STALE_MEMBER_EPOCH", "The member has to hear of its new epoch first."),
     (120, "TRANSACTION_ABORTABLE", "The transaction can only be aborted."),

@@ -94,8 +94,8 @@ fn log_unread(partitions: &[i32]) {
         tracing::warn!(
             ?partitions,
             "nobody reads these partitions: they have records, and the group has committed nothing \
-             of them for {} s; no instance owns them, or their owner restores them, has halted \
-             them or stands still",
+             in them for {} s; no instance owns them, or their owner is restoring them, has halted \
+             them or is stalled",
             UNREAD_MS / 1_000
         );
     }
@@ -105,9 +105,9 @@ fn log_unplayed(partitions: &[i32], group: &str) {
     if !partitions.is_empty() {
         tracing::warn!(
             ?partitions,
-            "nobody plays these partitions: for {} s their output has got nothing, not even a \
-             fence; no instance owns them, or their owner restores them or has halted them, or \
-             another program in the group has taken them: list the members with \
+            "nobody plays these partitions: for {} s their output has received nothing, not even a \
+             fence; no instance owns them, or their owner is restoring them or has halted them, \
+             or another program in the group has taken them: list the members with \
              `kafka-consumer-groups.sh --describe --members --verbose --group {group}`, and give \
              such a program a group of its own",
             UNPLAYED_MS / 1_000

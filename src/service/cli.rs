@@ -458,7 +458,7 @@ fn parse_tap_from(text: &str) -> Result<TapFrom, String> {
         "fence" => Ok(TapFrom::Fence),
         _ => match text.parse() {
             Ok(offset) if offset >= 0 => Ok(TapFrom::Offset(offset)),
-            _ => Err("say `start`, `fence` or an offset from 0 on".to_owned()),
+            _ => Err("write `start`, `fence` or an offset from 0".to_owned()),
         },
     }
 }

@@ -58,7 +58,7 @@ pub const FAMILIES: [Family; 43] = [
     family("huntd_connections", "gauge", "Connections to brokers that are open."),
     family("huntd_partitions", "gauge", "Partitions of the input topic; absent while unknown."),
     family("huntd_shards_owned", "gauge", "Shards owned now."),
-    family("huntd_shards_halted", "gauge", "Shards that cannot go on without an operator."),
+    family("huntd_shards_halted", "gauge", "Shards that need an operator to continue."),
     family(
         "huntd_shards_still",
         "gauge",
@@ -109,7 +109,7 @@ pub const FAMILIES: [Family; 43] = [
         "Next input offset that a stage has not seen, by partition and stage.",
     ),
     family("huntd_updates_next", "gauge", "Number of a partition's next update."),
-    family("huntd_ruleset", "gauge", "The ruleset that a zone plays by, by partition."),
+    family("huntd_ruleset", "gauge", "The current ruleset of a zone, by partition."),
     family(
         "huntd_ruleset_known",
         "gauge",

@@ -319,7 +319,7 @@ impl Header {
         let short = SnapshotError::Header("it is too short");
         let mut fields = HeaderFields { left: bytes };
         if fields.take::<8>() != Some(MAGIC) {
-            return Err(SnapshotError::Header("it is none"));
+            return Err(SnapshotError::Header("it is not a header"));
         }
         let version = fields.number().ok_or(short.clone())?;
         if ![SNAPSHOT_VERSION, VERSION_WITHOUT_EPOCH].contains(&version) {

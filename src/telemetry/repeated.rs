@@ -25,8 +25,9 @@ impl Repeated {
         self.last.is_some_and(|last| now.saturating_duration_since(last) < pause)
     }
 
-    /// Returns `Some` if the line is to be logged now, with the number of lines suppressed since
-    /// the last one; `None` within if there were none, so that the line needs no such field.
+    /// Returns `None` if the line is to be suppressed. Otherwise returns the number of lines
+    /// suppressed since the last logged one, or `Some(None)` if there were none, so that the line
+    /// omits this field.
     pub(crate) fn notice(&mut self, now: Instant) -> Option<Option<NonZeroU64>> {
         if self.withholds(now) {
             self.withheld += 1;

@@ -176,8 +176,8 @@ fn unreplicated(config: &Config, client: &mut TopicClient) -> Result<Option<Stri
     }
     Ok((!single.is_empty()).then(|| {
         format!(
-            "one replica each have {}: what a broker has acknowledged is lost with its disk; give \
-             them three (`kafka-reassign-partitions.sh`), unless this is a test",
+            "these topics have one replica: {}: acknowledged records are lost with a broker's disk; \
+             give them three replicas (`kafka-reassign-partitions.sh`), unless this is a test",
             single.join(", ")
         )
     }))

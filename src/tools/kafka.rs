@@ -212,16 +212,16 @@ impl TopicReader {
             Some(Err(KafkaError::PartitionEOF(partition))) => Ok(Read::End(partition as u16)),
             // librdkafka continues after the batch, at an unknown offset.
             Some(Err(error)) if is_damage(&error) => Err(ToolError::VerificationFailed(format!(
-                "a batch of `{}` cannot be read ({error}), and what came of the records behind it \
-                 would be worth nothing; `--skip` does not help here; a daemon that reads the \
-                 topic says where the batch is",
+                "a batch of `{}` cannot be read ({error}), so results for the records after it \
+                 would be meaningless; `--skip` does not help here; a daemon that reads the topic \
+                 logs the position of the batch",
                 self.topic
             ))),
             Some(Err(error)) => match ToolError::of_topic(&self.topic, Right::Read, &error) {
                 ToolError::Unreachable(_) if !is_lost_offset(&error) => Ok(Read::Nothing),
                 ToolError::Unreachable(_) => Err(ToolError::TopicWrong(format!(
                     "records of `{}` were deleted before they were read ({error}); keep them for \
-                     longer, or begin later",
+                     longer, or start later",
                     self.topic
                 ))),
                 other => Err(other),

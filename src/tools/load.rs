@@ -146,7 +146,7 @@ fn refuse_frames(cluster: &Cluster, topic: &str, partitions: u16) -> Result<(), 
                 let frame = decode_frame(bytes);
                 if !matches!(frame, Err(FrameError::NotAFrame | FrameError::TooLong { .. })) {
                     return Err(ToolError::TopicWrong(format!(
-                        "`{topic}` holds frames of a daemon, whose readers events would stop: \
+                        "`{topic}` holds frames of a daemon, and events would stop their readers: \
                          name an input topic"
                     )));
                 }

@@ -49,7 +49,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), ToolError> {
         (Some(file), _) => play.file(file, args)?,
         (None, Some(topic)) => play.topic(&Cluster::of(&args.cluster, "replay")?, topic)?,
         (None, None) => {
-            return Err(ToolError::Usage("say what to replay: --file or --topic".into()));
+            return Err(ToolError::Usage("name the source: --file or --topic".into()));
         }
     }
     play.bar.finish();
@@ -142,8 +142,8 @@ impl Play<'_> {
             let (start, end) = reader.bounds(partition)?;
             if start > 0 {
                 return Err(ToolError::TopicWrong(format!(
-                    "partition {partition} of `{topic}` begins at offset {start}, so what came \
-                     before is gone; a state can only be replayed from its first event"
+                    "partition {partition} of `{topic}` begins at offset {start}: earlier \
+                     records are deleted, and a state can only be replayed from its first event"
                 )));
             }
             places.push((partition, 0));

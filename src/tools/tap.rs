@@ -159,8 +159,8 @@ impl<W: Write> Tap<W> {
             return Ok(());
         }
         let why = match self.written_lately.contains(&partition) {
-            true => "was written to lately, but has no fence yet at which a reader can begin",
-            false => "has no fence lately, so nobody owns it now",
+            true => "has recent records, but no fence yet where a reader can start",
+            false => "has no recent fence, so nobody owns it now",
         };
         super::warn(&format!(
             "partition {partition} {why}: waiting for one; --from start prints existing updates"
@@ -178,8 +178,8 @@ impl<W: Write> Tap<W> {
             }
             Err(error) => {
                 return Err(ToolError::TopicWrong(format!(
-                    "partition {partition}, offset {offset}: this huntd cannot read the frame: \
-                     {error}; use the one that wrote it"
+                    "partition {partition}, offset {offset}: this version of huntd cannot read the \
+                     frame: {error}; use the version that wrote it"
                 )));
             }
         };
@@ -196,8 +196,8 @@ impl<W: Write> Tap<W> {
                 self.print_updates(partition, first, &updates[from..])
             }
             Verdict::Joined | Verdict::Waiting if had_joined => {
-                let sentence = "reading began at a superseded fence: what was \
-                                printed since may come again";
+                let sentence = "reading began at a superseded fence: updates printed \
+                                since then may be repeated";
                 warn(partition, offset, sentence)
             }
             Verdict::Gap { missing } => {

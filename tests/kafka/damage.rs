@@ -56,7 +56,7 @@ pub(crate) fn assert_damage_halts_until_it_is_passed_over(cluster: &mut Cluster)
     let line = line.expect("it was waited for");
     assert!(line.contains("offset 50") && line.contains("CRC-32C"), "{line}");
     let (_, remedy) = line.split_once("`huntd run --skip 0:50`").expect("the remedy");
-    assert!(remedy.contains("passes over the offsets 50 to 59"), "{line}");
+    assert!(remedy.contains("skips the offsets 50 to 59"), "{line}");
 
     // The operator skips it. Later starts need no option for that.
     let mut huntd = Huntd::start_as(cluster, &topics, &[], &["--skip", "0:50"]);
@@ -66,7 +66,7 @@ pub(crate) fn assert_damage_halts_until_it_is_passed_over(cluster: &mut Cluster)
     let unreadable: Vec<_> = page.samples(rejected).filter(|(_, count)| *count > 0).collect();
     assert_eq!(unreadable, [("partition=\"0\",reason=\"unreadable_batch\"", 1)]);
     let log = stop(huntd);
-    assert!(log.contains("the offsets 50 to 59 are passed over: the batch at offset 50"), "{log}");
+    assert!(log.contains("the offsets 50 to 59 are skipped: the batch at offset 50"), "{log}");
     let digest = logged_digest(&log, 0);
     let mut huntd = Huntd::start(cluster, &topics, &[]);
     huntd.wait_until("the shards", |huntd| huntd.log().matches("\"live\"").count() == 2);

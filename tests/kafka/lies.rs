@@ -195,7 +195,7 @@ fn a_batch_that_one_connection_puts_at_another_offset_is_asked_for_again() {
         assert!(opened(&victim.huntd) > opened_before, "another connection is asked");
     }
     // A second line about gaps is withheld.
-    victim.asks_again("input partition 0 goes on at offset 1001 instead of 1000");
+    victim.asks_again("input partition 0 continues at offset 1001 instead of 1000");
     victim.asks_again("the batch at offset 2999 cannot be read");
     victim.finish();
 }

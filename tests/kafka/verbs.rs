@@ -139,7 +139,7 @@ fn check_warns_of_what_may_go_well_or_fails_for_it() {
     kafka::shared().client().produce(&output, [(0, &b""[..], &b"no frame"[..])]);
     let brokers = format!("kafka.brokers={},127.0.0.1:1", bootstrap());
     let single = format!(
-        "huntd: one replica each have `{0}`, `{output}`, `{0}-dead`: what a broker has",
+        "huntd: these topics have one replica: `{0}`, `{output}`, `{0}-dead`: acknowledged",
         setup.input
     );
     let warnings = [

@@ -56,7 +56,7 @@ fn a_gap_counts_once_two_connections_have_told_of_it() {
             told.push(sentence);
         }
     }
-    assert_eq!(told, ["input partition 0 goes on at offset 20 instead of 0"]);
+    assert_eq!(told, ["input partition 0 continues at offset 20 instead of 0"]);
 }
 
 /// There is nothing read earlier to compare it with.

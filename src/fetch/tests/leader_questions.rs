@@ -1,4 +1,4 @@
-//! Who is asked who leads, and when.
+//! When the leaders are asked for, and which broker is asked.
 
 use super::{Daemon, TOPIC_ID, is_to_witness, metadata, options, partitions_of};
 use crate::fetch::FetchOptions;

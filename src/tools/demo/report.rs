@@ -101,7 +101,7 @@ impl DemoReport {
         }
         let mut problems = self.problems.clone();
         if self.lost > 0 {
-            problems.push(format!("{} events are covered by no frame", self.lost));
+            problems.push(format!("no frame covers {} events", self.lost));
         }
         if self.duplicated > 0 {
             problems.push(format!("{} updates were published twice", self.duplicated));

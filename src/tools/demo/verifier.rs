@@ -79,7 +79,7 @@ impl Verifier {
             if pace.elapsed() > OWNER_WAIT {
                 let missing = self.fenced.iter().filter(|fenced| !**fenced).count();
                 return Err(ToolError::VerificationFailed(format!(
-                    "the daemon has not taken {missing} of the partitions within {} s",
+                    "the daemon has not taken {missing} partitions within {} s",
                     OWNER_WAIT.as_secs()
                 )));
             }
