@@ -50,12 +50,10 @@ pub enum Reject {
     #[error("a field that this type of event requires is missing")]
     MissingField,
     /// The record panicked the engine three times, or an operator skipped it.
-    #[error(
-        "every replay passes over the record: it panicked the engine, or an operator asked for it"
-    )]
+    #[error("every replay skips the record: it panicked the engine, or an operator asked for it")]
     Skipped,
     /// The record is in an unreadable batch, which an operator has skipped.
-    #[error("the batch cannot be read, and is passed over")]
+    #[error("the batch cannot be read, and is skipped")]
     UnreadableBatch,
 }
 

@@ -3,8 +3,9 @@
 use crate::fetch::dialling::{Endpoint, MetadataLink};
 use crate::kafka::message::Broker;
 
-/// A rotation over the brokers to ask about the cluster: the known brokers, alternating with those
-/// in the configuration, whose names may resolve to other addresses by now (KIP-899).
+/// A rotation over the brokers to ask about the cluster. Once a broker has answered, every fourth
+/// question goes to a broker in the configuration, whose name may resolve to another address by now
+/// (KIP-899), and the others to known brokers.
 pub struct Candidates {
     bootstrap: InTurn,
     known: InTurn,

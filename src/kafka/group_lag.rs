@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(take(5, &waiting), (vec![], 0), "not for long enough");
         assert_eq!(take(1, &waiting), (vec![0], 1));
         let more = [(10, 90), (10, 90), (20, 20)];
-        assert_eq!(take(5, &more), (vec![], 1), "it is told");
+        assert_eq!(take(5, &more), (vec![], 1), "it is counted");
         // The first has moved, and the third one has records now.
         let moved = [(20, 90), (10, 90), (20, 30)];
         assert_eq!(take(4, &moved), (vec![], 0));
@@ -331,15 +331,15 @@ mod tests {
     fn what_a_sample_does_not_know_is_unknown() {
         let progress = Progress::new();
         note(&lags(&[(10, 20), (20, 30)]), &progress);
-        let told = |partition| {
+        let exported = |partition| {
             let shard = progress.shard(partition);
             (shard.group_lag.get(), shard.end_elsewhere.get())
         };
-        assert_eq!([told(0), told(1)], [(10, 20), (10, 30)]);
+        assert_eq!([exported(0), exported(1)], [(10, 20), (10, 30)]);
         note(&[None, lags(&[(20, 31)])[0]], &progress);
-        assert_eq!([told(0), told(1)], [(-1, 0), (11, 31)]);
+        assert_eq!([exported(0), exported(1)], [(-1, 0), (11, 31)]);
         note(&[], &progress);
-        assert_eq!([told(0), told(1)], [(-1, 0), (-1, 0)]);
+        assert_eq!([exported(0), exported(1)], [(-1, 0), (-1, 0)]);
         assert_eq!(progress.group_lag_partitions.get(), 0);
     }
 
@@ -353,10 +353,10 @@ mod tests {
         assert_eq!(samples.take(1, &waiting, NOBODY_OURS), (vec![0], 1));
 
         let mut samples = Samples::new();
-        let told = (0..4).map(|_| {
+        let counts = (0..4).map(|_| {
             samples.take(1, &[None], NOBODY_OURS);
             samples.take(1, &waiting, NOBODY_OURS).1
         });
-        assert_eq!(told.collect::<Vec<_>>(), [0, 0, 0, 1]);
+        assert_eq!(counts.collect::<Vec<_>>(), [0, 0, 0, 1]);
     }
 }

@@ -200,12 +200,12 @@ impl Fold {
 /// Returns whether this frame's owner can have taken a mark with this position after it.
 fn is_taken_at(position: Position, header: &FrameHeader) -> bool {
     let end = header.first_update.saturating_add(u64::from(header.count));
-    let tells = match header.kind {
+    let states_end = match header.kind {
         FrameKind::Updates => header.count > 0,
         FrameKind::Fence | FrameKind::Skip | FrameKind::Genesis => false,
     };
-    let told = end == position.next_update && header.chain == position.chain;
-    header.owner_epoch == position.owner_epoch && (told || !tells)
+    let matches_end = end == position.next_update && header.chain == position.chain;
+    header.owner_epoch == position.owner_epoch && (matches_end || !states_end)
 }
 
 #[cfg(test)]

@@ -49,14 +49,14 @@ fn a_gap_counts_once_two_connections_have_told_of_it() {
         assert_eq!(daemon.connections.len(), connections);
     }
     assert_eq!(daemon.decoded, Vec::from_iter(20..20 + BATCH_RECORDS));
-    let mut told = Vec::new();
+    let mut sentences = Vec::new();
     while let Some(report) = daemon.reports.try_receive() {
         if let ToControl::InputTrouble { trouble: InputTrouble::RecordsGone(sentence), .. } = report
         {
-            told.push(sentence);
+            sentences.push(sentence);
         }
     }
-    assert_eq!(told, ["input partition 0 continues at offset 20 instead of 0"]);
+    assert_eq!(sentences, ["input partition 0 continues at offset 20 instead of 0"]);
 }
 
 /// There is nothing read earlier to compare it with.

@@ -134,8 +134,8 @@ fn ranges_without_a_common_version_are_refused() {
     let old =
         Versions { fetch: 4, metadata: 4, produce: 3, init_producer_id: 0, tells_settings: false };
     assert_eq!(choose(&[range(1, 0, 4)]), Ok(old));
-    let told = Versions { tells_settings: true, ..old };
-    assert_eq!(choose(&[range(1, 0, 4), range(32, 1, 4)]), Ok(told));
+    let with_settings = Versions { tells_settings: true, ..old };
+    assert_eq!(choose(&[range(1, 0, 4), range(32, 1, 4)]), Ok(with_settings));
     for fetch in [&[range(1, 0, 3)][..], &[range(1, 18, 19)], &[]] {
         let error = choose(fetch).unwrap_err();
         assert!(matches!(error, MessageError::NoVersion { api: "Fetch", .. }), "{error}");
