@@ -66,7 +66,8 @@ pub(crate) enum ConnectionError {
     /// The broker does not answer, and another broker now leads the partitions that it was asked
     /// for.
     #[error(
-        "broker {address} does not answer, and another broker now leads the partitions of the request"
+        "broker {address} does not answer, and another broker now leads the partitions of the \
+         request"
     )]
     Superseded {
         /// The broker.

@@ -227,9 +227,9 @@ impl FetchTask {
         let (shared, partition) = (&self.shared, cursor.partition);
         let why = match cursor.epoch_beyond_leader() {
             Some((epoch, leader_epoch)) => format!(
-                "it leads with leader epoch {leader_epoch}, but the previous record has leader epoch \
-                 {epoch}: waiting for another leader; if the brokers' disks were restored, begin \
-                 over with `huntd run --genesis`"
+                "it leads with leader epoch {leader_epoch}, but the previous record has leader \
+                 epoch {epoch}: waiting for another leader; if the brokers' disks were restored, \
+                 begin over with `huntd run --genesis`"
             ),
             None if shared.doubts_broker(self.doubted(cursor)) => {
                 "confirming with another broker who leads".to_owned()
