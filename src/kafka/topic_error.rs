@@ -27,8 +27,8 @@ pub enum TopicError {
     },
     /// The topic has more partitions than a process supports.
     #[error(
-        "`{topic}` has {partitions} partitions and huntd supports {SHARDS_MAX} at most; use a topic \
-         with fewer"
+        "`{topic}` has {partitions} partitions and huntd supports {SHARDS_MAX} at most; use a \
+         topic with fewer"
     )]
     TooManyPartitions {
         /// The topic.
