@@ -121,8 +121,8 @@ pub struct ShardProgress {
     /// Time of the last stored snapshot, in milliseconds since the Unix epoch; 0 before the first.
     /// Snapshot writer.
     pub snapshot_at_ms: Offset,
-    /// Records of the input that the group has not committed, whoever owns the shard; -1 while
-    /// unknown. Group lag thread.
+    /// Records of the input that the group has not committed, no matter which instance owns the
+    /// shard; -1 while unknown. Group lag thread.
     pub group_lag: Offset,
     /// End of the log as another client last saw it; 0 before that. The broker that is fetched from
     /// may be cut off, and lack later records. Group lag thread.
