@@ -176,8 +176,9 @@ fn unreplicated(config: &Config, client: &mut TopicClient) -> Result<Option<Stri
     }
     Ok((!single.is_empty()).then(|| {
         format!(
-            "these topics have one replica: {}: acknowledged records are lost with a broker's disk; \
-             give them three replicas (`kafka-reassign-partitions.sh`), unless this is a test",
+            "these topics have one replica: {}: acknowledged records are lost with a broker's \
+             disk; give them three replicas (`kafka-reassign-partitions.sh`), unless this is a \
+             test",
             single.join(", ")
         )
     }))
