@@ -4,9 +4,9 @@
 
 use crate::output::encode::{FrameError, decode_frame};
 use crate::output::fence_id::InputTag;
-use crate::output::frame::{Chain, FrameHeader, FrameKind};
+use crate::output::frame::{Chain, FrameHeader};
 use crate::output::mark::Mark;
-use crate::output::reader::{Position, Reader, Verdict};
+use crate::output::reader::{Reader, Verdict};
 use std::collections::BTreeSet;
 
 /// Limit of the input offsets of one shard that replays still have to skip: a snapshot has room for
@@ -52,8 +52,8 @@ pub(crate) struct Fold {
     next: i64,
     /// The reader; it has to join if the start of the log is gone.
     reader: Reader,
-    /// The reader's expected position after the first record, if a mark states it.
-    anchor: Option<Position>,
+    /// The mark that the first record has to confirm.
+    anchor: Option<Mark>,
     /// Input offsets that every replay skips.
     skips: BTreeSet<i64>,
     /// The last genesis.
@@ -80,12 +80,12 @@ impl Fold {
     pub(crate) fn from_mark(mark: Mark, log_start: i64) -> Fold {
         let reader = Reader::at(mark.position());
         match mark.output_offset > log_start {
-            true => Fold::new(mark.output_offset - 1, reader, Some(mark.position())),
+            true => Fold::new(mark.output_offset - 1, reader, Some(mark)),
             false => Fold::new(mark.output_offset, reader, None),
         }
     }
 
-    fn new(next: i64, reader: Reader, anchor: Option<Position>) -> Fold {
+    fn new(next: i64, reader: Reader, anchor: Option<Mark>) -> Fold {
         let skips = BTreeSet::new();
         let (genesis, ruleset, begun_by, input) = (None, None, None, None);
         Fold { next, reader, anchor, skips, genesis, ruleset, begun_by, input }
@@ -139,16 +139,15 @@ impl Fold {
     /// Folds the next record of the log.
     pub(crate) fn take(&mut self, offset: i64, payload: &[u8]) -> Result<(), Broken> {
         assert!(self.next <= offset, "records come in the order of the log");
-        let is_anchor = self.next == offset;
         self.next = offset + 1;
         let frame = match decode_frame(payload) {
             Err(FrameError::NotAFrame) => None,
             frame => Some(frame.map_err(|error| Broken::Unreadable { offset, error })?),
         };
-        if let Some(position) = self.anchor.take()
-            && is_anchor
+        if let Some(mark) = self.anchor.take()
+            && offset + 1 == mark.output_offset
         {
-            let is_ours = frame.is_some_and(|(header, _)| is_taken_at(position, &header));
+            let is_ours = frame.is_some_and(|(header, _)| mark.is_taken_at(&header));
             return if is_ours { Ok(()) } else { Err(Broken::OtherLog) };
         }
         // No reader accepts a record that is not a frame.
@@ -195,17 +194,6 @@ impl Fold {
         }
         Ok(())
     }
-}
-
-/// Returns whether this frame's owner can have taken a mark with this position after it.
-fn is_taken_at(position: Position, header: &FrameHeader) -> bool {
-    let end = header.first_update.saturating_add(u64::from(header.count));
-    let states_end = match header.kind {
-        FrameKind::Updates => header.count > 0,
-        FrameKind::Fence | FrameKind::Skip | FrameKind::Genesis => false,
-    };
-    let matches_end = end == position.next_update && header.chain == position.chain;
-    header.owner_epoch == position.owner_epoch && (matches_end || !states_end)
 }
 
 #[cfg(test)]

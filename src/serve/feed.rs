@@ -13,6 +13,7 @@ use crate::kafka::client::{
 use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
 use crate::output::fence_id::InputTag;
+use crate::output::mark::Mark;
 use crate::runtime::wall_clock::unix_ms;
 use crate::serve::feed_messages::{FeedMessage, FeedSender};
 use crate::serve::follower::{Followed, Follower};
@@ -74,6 +75,8 @@ pub(crate) struct Feed {
     output_id: u128,
     /// The topics, as they are named, and the input's id when the feed began.
     origin: Origin,
+    /// Marks of snapshots that are not of this output, and their zones.
+    refused: Vec<(u16, Mark)>,
     rulebook: Rulebook,
     /// Rules that were read again.
     reloaded: Receiver<Rulebook>,
@@ -105,6 +108,7 @@ impl Feed {
             topics,
             output_id: 0,
             origin: Origin { input_topic, output_topic, ..Origin::default() },
+            refused: Vec::new(),
             rulebook,
             reloaded,
             consumer,
@@ -125,24 +129,8 @@ impl Feed {
         if let Some(input_id) = first.and_then(|report| report.input_id) {
             self.origin.input_topic_id = TopicId::new(OnceLock::from(input_id.to_be_bytes()));
         }
-        let mut readings: Vec<Option<Reading>> = Vec::new();
-        for zone in 0..self.zones {
-            sender.count_turn();
-            let begun = self.begin(zone, stop, sender);
-            readings.push(match begun {
-                Ok((reading, begun)) => {
-                    if let Some(begun) = begun {
-                        sender.send(FeedMessage::Begun(begun));
-                    }
-                    Some(reading)
-                }
-                Err(sentence) => {
-                    sender.send(FeedMessage::Halted(zone, sentence));
-                    None
-                }
-            });
-            sender.call();
-        }
+        let begin = |zone| self.begin(zone, stop, sender);
+        let mut readings: Vec<Option<Reading>> = (0..self.zones).map(begin).collect();
         if let Some(report) = first {
             learn_topics(&mut self.output_id, &report, &mut readings, sender);
         }
@@ -162,14 +150,18 @@ impl Feed {
                 None => {}
                 Some(Ok(message)) => {
                     let zone = message.partition() as u16;
-                    if let Some(Some(reading)) = readings.get_mut(usize::from(zone)) {
-                        reading.take(zone, &message, sender);
+                    if let Some(Some(reading)) = readings.get_mut(usize::from(zone))
+                        && let Err(why) = reading.take(zone, &message, sender)
+                    {
+                        self.begin_again(zone, &why, &mut readings, stop, sender);
                     }
                 }
                 Some(Err(KafkaError::PartitionEOF(zone))) => {
                     let zone = zone as u16;
-                    if let Some(Some(reading)) = readings.get_mut(usize::from(zone)) {
-                        reading.meet_end(zone, sender);
+                    if let Some(Some(reading)) = readings.get_mut(usize::from(zone))
+                        && let Err(why) = reading.meet_end(zone, sender)
+                    {
+                        self.begin_again(zone, &why, &mut readings, stop, sender);
                     }
                 }
                 Some(Err(error)) => self.report(&error, &mut readings, sender),
@@ -243,8 +235,49 @@ impl Feed {
         }
     }
 
+    /// Begins a zone. `None`: it is halted.
+    fn begin(&self, zone: u16, stop: &Arc<AtomicBool>, sender: &FeedSender) -> Option<Reading> {
+        sender.count_turn();
+        let found = self.find_beginning(zone, stop, sender);
+        let reading = match found {
+            Ok((reading, begun)) => {
+                if let Some(begun) = begun {
+                    sender.send(FeedMessage::Begun(begun));
+                }
+                Some(reading)
+            }
+            Err(sentence) => {
+                sender.send(FeedMessage::Halted(zone, sentence));
+                None
+            }
+        };
+        sender.call();
+        reading
+    }
+
+    /// Begins a zone elsewhere: the snapshot that it has begun with is not of this output.
+    fn begin_again(
+        &mut self,
+        zone: u16,
+        why: &str,
+        readings: &mut [Option<Reading>],
+        stop: &Arc<AtomicBool>,
+        sender: &FeedSender,
+    ) {
+        tracing::warn!(
+            zone,
+            "a snapshot is not used: {why}; the output topic was deleted and created again since \
+             then, or has lost records; the zone begins with another snapshot, or at the start of \
+             its log"
+        );
+        let reading = &mut readings[usize::from(zone)];
+        self.refused.extend(reading.take().map(|reading| (zone, reading.follower.mark())));
+        *reading = self.begin(zone, stop, sender);
+        self.assign(readings);
+    }
+
     /// Where a zone begins: its reading, and what is known before it.
-    fn begin(
+    fn find_beginning(
         &self,
         zone: u16,
         stop: &Arc<AtomicBool>,
@@ -260,7 +293,8 @@ impl Feed {
         // instead.
         let is_usable = |header: &Header| {
             let is_there = (log_start..=log_end).contains(&header.mark.output_offset);
-            is_there && (log_start > 0 || header.origin.agrees(&self.origin))
+            let is_refused = self.refused.contains(&(zone, header.mark));
+            is_there && !is_refused && (log_start > 0 || header.origin.agrees(&self.origin))
         };
         if let Some((shard, header)) = self.newest(zone, &is_usable, stop, sender) {
             let (follower, begun, from) =
@@ -430,8 +464,13 @@ impl Reading {
         }
     }
 
-    /// Takes a record of the log.
-    fn take(&mut self, zone: u16, message: &impl Message, sender: &FeedSender) {
+    /// Takes a record of the log. The error says why the zone's snapshot is not of this log.
+    fn take(
+        &mut self,
+        zone: u16,
+        message: &impl Message,
+        sender: &FeedSender,
+    ) -> Result<(), String> {
         self.next_record = message.offset() + 1;
         let payload = message.payload().unwrap_or_default();
         let published_ms = message.timestamp().to_millis().unwrap_or(0);
@@ -451,13 +490,14 @@ impl Reading {
             if let Followed::Updates(..) | Followed::OwnerHeard = followed {
                 self.owner_heard = self.owner_heard.max(Some(published));
             }
-            sender.send(message_of(zone, followed, &self.follower, published));
+            sender.send(message_of(zone, followed, &self.follower, published)?);
         }
         let is_of_now = || unix_ms().saturating_sub(published_ms) <= LIVE_AGE_MS_MAX;
         if self.awaited_end.is_some_and(|end| self.next_record >= end) && is_of_now() {
             self.become_live(zone, sender);
         }
         self.confirm(zone, sender);
+        Ok(())
     }
 
     /// When a record was published: by the publisher's clock, but after the brokers were asked for
@@ -493,12 +533,13 @@ impl Reading {
         }
     }
 
-    /// The log has no further record at present.
-    fn meet_end(&mut self, zone: u16, sender: &FeedSender) {
+    /// The log has no further record at present. The error is that of [`Reading::take`].
+    fn meet_end(&mut self, zone: u16, sender: &FeedSender) -> Result<(), String> {
         if let Some(begun) = self.follower.at_end() {
-            sender.send(message_of(zone, begun, &self.follower, Instant::now()));
+            sender.send(message_of(zone, begun, &self.follower, Instant::now())?);
         }
         self.become_live(zone, sender);
+        Ok(())
     }
 
     fn become_live(&mut self, zone: u16, sender: &FeedSender) {
@@ -526,21 +567,23 @@ fn lost(next_record: i64, (log_start, log_end): (i64, i64)) -> Option<String> {
     })
 }
 
+/// What the serving thread is told. The error says why the zone's snapshot is not of this log.
 fn message_of(
     zone: u16,
     followed: Followed,
     follower: &Follower,
     published: Instant,
-) -> FeedMessage {
+) -> Result<FeedMessage, String> {
     let owner_epoch = follower.owner_epoch();
-    match followed {
+    Ok(match followed {
         Followed::Begun(begun) => FeedMessage::Begun(begun),
         Followed::Updates(updates, next_offset) => {
             FeedMessage::Frame { zone, updates, next_offset, owner_epoch, published }
         }
         Followed::OwnerHeard => FeedMessage::OwnerHeard { zone, owner_epoch, published },
         Followed::Halted(sentence) => FeedMessage::Halted(zone, sentence),
-    }
+        Followed::OtherLog(why) => return Err(why),
+    })
 }
 
 #[cfg(test)]
@@ -628,17 +671,17 @@ mod tests {
             is_another()
         };
         assert_eq!(input(&mut reading, Some(6)), NO_NEWS, "nothing is read yet");
-        reading.take(0, &record(0, &fence(&owner, 5)), &sender);
-        reading.take(0, &record(1, &owner.frame(1)), &sender);
+        reading.take(0, &record(0, &fence(&owner, 5)), &sender).unwrap();
+        reading.take(0, &record(1, &owner.frame(1)), &sender).unwrap();
         assert_eq!(is_another(), [true], "it is live, and was played from the input before");
         assert_eq!(input(&mut reading, Some(5)), [false]);
         assert_eq!(input(&mut reading, None), NO_NEWS);
         assert_eq!(input(&mut reading, Some(6)), [true]);
         owner.owner_epoch = 2;
-        reading.take(0, &record(2, &fence(&owner, 6)), &sender);
+        reading.take(0, &record(2, &fence(&owner, 6)), &sender).unwrap();
         assert_eq!(input(&mut reading, Some(6)), NO_NEWS, "its owner may halt before it plays");
         let genesis = FrameHeader { kind: FrameKind::Genesis, next_offset: 0, ..owner.fence(0) };
-        reading.take(0, &record(3, &bare(genesis)), &sender);
+        reading.take(0, &record(3, &bare(genesis)), &sender).unwrap();
         assert_eq!(input(&mut reading, Some(6)), [false]);
     }
 
@@ -666,14 +709,14 @@ mod tests {
         assert_eq!(confirmed(), Some(start), "there is nothing to read");
         reading.learn_topics(0, &report(start + Duration::from_secs(9), 1, None), &sender);
         reading.learn_end(0, end(2, 1), &sender);
-        reading.take(0, &record(0, &first), &sender);
+        reading.take(0, &record(0, &first), &sender).unwrap();
         assert_eq!(confirmed(), None, "there is one more");
         // The later end is not reached with the earlier one.
         reading.learn_end(0, end(3, 2), &sender);
-        reading.take(0, &record(1, &third), &sender);
+        reading.take(0, &record(1, &third), &sender).unwrap();
         assert!(reading.follower.is_at_gap());
         assert_eq!(confirmed(), None, "the second frame is missing");
-        reading.take(0, &record(2, &second), &sender);
+        reading.take(0, &record(2, &second), &sender).unwrap();
         assert_eq!(confirmed(), Some(end(2, 1).asked));
         reading.learn_end(0, end(3, 3), &sender);
         assert_eq!(confirmed(), Some(end(3, 3).asked));

@@ -29,6 +29,8 @@ pub enum Followed {
     Updates(Vec<Update>, i64),
     /// The owner in force has published, but nothing that the view did not know.
     OwnerHeard,
+    /// The log is not the one that the zone's snapshot was taken in: why.
+    OtherLog(String),
     /// The zone cannot be followed any further: why, and what to do.
     Halted(String),
 }
@@ -39,14 +41,16 @@ pub struct Follower {
     partition: u16,
     rulebook: Rulebook,
     reader: Reader,
-    /// Set until the records before a snapshot's mark are read.
+    /// The mark of the snapshot that the zone began with; at the log's start without one.
+    mark: Mark,
+    /// Set until the records before the mark are read, if they have updates that come next.
     approach: Option<Approach>,
     begun: Begun,
     /// The input that the zone is played from; `None`: not known yet.
     input: Option<InputTag>,
     /// Updates are missing before the last frame.
     is_at_gap: bool,
-    has_halted: bool,
+    has_ended: bool,
 }
 
 /// From a snapshot's state to its mark. What lies between is in the log before the mark, among
@@ -74,16 +78,15 @@ impl Approach {
     }
 
     /// At the mark: what is missing to stand where it says.
-    fn finish(&self) -> Result<Followed, String> {
+    fn finish(&self) -> Result<Followed, Followed> {
         let Mark { next_update, chain, next_offset, output_offset, .. } = self.mark;
         match (self.at.next_update, self.at.chain) == (next_update, chain) {
             true => Ok(Followed::Updates(Vec::new(), next_offset.max(self.at.next_offset))),
-            false => Err(format!(
-                "the updates from {} to {next_update} are not in the log before offset \
-                 {output_offset}, as its snapshot says; restart huntd serve, for it to begin with \
-                 another one",
+            false => Err(Followed::OtherLog(format!(
+                "the updates from {} to {next_update} are not before offset {output_offset} of \
+                 the output",
                 self.at.next_update
-            )),
+            ))),
         }
     }
 }
@@ -108,11 +111,12 @@ impl Follower {
             partition,
             rulebook,
             reader,
+            mark: Mark::default(),
             approach: None,
             begun: Begun::Nothing,
             input: None,
             is_at_gap: false,
-            has_halted: false,
+            has_ended: false,
         }
     }
 
@@ -134,17 +138,18 @@ impl Follower {
         let approach = (next_update < mark.next_update).then_some(Approach { at, mark });
         let (reader, from) = match approach {
             Some(_) => (Reader::at(mark.position()), mark.output_offset - RECORDS_BEFORE_MARK),
-            None => (Reader::at(at), mark.output_offset),
+            None => (Reader::at(at), mark.output_offset - 1),
         };
         let follower = Follower {
             partition: shard.partition(),
             rulebook: rulebook.clone(),
             reader,
+            mark,
             approach,
             begun: Begun::ForGood,
             input: header.origin.input_topic_id.get().map(InputTag::of_topic),
             is_at_gap: false,
-            has_halted: false,
+            has_ended: false,
         };
         let at = ZonePosition { update: next_update, next_offset };
         let zone = Box::new(ZoneView::of_shard(shard, rulebook, at));
@@ -154,6 +159,11 @@ impl Follower {
     /// The zone can begin by these rules from now on.
     pub(crate) fn know(&mut self, rulebook: &Rulebook) {
         self.rulebook.clone_from(rulebook);
+    }
+
+    /// The mark of the snapshot that the zone began with.
+    pub(crate) fn mark(&self) -> Mark {
+        self.mark
     }
 
     /// The owner epoch in force.
@@ -175,13 +185,13 @@ impl Follower {
 
     /// The log has no further record at present: a zone without any begins by the first rules.
     pub fn at_end(&mut self) -> Option<Followed> {
-        if self.has_halted {
+        if self.has_ended {
             return None;
         }
         if let Some(approach) = self.approach.take() {
-            return Some(approach.finish().unwrap_or_else(|sentence| {
-                self.has_halted = true;
-                Followed::Halted(sentence)
+            return Some(approach.finish().unwrap_or_else(|last| {
+                self.has_ended = true;
+                last
             }));
         }
         if self.begun != Begun::Nothing {
@@ -193,12 +203,12 @@ impl Follower {
 
     /// Takes the next record of the log, and gives what it means, in order.
     pub fn take(&mut self, offset: i64, payload: &[u8], give: &mut dyn FnMut(Followed)) {
-        if self.has_halted {
+        if self.has_ended {
             return;
         }
-        if let Err(sentence) = self.follow(offset, payload, give) {
-            self.has_halted = true;
-            give(Followed::Halted(sentence));
+        if let Err(last) = self.follow(offset, payload, give) {
+            self.has_ended = true;
+            give(last);
         }
     }
 
@@ -207,15 +217,23 @@ impl Follower {
         offset: i64,
         payload: &[u8],
         give: &mut dyn FnMut(Followed),
-    ) -> Result<(), String> {
-        let (header, updates) = match decode_frame(payload) {
-            Ok(frame) => frame,
-            // What is no frame counts for no reader.
-            Err(FrameError::NotAFrame) => return Ok(()),
-            Err(error) => return Err(unreadable(offset, error)),
+    ) -> Result<(), Followed> {
+        let frame = match decode_frame(payload) {
+            Err(FrameError::NotAFrame) => None,
+            frame => Some(frame.map_err(|error| unreadable(offset, error))?),
         };
+        if offset + 1 == self.mark.output_offset
+            && !frame.as_ref().is_some_and(|(header, _)| self.mark.is_taken_at(header))
+        {
+            return Err(Followed::OtherLog(format!(
+                "offset {offset} of the output holds another record than the one that it was taken \
+                 after"
+            )));
+        }
+        // What is no frame counts for no reader.
+        let Some((header, updates)) = frame else { return Ok(()) };
         if let Some(approach) = &mut self.approach {
-            if offset < approach.mark.output_offset {
+            if offset < self.mark.output_offset {
                 let new = approach.take(&header, &updates);
                 if let Some(new) = new {
                     give(Followed::Updates(new, approach.at.next_offset));
@@ -224,6 +242,9 @@ impl Follower {
             }
             give(approach.finish()?);
             self.approach = None;
+        }
+        if offset < self.mark.output_offset {
+            return Ok(());
         }
         let before = self.reader.position();
         let verdict = self.reader.fold(&header, &updates);
@@ -237,7 +258,9 @@ impl Follower {
         self.note(verdict);
         match verdict {
             // A reader halts at the same place after a genesis, too.
-            Verdict::Halt => return Err(StartError::Damaged { offset }.to_string()),
+            Verdict::Halt => {
+                return Err(Followed::Halted(StartError::Damaged { offset }.to_string()));
+            }
             Verdict::Accepted { from } => {
                 give(Followed::Updates(updates[from..].to_vec(), after.next_offset));
             }
@@ -294,14 +317,18 @@ impl Follower {
     }
 
     /// An empty zone by the rules of this frame.
-    fn begin(&mut self, header: &FrameHeader, position: Position) -> Result<Box<ZoneView>, String> {
+    fn begin(
+        &mut self,
+        header: &FrameHeader,
+        position: Position,
+    ) -> Result<Box<ZoneView>, Followed> {
         let FrameHeader { ruleset, .. } = *header;
         let rulebook = self.rulebook.beginning_by(ruleset).ok_or_else(|| {
-            format!(
+            Followed::Halted(format!(
                 "it plays by ruleset {ruleset}, which no rules file has by engine version \
                  {ENGINE_VERSION}, this huntd's: name its file in rules.files, or run the huntd \
                  that published"
-            )
+            ))
         })?;
         self.begun = Begun::By(ruleset);
         let Position { next_update: update, next_offset, .. } = position;
@@ -320,8 +347,10 @@ fn is_of_owner(header: &FrameHeader, before: Position, after: Position) -> bool 
 }
 
 /// What to do about a frame that only another version can read.
-fn unreadable(offset: i64, error: FrameError) -> String {
-    format!("the frame at offset {offset} cannot be read: {error}; run the version that wrote it")
+fn unreadable(offset: i64, error: FrameError) -> Followed {
+    Followed::Halted(format!(
+        "the frame at offset {offset} cannot be read: {error}; run the version that wrote it"
+    ))
 }
 
 #[cfg(test)]
@@ -429,6 +458,52 @@ mod tests {
         assert_eq!(begun_at(&header), 7);
         header.mark.next_offset = 1;
         assert_eq!(begun_at(&header), 2);
+    }
+
+    #[test]
+    fn a_snapshot_is_given_up_where_the_log_does_not_confirm_its_mark() {
+        let shard = Shard::new(0, &rulebook(false));
+        let mut owner = FrameMaker::new(0);
+        let frames = [owner.frame(2), owner.frame(3)];
+        let mut header = header_at(&shard, owner.next_offset);
+        let FrameMaker { owner_epoch, next_update, next_offset, chain, .. } = owner;
+        header.mark = Mark { output_offset: 9, owner_epoch, next_update, next_offset, chain };
+        let next = owner.frame(1);
+        let begun_at = |header: &Header, records: [&[u8]; 2]| {
+            let (mut follower, _, from) =
+                Follower::from_snapshot(&shard, header, &rulebook(false), 5);
+            assert!(from <= 7 || (from == 8 && follower.approach.is_none()), "{from}");
+            let given: Vec<Followed> = (7..)
+                .zip(records.into_iter().chain([encoded(&next).as_slice()]))
+                .filter(|(offset, _)| *offset >= from)
+                .flat_map(|(offset, record)| take(&mut follower, offset, record))
+                .collect();
+            match given.as_slice() {
+                [Followed::OtherLog(why)] => Err(why.clone()),
+                given => {
+                    let new = |of: &Followed| match of {
+                        Followed::Updates(new, _) => new.len(),
+                        other => panic!("{other:?}"),
+                    };
+                    Ok(given.iter().map(new).collect::<Vec<_>>())
+                }
+            }
+        };
+        let [first, second] = frames.each_ref().map(|frame| encoded(frame));
+        let other = encoded(&FrameMaker::new(0).frame(1));
+        // The state has all updates before the mark, or none of them.
+        let behind = header.clone();
+        (header.next_update, header.chain) = (next_update, chain);
+        assert_eq!(begun_at(&header, [&first, &second]), Ok(vec![1]));
+        assert_eq!(begun_at(&behind, [&first, &second]), Ok(vec![2, 3, 0, 1]));
+        for record in [&first, &other, &b"no frame".to_vec()] {
+            for header in [&header, &behind] {
+                let why = begun_at(header, [&first, record]).unwrap_err();
+                assert!(why.contains("offset 8 of the output"), "{why}");
+            }
+        }
+        let why = begun_at(&behind, [&other, &second]).unwrap_err();
+        assert!(why.contains("the updates from 0 to 5 are not before offset 9"), "{why}");
     }
 
     #[test]

@@ -242,6 +242,30 @@ fn events_are_posted_to_no_input_that_was_created_again_before_the_zone_starts_o
     stop(huntd);
 }
 
+#[test]
+fn a_view_that_was_stopped_while_its_output_was_created_again_takes_no_snapshot_of_the_old_one() {
+    let client = kafka::shared().client();
+    let (topics, folder) = published("output-again-under-no-view", 10);
+    let old = client.ends(&topics.output, 1)[0];
+    create_output_again(&topics);
+    let other = tempfile::tempdir().expect("a temporary folder");
+    let mut huntd = start(&topics, &settings(other.path()), &["--genesis"]);
+    let mut rounds = 11..;
+    huntd.wait_until("an output that is longer than before", |_| {
+        let round = rounds.next().expect("there are more");
+        produce(kafka::shared(), &topics, &events(1, 20, round..=round));
+        client.ends(&topics.output, 1)[0] > old + 10
+    });
+    let its_snapshots = folder.path().display().to_string();
+    let environment = [("HUNTD_SNAPSHOT__DIRECTORY", its_snapshots.as_str())];
+    let serving = Serving::start_at(&huntd, "127.0.0.1:0", &environment);
+    serving.wait_for("a snapshot is not used: offset");
+    let zones = serving.body_at(&client.ends(&topics.input, 1), "/v1/zones");
+    assert!(zones.contains("\"state\":\"live\""), "{zones}");
+    assert!(zones.contains("\"players\":20"), "{zones}");
+    stop(huntd);
+}
+
 /// Two instances of a group of this protocol, each with a partition, and what they have published.
 fn two_instances(protocol: &str) -> (Topics, [Huntd; 2]) {
     let topics = Topics::create(kafka::shared(), "more-partitions", 2);

@@ -122,6 +122,9 @@ impl Viewer {
                 self.served.seal(self.zone, next_offset, owner_epoch, 0);
             }
             Followed::OwnerHeard => {}
+            Followed::OtherLog(why) => {
+                return Err(format!("a snapshot counts as another's: {why}"));
+            }
             Followed::Halted(sentence) => return Err(format!("a view is halted: {sentence}")),
         }
         self.served.live(self.zone, owner_epoch, None);
