@@ -9,8 +9,9 @@ use super::topic_rules::TopicProblem;
 use super::{CONTROL_POLL_MS, ControlError, ControlOptions, Journal, journal};
 use crate::fetch::dialling::DialError;
 use crate::kafka::group::Membership;
-use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN, WORDLESS_MS_MAX};
+use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
 use crate::ownership::group_session::TOPIC_MISSING_MS_MAX;
+use crate::telemetry::long_wait::LongWait;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -111,15 +112,15 @@ fn attempt(
     loop {
         match news.recv_timeout(Duration::from_millis(CONTROL_POLL_MS)) {
             Ok(TryNews::Ended(attempt)) => return Ok(Some(*attempt)),
-            Ok(TryNews::WaitsFor(what)) => waits = Some((what, Instant::now())),
+            Ok(TryNews::WaitsFor(what)) => waits = Some((what, LongWait::since(Instant::now()))),
             Err(RecvTimeoutError::Disconnected) => unreachable!("a panic ends the process"),
             Err(RecvTimeoutError::Timeout) => {}
         }
-        let is_late = |(_, since): &mut (_, Instant)| {
-            since.elapsed() >= Duration::from_millis(WORDLESS_MS_MAX)
-        };
-        if let Some((what, _)) = waits.take_if(is_late) {
-            journal.waits_for_answer(what, bootstrap);
+        let now = Instant::now();
+        if let Some((what, wait)) = &mut waits
+            && wait.has_word(now)
+        {
+            journal.waits_for_answer(what, wait.elapsed(now), bootstrap);
         }
         if stop.load(Ordering::Acquire) {
             let end = Instant::now() + Duration::from_millis(ATTEMPT_END_MS_MAX);

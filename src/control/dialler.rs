@@ -15,12 +15,14 @@ use crate::kafka::security::{Secret, Security, SecurityFileError};
 use crate::kafka::tls::{self, TlsError};
 use crate::queue::bell::Bell;
 use crate::queue::{Received, Receiver, Sender, bounded, bounded_with_bell};
+use crate::telemetry::long_wait::LongWait;
 use std::io;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Weak, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Milliseconds that the dialler sleeps at most before it checks whether the daemon ends.
+/// Milliseconds that the dialler sleeps at most before it checks whether the daemon ends, and
+/// whether a question has been under way for long.
 const SLEEP_MS_MAX: u64 = 1_000;
 
 /// Brokers that are known to be slow at a time.
@@ -67,13 +69,18 @@ pub fn run(options: DialOptions, ends: DiallerEnds) {
     let asker = move || ask_for_ever(&asker_options, &asked, &asker_answers);
     // Without it each question is answered with an error.
     drop(thread::Builder::new().name("metadata".to_owned()).spawn(asker));
+    let mut under_way: Vec<UnderWay> = Vec::new();
     loop {
         match questions.receive() {
             Received::Item(ToDialler::Connect { task, endpoint }) => {
-                connect(options.clone(), answers.clone(), task, endpoint);
+                let what = format!("a connection to broker {endpoint}");
+                let answered = UnderWay::begin(&mut under_way, what);
+                connect(options.clone(), answers.clone(), answered, task, endpoint);
             }
             Received::Item(ToDialler::AskMetadata(link)) => {
-                if to_asker.try_send(link).is_err() {
+                let what = format!("an answer about who leads `{}`", options.topic);
+                let answered = UnderWay::begin(&mut under_way, what);
+                if to_asker.try_send((link, answered)).is_err() {
                     let error = io::Error::other("the thread for questions has not started");
                     answer(&answers, FromDialler::Metadata(Err(DialError::Resources(error))));
                 }
@@ -81,9 +88,47 @@ pub fn run(options: DialOptions, ends: DiallerEnds) {
             Received::Empty => {
                 let slept = bell.sleep(Duration::from_millis(SLEEP_MS_MAX));
                 assert!(slept.is_ok(), "an eventfd can be waited for: {slept:?}");
+                let now = Instant::now();
+                under_way.retain_mut(UnderWay::is_unanswered);
+                for what in under_way.iter_mut().filter_map(|question| question.word(now)) {
+                    tracing::warn!("{what}");
+                }
             }
             Received::Ended => return,
         }
+    }
+}
+
+/// A question that has no answer yet.
+struct UnderWay {
+    what: String,
+    wait: LongWait,
+    /// Gone once it is answered.
+    unanswered: Weak<()>,
+}
+
+impl UnderWay {
+    /// Adds a question. It counts as answered when the returned value is dropped.
+    fn begin(under_way: &mut Vec<UnderWay>, what: String) -> Arc<()> {
+        let answered = Arc::new(());
+        let unanswered = Arc::downgrade(&answered);
+        under_way.push(UnderWay { what, wait: LongWait::since(Instant::now()), unanswered });
+        answered
+    }
+
+    fn is_unanswered(&mut self) -> bool {
+        self.unanswered.strong_count() > 0
+    }
+
+    /// What is to be said of it now.
+    fn word(&mut self, now: Instant) -> Option<String> {
+        self.wait.has_word(now).then(|| {
+            let (what, waited_s) = (&self.what, self.wait.elapsed(now).as_secs());
+            format!(
+                "for {waited_s} s there has not been {what}: see whether the broker or the name \
+                 server hangs, and what is between them and this host"
+            )
+        })
     }
 }
 
@@ -91,12 +136,14 @@ pub fn run(options: DialOptions, ends: DiallerEnds) {
 fn connect(
     options: Arc<DialOptions>,
     answers: Sender<FromDialler>,
+    answered: Arc<()>,
     task: usize,
     endpoint: Endpoint,
 ) {
     let unstarted = answers.clone();
     let dial = move || {
         let dialled = Link::open(&endpoint, &options).map(Link::into_dialled);
+        drop(answered);
         answer(&answers, FromDialler::Connected { task, dialled });
     };
     if let Err(error) = thread::Builder::new().name("dial".to_owned()).spawn(dial) {
@@ -113,12 +160,14 @@ fn answer(answers: &Sender<FromDialler>, answer: FromDialler) {
 /// Asks a broker about the cluster whenever the hot thread wants to know.
 fn ask_for_ever(
     options: &DialOptions,
-    asked: &mpsc::Receiver<MetadataLink>,
+    asked: &mpsc::Receiver<(MetadataLink, Arc<()>)>,
     answers: &Sender<FromDialler>,
 ) {
     let mut asker = MetadataAsker::new(options, NEXT_BROKER_MS);
-    while let Ok(link) = asked.recv() {
-        answer(answers, FromDialler::Metadata(asker.ask(&link)));
+    while let Ok((link, answered)) = asked.recv() {
+        let metadata = asker.ask(&link);
+        drop(answered);
+        answer(answers, FromDialler::Metadata(metadata));
     }
 }
 
@@ -212,6 +261,7 @@ pub(crate) fn check_files(security: &Security) -> Result<(), WrongFile> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::telemetry::long_wait::WORDLESS_MS_MAX;
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};
 
@@ -232,6 +282,20 @@ pub(super) mod tests {
     pub(in crate::control) fn answer_late(mut connection: TcpStream) {
         thread::sleep(Duration::from_millis(200));
         connection.write_all(&[0x15, 3, 3, 0, 2, 2, 10]).expect("it is waited for");
+    }
+
+    #[test]
+    fn a_question_that_is_under_way_for_long_is_named_until_it_is_answered() {
+        let mut under_way = Vec::new();
+        let answered = UnderWay::begin(&mut under_way, "a connection to broker b:9092".to_owned());
+        let begun = Instant::now();
+        let question = &mut under_way[0];
+        assert!(question.is_unanswered() && question.word(begun).is_none());
+        let word = question.word(begun + Duration::from_millis(WORDLESS_MS_MAX));
+        let word = word.expect("it lasts");
+        assert!(word.contains("for 4 s") && word.contains("broker b:9092: see"), "{word}");
+        drop(answered);
+        assert!(!question.is_unanswered());
     }
 
     #[test]

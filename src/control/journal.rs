@@ -3,7 +3,6 @@
 use super::advertised::AdvertisedFault;
 use super::control_error::ControlError;
 use crate::fetch::dialling::Endpoint;
-use crate::kafka::WORDLESS_MS_MAX;
 use crate::kafka::error_code::ErrorCode;
 use crate::ownership::PANICS_MAX;
 use crate::ownership::acquired::Acquired;
@@ -120,12 +119,17 @@ impl Journal {
     }
 
     /// No broker has answered for a while, and the try goes on.
-    pub(super) fn waits_for_answer(&mut self, what: &str, bootstrap: &[Endpoint]) {
+    pub(super) fn waits_for_answer(
+        &mut self,
+        what: &str,
+        waited: Duration,
+        bootstrap: &[Endpoint],
+    ) {
         let brokers: Vec<String> = bootstrap.iter().map(Endpoint::to_string).collect();
         let sentence = format!(
             "waiting for the brokers: for {} s they have owed {what}; see whether they hang, and \
              what is between them and this host (asked first: {})",
-            WORDLESS_MS_MAX / 1_000,
+            waited.as_secs(),
             brokers.join(", ")
         );
         self.warn(LineKind::Brokers, &sentence);

@@ -10,7 +10,6 @@ mod connecting;
 pub(crate) mod control_error;
 pub mod dialler;
 pub mod handover;
-mod join_watch;
 mod journal;
 mod link;
 mod lookup;
@@ -45,6 +44,7 @@ use crate::snapshot::disk::Files;
 use crate::snapshot::format::Origin;
 use crate::snapshot::replicas;
 use crate::snapshot::slots::Store;
+use crate::telemetry::long_wait::LongWait;
 use crate::telemetry::metrics::{Counter, Gauge, Metrics};
 use crate::telemetry::progress::{Progress, SHARDS_MAX};
 use certificates::Certificates;
@@ -146,6 +146,8 @@ struct Control {
     group_lag: GroupLag,
     certificates: Certificates,
     topic_watch: TopicWatch,
+    /// Set while the group does not count the daemon in.
+    joining: Option<LongWait>,
     is_stopping: bool,
 }
 
@@ -194,6 +196,7 @@ impl Control {
             group_lag,
             certificates,
             topic_watch,
+            joining: None,
             is_stopping: false,
         }
     }
@@ -461,6 +464,14 @@ impl Control {
             (true, true) if summary.acquiring + summary.restoring > 0 => Phase::Restoring,
             (true, true) => Phase::Ready,
         });
+        let now = Instant::now();
+        match summary.is_member || self.is_stopping {
+            true => self.joining = None,
+            false if self.joining.get_or_insert(LongWait::since(now)).has_word(now) => {
+                tracing::warn!("waiting to join the group: {}", self.topic_watch.coordinator());
+            }
+            false => {}
+        }
     }
 
     fn tell_hot(&self, message: ToHot) {

@@ -3,10 +3,8 @@
 
 use super::dialler::DialOptions;
 use super::topic_polls::{PolledTopics, Sightings, TopicPolls};
-use crate::kafka::RECONNECT_MS_MIN;
 use crate::kafka::right::Right;
 use crate::serve::topic_reports::{TopicReport, TopicReports, Watcher, topic_reports};
-use std::ops::ControlFlow;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,22 +23,12 @@ pub(crate) fn start(dial: DialOptions, input: String, output: String) -> TopicRe
 
 fn watch(dial: DialOptions, input: &str, output: &str, watcher: &Watcher) {
     let topics = [(output.to_owned(), Right::Read), (input.to_owned(), Right::Write)];
-    let mut polls = TopicPolls::new(dial);
-    loop {
-        let (asked, mut wait) = (Instant::now(), POLL_AGAIN);
-        if let Ok(found) = polls.ask(&topics) {
-            polls.sightings.take(&found, asked);
-            if let Some(report) = report(&polls.sightings, &found, asked, (input, output)) {
-                watcher.report(report);
-            }
-            if polls.sightings.doubts_any_of(&found) {
-                wait = Duration::from_millis(RECONNECT_MS_MIN);
-            }
+    let pause = |wait| watcher.wait(wait);
+    TopicPolls::new(dial).run(&topics, POLL_AGAIN, pause, |_, sightings, found, asked| {
+        if let Some(report) = report(sightings, found, asked, (input, output)) {
+            watcher.report(report);
         }
-        if watcher.wait(wait) == ControlFlow::Break(()) {
-            return;
-        }
-    }
+    });
 }
 
 /// The report of a poll that began at this time. `None`: the output is in doubt, or is missing.

@@ -4,9 +4,12 @@
 use super::control_error::ControlError;
 use super::dialler::DialOptions;
 use super::topic_client::{FoundTopic, TopicClient};
+use crate::kafka::RECONNECT_MS_MIN;
 use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
+use crate::telemetry::long_wait::LongWait;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 /// How long polls use one connection. Its broker may not know what happens to topics.
@@ -28,7 +31,7 @@ pub(super) struct TopicPolls {
     /// Connections that were tried.
     tried: usize,
     /// The result of all polls.
-    pub sightings: Sightings,
+    sightings: Sightings,
 }
 
 impl TopicPolls {
@@ -38,17 +41,42 @@ impl TopicPolls {
         TopicPolls { dial, client: None, opened, tried: 0, sightings }
     }
 
-    /// The connection of the last poll, if it has answered.
-    pub(super) fn client(&mut self) -> Option<&mut TopicClient> {
-        self.client.as_mut()
+    /// Asks about each topic, for someone who needs this right, and hands each answer on, until
+    /// `pause` breaks. A poll without an answer changes nothing.
+    pub(super) fn run(
+        mut self,
+        topics: &[(String, Right)],
+        every: Duration,
+        pause: impl Fn(Duration) -> ControlFlow<()>,
+        mut take: impl FnMut(&mut TopicClient, &Sightings, &PolledTopics<'_>, Instant),
+    ) {
+        let mut silence = LongWait::since(Instant::now());
+        loop {
+            let asked = Instant::now();
+            let mut wait = every;
+            match self.ask(topics) {
+                Ok(found) => {
+                    silence = LongWait::since(Instant::now());
+                    self.sightings.take(&found, asked);
+                    if self.sightings.doubts_any_of(&found) {
+                        wait = Duration::from_millis(RECONNECT_MS_MIN);
+                    }
+                    let client = self.client.as_mut().expect("it has answered");
+                    take(client, &self.sightings, &found, asked);
+                }
+                Err(error) if silence.has_word(Instant::now()) => {
+                    tracing::warn!("waiting for an answer about the topics: {error}");
+                }
+                Err(_) => {}
+            }
+            if pause(wait).is_break() {
+                return;
+            }
+        }
     }
 
-    /// Asks about each topic, for someone who needs this right. Without an answer nothing is known;
-    /// a topic that this user may not ask for is left out.
-    pub(super) fn ask<'a>(
-        &mut self,
-        topics: &'a [(String, Right)],
-    ) -> Result<PolledTopics<'a>, ControlError> {
+    /// What there is of each topic; one that this user may not ask for is left out.
+    fn ask<'a>(&mut self, topics: &'a [(String, Right)]) -> Result<PolledTopics<'a>, ControlError> {
         let is_used_up = self.sightings.are_doubted() || self.opened.elapsed() > CONNECTION_AGE_MAX;
         let mut client = match self.client.take().filter(|_| !is_used_up) {
             Some(client) => client,
@@ -113,10 +141,8 @@ impl TopicIdentity {
 }
 
 impl Sightings {
-    /// Takes the result of one poll, and logs the changes. Returns whether other topics are missing
-    /// than before.
-    pub(super) fn take(&mut self, found: &[(&str, Option<TopicIdentity>)], now: Instant) -> bool {
-        let mut is_news = false;
+    /// Takes the result of one poll, and logs the changes.
+    fn take(&mut self, found: &[(&str, Option<TopicIdentity>)], now: Instant) {
         for (name, identity) in found {
             let sighting = self.topics.entry((*name).to_owned()).or_default();
             let was_missing = sighting.is_missing;
@@ -135,12 +161,10 @@ impl Sightings {
                 (true, false) => tracing::warn!("the topic `{name}` exists again"),
                 _ => {}
             }
-            is_news |= was_missing != sighting.is_missing;
             if let Some(identity) = identity {
                 sighting.meet(name, *identity);
             }
         }
-        is_news
     }
 
     pub(super) fn missing(&self) -> Vec<String> {
@@ -154,7 +178,7 @@ impl Sightings {
     }
 
     /// Whether another connection has to be asked at once: a topic that is not there has no answer.
-    pub(super) fn doubts_any_of(&self, found: &[(&str, Option<TopicIdentity>)]) -> bool {
+    fn doubts_any_of(&self, found: &[(&str, Option<TopicIdentity>)]) -> bool {
         let is_doubted = |name| self.topics.get(name).is_some_and(|topic| topic.doubted.is_some());
         found.iter().any(|(name, identity)| identity.is_some() && is_doubted(*name))
     }
@@ -222,19 +246,19 @@ mod tests {
         let (mut sightings, start) = (Sightings::default(), Instant::now());
         let mut take = |letters, ms| {
             let found = [("letters", letters), ("updates", SEEN)];
-            let is_news = sightings.take(&found, start + Duration::from_millis(ms));
-            (is_news, sightings.missing())
+            sightings.take(&found, start + Duration::from_millis(ms));
+            sightings.missing()
         };
-        let missing = vec!["`letters`".to_owned()];
-        assert_eq!(take(SEEN, 0), (false, vec![]));
-        assert_eq!(take(None, 1), (false, vec![]));
-        assert_eq!(take(None, 51), (false, vec![]), "two polls right after each other");
-        assert_eq!(take(SEEN, 1_900), (false, vec![]), "a broker had only just started");
-        assert_eq!(take(None, 2_001), (false, vec![]));
-        assert_eq!(take(None, 2_000 + MISSING_MS_MIN), (false, vec![]));
-        assert_eq!(take(None, 2_001 + MISSING_MS_MIN), (true, missing.clone()));
-        assert_eq!(take(None, 9_000), (false, missing));
-        assert_eq!(take(SEEN, 9_001), (true, vec![]));
+        let (missing, none) = (["`letters`"], [""; 0]);
+        assert_eq!(take(SEEN, 0), none);
+        assert_eq!(take(None, 1), none);
+        assert_eq!(take(None, 51), none, "two polls right after each other");
+        assert_eq!(take(SEEN, 1_900), none, "a broker had only just started");
+        assert_eq!(take(None, 2_001), none);
+        assert_eq!(take(None, 2_000 + MISSING_MS_MIN), none);
+        assert_eq!(take(None, 2_001 + MISSING_MS_MIN), missing);
+        assert_eq!(take(None, 9_000), missing);
+        assert_eq!(take(SEEN, 9_001), none);
     }
 
     #[test]

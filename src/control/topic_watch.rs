@@ -3,19 +3,19 @@
 //! so a producer waits; this says what it waits for.
 
 use super::ControlOptions;
-use super::join_watch::JoinWatch;
+use super::topic_client::TopicClient;
 use super::topic_polls::{Sightings, TopicPolls};
 use super::topic_rules::TopicNames;
-use crate::kafka::RECONNECT_MS_MIN;
 use crate::kafka::right::Right;
-use crate::service::status::Status;
+use crate::service::status::{Phase, Status};
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Milliseconds between two polls.
-const POLL_EVERY_MS: u64 = 2_500;
+/// From one poll to the next.
+const POLL_EVERY: Duration = Duration::from_millis(2_500);
 
 /// A thread that asks the brokers. Dropped, it ends with its next poll; nobody waits for it.
 pub(super) struct TopicWatch {
@@ -30,6 +30,8 @@ struct TopicFindings {
     is_output_recreated: AtomicBool,
     /// 0: nothing yet.
     input_partitions: AtomicU32,
+    /// What a broker says about the group's coordinator while the daemon joins.
+    coordinator: Mutex<Option<String>>,
 }
 
 impl TopicWatch {
@@ -42,28 +44,21 @@ impl TopicWatch {
         let watch = move || {
             let name = |(name, right): (&String, Right)| (name.clone(), right);
             let topics: Vec<(String, Right)> = names.all().map(name).collect();
-            let (mut polls, mut join_watch) = (TopicPolls::new(dial), JoinWatch::default());
-            loop {
-                let mut pause_ms = POLL_EVERY_MS;
-                // A poll without an answer changes nothing.
-                if let Ok(found) = polls.ask(&topics) {
-                    let sightings = &mut polls.sightings;
-                    if sightings.take(&found, Instant::now()) {
-                        status.set_missing_topics(sightings.missing());
-                    }
-                    by_thread.take(sightings, &names);
-                    if sightings.doubts_any_of(&found) {
-                        pause_ms = RECONNECT_MS_MIN;
-                    }
+            let mut missing = Vec::new();
+            let pause = |wait| match ended.recv_timeout(wait) {
+                Err(mpsc::RecvTimeoutError::Timeout) => ControlFlow::Continue(()),
+                _ => ControlFlow::Break(()),
+            };
+            TopicPolls::new(dial).run(&topics, POLL_EVERY, pause, |client, sightings, _, _| {
+                if missing != sightings.missing() {
+                    missing = sightings.missing();
+                    status.set_missing_topics(missing.clone());
                 }
-                if let Some(client) = polls.client() {
-                    join_watch.poll(client, &group, status.phase());
-                }
-                let pause = Duration::from_millis(pause_ms);
-                if ended.recv_timeout(pause) != Err(mpsc::RecvTimeoutError::Timeout) {
-                    return;
-                }
-            }
+                by_thread.take(sightings, &names);
+                let coordinator =
+                    (status.phase() == Phase::Joining).then(|| coordinator(client, &group));
+                *by_thread.coordinator.lock().expect(UNPOISONED) = coordinator;
+            });
         };
         let thread = thread::Builder::new().name("topics".to_owned()).spawn(watch);
         TopicWatch { seen, _alive: thread.is_ok().then_some(alive) }
@@ -78,6 +73,33 @@ impl TopicWatch {
     pub(super) fn input_partitions(&self) -> Option<i32> {
         let partitions = self.seen.input_partitions.load(Ordering::Acquire);
         (partitions > 0).then_some(partitions as i32)
+    }
+
+    /// Why the group may not let the daemon in, and what to do. librdkafka asks for the coordinator
+    /// for ever, and tells nobody what it hears.
+    pub(super) fn coordinator(&self) -> String {
+        let said = self.seen.coordinator.lock().expect(UNPOISONED).clone();
+        said.unwrap_or_else(|| {
+            "no broker says who coordinates it; see whether the brokers hang, and what is between \
+             them and this host"
+                .to_owned()
+        })
+    }
+}
+
+/// Why a lock is not poisoned.
+const UNPOISONED: &str = "nobody panics while it is held";
+
+/// What a broker says about the group's coordinator.
+fn coordinator(client: &mut TopicClient, group: &str) -> String {
+    match client.coordinator(group) {
+        Err(error) => error.to_string(),
+        Ok(broker) => format!(
+            "broker {} coordinates `{group}`, and waits for its other members to join again, or for \
+             their sessions to time out; `kafka-consumer-groups.sh --describe --members --group \
+             {group}` lists them",
+            broker.node_id
+        ),
     }
 }
 

@@ -81,12 +81,8 @@ pub(crate) const NAME_CHARS_MAX: usize = 255;
 /// Milliseconds for which reading an output partition may continue without a record.
 pub(crate) const READ_STALL_MS_MAX: u64 = 30_000;
 
-/// Milliseconds for which the daemon may wait for its environment without logging it. A new group
-/// waits three seconds for further members.
-pub(crate) const WORDLESS_MS_MAX: u64 = 4_000;
-
-/// Milliseconds that a broker may take for one answer. A frozen broker keeps its connections open;
-/// only this limit detects it.
+/// Milliseconds that a broker may take for one answer. One that is frozen keeps its connections
+/// open, and is given up by this alone.
 pub(crate) const BROKER_ANSWER_MS_MAX: u64 = 10_000;
 
 /// Milliseconds after which another broker is asked, if any broker will do: this one has not

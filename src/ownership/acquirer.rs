@@ -1,9 +1,9 @@
 //! Acquires shards and hands them to the hot thread: survey, read, ask the group, fence, load,
 //! open. A start, a restart and a rebalance all take this path.
 
+use crate::kafka::READ_STALL_MS_MAX;
 use crate::kafka::metadata::MetadataError;
 use crate::kafka::topic_error::TopicError;
-use crate::kafka::{READ_STALL_MS_MAX, WORDLESS_MS_MAX};
 use crate::ownership::acquired::Acquired;
 use crate::ownership::acquisition::{Acquisition, Brief, Candidate, Need, Remedy};
 use crate::ownership::action::{Note, Opening, OwnershipAction, Waiting};
@@ -179,7 +179,7 @@ impl Acquirer {
                 self.fail(table, partition, &TopicError::Unreachable(sentence), now);
                 continue;
             }
-            if table.slots.idle(partition, now) >= Some(Duration::from_millis(WORDLESS_MS_MAX)) {
+            if table.slots.has_word(partition, now) {
                 say_what_it_waits_for(table, partition);
             }
             let task = table.task(partition).expect("just looked at");
@@ -373,8 +373,7 @@ impl Acquirer {
     }
 }
 
-/// A shard whose acquisition has not moved for a while has a word: once for each thing that it
-/// waits for.
+/// Says what a shard waits for whose acquisition has not moved for a while.
 fn say_what_it_waits_for(table: &mut ShardTable, partition: i32) {
     let Some(ShardState::Acquiring { task, history, .. }) = table.get_mut(partition) else {
         return;
@@ -392,9 +391,7 @@ fn say_what_it_waits_for(table: &mut ShardTable, partition: i32) {
             .to_owned(),
         Need::States | Need::End => return,
     };
-    if history.why.as_ref() != Some(&sentence) {
-        history.why = Some(sentence.clone());
-        let kind = Waiting::Acquiring(partition);
-        table.log(Note::Waiting { kind, sentence });
-    }
+    history.why = Some(sentence.clone());
+    let kind = Waiting::Acquiring(partition);
+    table.log(Note::Waiting { kind, sentence });
 }

@@ -1,6 +1,7 @@
 //! Limits how many output partitions are read at once. If all of them were, the first shard would
 //! be acquired only when the last one is, and none could replay until then.
 
+use crate::telemetry::long_wait::LongWait;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -11,11 +12,11 @@ pub(crate) const READ_SLOTS: usize = 4;
 /// still read beside it: a partition that waits for a broker or for the group delays no other.
 const SLOT_MS_MAX: u64 = 100;
 
-/// The partitions that have had a slot, with the time of each one's last progress.
+/// The partitions that have had a slot, and for how long each has waited for its next progress.
 #[derive(Clone, Debug)]
 pub struct ReadSlots {
     slots: usize,
-    holders: BTreeMap<i32, Instant>,
+    holders: BTreeMap<i32, LongWait>,
 }
 
 impl ReadSlots {
@@ -31,7 +32,7 @@ impl ReadSlots {
             return true;
         }
         let patience = Duration::from_millis(SLOT_MS_MAX);
-        let is_lively = |at: &&Instant| now.saturating_duration_since(**at) < patience;
+        let is_lively = |wait: &&LongWait| wait.elapsed(now) < patience;
         let is_free = self.holders.values().filter(is_lively).count() < self.slots;
         if is_free {
             self.hold(partition, now);
@@ -41,14 +42,19 @@ impl ReadSlots {
 
     /// A partition has made progress.
     pub(crate) fn moved(&mut self, partition: i32, now: Instant) {
-        if let Some(at) = self.holders.get_mut(&partition) {
-            *at = now;
+        if let Some(wait) = self.holders.get_mut(&partition) {
+            *wait = LongWait::since(now);
         }
     }
 
     /// For how long a partition with a slot has made no progress.
     pub(crate) fn idle(&self, partition: i32, now: Instant) -> Option<Duration> {
-        self.holders.get(&partition).map(|at| now.saturating_duration_since(*at))
+        self.holders.get(&partition).map(|wait| wait.elapsed(now))
+    }
+
+    /// Whether it is to be said now what a partition with a slot waits for.
+    pub(crate) fn has_word(&mut self, partition: i32, now: Instant) -> bool {
+        self.holders.get_mut(&partition).is_some_and(|wait| wait.has_word(now))
     }
 
     /// A partition is not read any more.
@@ -58,7 +64,7 @@ impl ReadSlots {
 
     /// A partition holds a slot from this time on.
     pub fn hold(&mut self, partition: i32, at: Instant) {
-        self.holders.insert(partition, at);
+        self.holders.insert(partition, LongWait::since(at));
     }
 }
 

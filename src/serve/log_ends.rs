@@ -1,6 +1,8 @@
 //! Where the logs of the output end: a thread beside the feed asks the brokers every second.
 
 use crate::kafka::client::{KafkaReader, log_ends};
+use crate::telemetry::long_wait::LongWait;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -37,12 +39,21 @@ impl LogEnds {
         let (answered, answers) = sync_channel(1);
         let (alive, ended) = sync_channel::<()>(0);
         let ask = move || {
+            let mut silence = LongWait::since(Instant::now());
             // Nothing is ever sent.
             while ended.recv_timeout(ASK_EVERY) == Err(RecvTimeoutError::Timeout) {
                 let asked = Instant::now();
                 let ends = log_ends(&consumer, &topic, zones.into(), ANSWER_WAIT);
-                let Ok(ends) = ends else { continue };
                 let now = Instant::now();
+                match missing(ends.as_ref()) {
+                    None => silence = LongWait::since(now),
+                    Some(why) if silence.has_word(now) => tracing::warn!(
+                        "waiting for the brokers to say where `{topic}` ends: {why}; answers of \
+                         such zones are out of date meanwhile; see whether their leaders hang"
+                    ),
+                    Some(_) => {}
+                }
+                let Ok(ends) = ends else { continue };
                 let end =
                     |end: Option<i64>| Some(NamedEnd { next_record: end?, asked, answered: now });
                 // While the feed waits for room it takes none; a later answer will do.
@@ -59,11 +70,35 @@ impl LogEnds {
     }
 }
 
+/// What is missing in an answer: why there is none, or the zones that it names no end of.
+fn missing(ends: Result<&Vec<Option<i64>>, &impl Display>) -> Option<String> {
+    let unnamed = |ends: &Vec<Option<i64>>| {
+        let unnamed = (0..).zip(ends).filter(|(_, end)| end.is_none());
+        let zones: Vec<String> = unnamed.map(|(zone, _): (u16, _)| zone.to_string()).collect();
+        (!zones.is_empty()).then(|| format!("none is named of zones {}", zones.join(", ")))
+    };
+    ends.map_or_else(|error| Some(error.to_string()), unnamed)
+}
+
 impl Drop for LogEnds {
     fn drop(&mut self) {
         drop(self.alive.take());
         if let Some(thread) = self.thread.take() {
             thread.join().expect("a panic in any thread ends the process");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_brokers_owe_is_named_by_their_error_or_by_the_zones() {
+        let missing = |ends: Result<&Vec<Option<i64>>, &&str>| missing(ends);
+        assert_eq!(missing(Ok(&vec![Some(0), Some(7)])), None);
+        let unnamed = missing(Ok(&vec![None, Some(7), None]));
+        assert_eq!(unnamed.as_deref(), Some("none is named of zones 0, 2"));
+        assert_eq!(missing(Err(&"timed out")).as_deref(), Some("timed out"));
     }
 }

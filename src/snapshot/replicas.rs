@@ -19,6 +19,7 @@ use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
 use crate::kafka::{METADATA_MS_MAX, READ_STALL_MS_MAX};
 use crate::snapshot::format::{Header, Origin, SNAPSHOT_BLOCK_BYTES, SnapshotError};
+use crate::telemetry::long_wait::LongWait;
 use rdkafka::ClientContext;
 use rdkafka::client::OAuthToken;
 use rdkafka::config::ClientConfig;
@@ -96,8 +97,8 @@ pub struct Replicas {
     options: ReplicaOptions,
     consumer: KafkaReader,
     producer: BaseProducer<ReplicaCallbacks>,
-    appended: mpsc::Receiver<Result<i64, KafkaError>>,
-    /// By partition, the keys of all existing records of replicas, as far as known.
+    reports: mpsc::Receiver<ProducerReport>,
+    /// By partition: keys of all records of replicas that are there, as far as is known.
     present: BTreeMap<i32, BTreeSet<String>>,
 }
 
@@ -106,12 +107,12 @@ impl Replicas {
     pub fn connect(options: ReplicaOptions) -> Result<Replicas, ReplicaError> {
         let unusable = |error: KafkaError| failure(&options.topic, Right::Read, &error);
         let consumer = reader(&consumer_config(&options), &options.client).map_err(unusable)?;
-        let (sender, appended) = mpsc::channel();
+        let (sender, reports) = mpsc::channel();
         let callbacks =
             ReplicaCallbacks { sender, tokens: TokenSource::of(&options.client.security) };
         let producer =
             producer_config(&options).create_with_context(callbacks).map_err(unusable)?;
-        Ok(Replicas { options, consumer, producer, appended, present: BTreeMap::new() })
+        Ok(Replicas { options, consumer, producer, reports, present: BTreeMap::new() })
     }
 
     /// Replicates a snapshot; `read_block` reads its blocks. Calls `watch` every few milliseconds
@@ -142,7 +143,7 @@ impl Replicas {
                 value.extend(block);
             }
             let key = record_key(partition, header.id(), record);
-            self.append(partition, &key, Some(&value))?;
+            self.append(partition, &key, Some(&value), watch)?;
             if record == 0 {
                 // The manifest states where to start reading.
                 first_offset = self.wait(1, watch)?;
@@ -152,31 +153,36 @@ impl Replicas {
         self.wait(rest, watch)?;
         let mut manifest = first_offset.unwrap_or(0).to_le_bytes().to_vec();
         manifest.extend(header.encode());
-        self.append(partition, &partition.to_string(), Some(&manifest))?;
+        self.append(partition, &partition.to_string(), Some(&manifest), watch)?;
         self.wait(1, watch)?;
         for key in &old {
-            self.append(partition, key, None)?;
+            self.append(partition, key, None, watch)?;
         }
         self.wait(old.len(), watch)?;
         self.present.insert(partition, record_keys(header));
         Ok(())
     }
 
-    /// Appends one record; a null value deletes its key.
-    fn append(&self, partition: i32, key: &str, value: Option<&[u8]>) -> Result<(), ReplicaError> {
+    /// Appends one record; one without a value deletes its key.
+    fn append(
+        &self,
+        partition: i32,
+        key: &str,
+        value: Option<&[u8]>,
+        watch: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<(), ReplicaError> {
         let topic = &self.options.topic;
         let mut record: BaseRecord<'_, str, [u8]> =
             BaseRecord::to(topic).partition(partition).key(key);
         record.payload = value;
-        let end = Instant::now() + Duration::from_millis(REPLICA_MS_MAX);
+        let mut wait = ReplicaWait::begin();
         loop {
             match self.producer.send(record) {
                 Ok(()) => return Ok(()),
-                Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), back))
-                    if Instant::now() < end =>
-                {
+                // There is room once a record is reported.
+                Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), back)) => {
                     record = back;
-                    self.producer.poll(POLL_INTERVAL);
+                    self.rest(&mut wait, watch)?;
                 }
                 Err((error, _)) => return Err(failure(topic, Right::Write, &error)),
             }
@@ -191,23 +197,37 @@ impl Replicas {
     ) -> Result<Option<i64>, ReplicaError> {
         let mut last = None;
         for _ in 0..count {
-            // The producer reports every record within REPLICA_MS_MAX, as stored or failed.
+            let mut wait = ReplicaWait::begin();
             last = Some(loop {
-                if let Ok(appended) = self.appended.try_recv() {
-                    let wrong = |error| failure(&self.options.topic, Right::Write, &error);
-                    break appended.map_err(wrong)?;
+                match self.reports.try_recv() {
+                    Ok(ProducerReport::Delivered(appended)) => {
+                        let wrong = |error| failure(&self.options.topic, Right::Write, &error);
+                        break appended.map_err(wrong)?;
+                    }
+                    Ok(ProducerReport::Trouble(said)) => wait.said = Some(said),
+                    Err(_) => self.rest(&mut wait, watch)?,
                 }
-                if watch().is_break() {
-                    return Err(ReplicaError::GivenUp);
-                }
-                self.producer.poll(POLL_INTERVAL);
             });
         }
         Ok(last)
     }
 
-    /// Returns the newest replica of a shard that names this instance's topics and is wanted, if
-    /// there is one.
+    /// Waits a little for the producer, which reports every record within [`REPLICA_MS_MAX`], one
+    /// way or the other.
+    fn rest(
+        &self,
+        wait: &mut ReplicaWait,
+        watch: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<(), ReplicaError> {
+        if watch().is_break() {
+            return Err(ReplicaError::GivenUp);
+        }
+        wait.note("an acknowledgement of", &self.options.topic);
+        self.producer.poll(POLL_INTERVAL);
+        Ok(())
+    }
+
+    /// The newest replica of a shard that names our topics and is wanted, if there is one.
     pub fn newest(
         &self,
         partition: i32,
@@ -354,14 +374,15 @@ impl Replicas {
     ) -> Result<(), ReplicaError> {
         let topic = &self.options.topic;
         let stall_max = Duration::from_millis(READ_STALL_MS_MAX);
-        let mut last_record = Instant::now();
+        let mut wait = ReplicaWait::begin();
         loop {
             if watch().is_break() {
                 return Err(ReplicaError::GivenUp);
             }
+            wait.note("records of", topic);
             match self.consumer.poll(POLL_INTERVAL) {
                 Some(Ok(message)) => {
-                    last_record = Instant::now();
+                    wait = ReplicaWait::begin();
                     if take(&message).is_break() || message.offset() + 1 >= end {
                         return Ok(());
                     }
@@ -371,9 +392,10 @@ impl Replicas {
                 Some(Err(error)) if is_final(&error) => {
                     return Err(failure(topic, Right::Read, &error));
                 }
-                Some(Err(_)) | None => {}
+                Some(Err(error)) => wait.said = Some(error.to_string()),
+                None => {}
             }
-            if last_record.elapsed() >= stall_max {
+            if wait.lasts.elapsed(Instant::now()) >= stall_max {
                 let sentence = format!("no record for {} s", stall_max.as_secs());
                 return Err(ReplicaError::Topic { topic: topic.clone(), sentence });
             }
@@ -430,9 +452,42 @@ fn take_record(
     Ok(())
 }
 
-/// Delivery callbacks of the producer.
+/// A wait for brokers.
+struct ReplicaWait {
+    lasts: LongWait,
+    /// What librdkafka has reported last.
+    said: Option<String>,
+}
+
+impl ReplicaWait {
+    fn begin() -> ReplicaWait {
+        ReplicaWait { lasts: LongWait::since(Instant::now()), said: None }
+    }
+
+    /// Says what is waited for, if it lasts.
+    fn note(&mut self, what: &str, topic: &str) {
+        let now = Instant::now();
+        if self.lasts.has_word(now) {
+            tracing::warn!(
+                "waiting for {what} a snapshot's replica in `{topic}` for {} s: {}; see whether its \
+                 leader hangs, and whether min.insync.replicas of its replicas are in sync",
+                self.lasts.elapsed(now).as_secs(),
+                self.said.as_deref().unwrap_or("no broker says why")
+            );
+        }
+    }
+}
+
+/// What librdkafka's producer reports.
+enum ProducerReport {
+    /// What became of one record.
+    Delivered(Result<i64, KafkaError>),
+    /// Trouble with brokers.
+    Trouble(String),
+}
+
 struct ReplicaCallbacks {
-    sender: mpsc::Sender<Result<i64, KafkaError>>,
+    sender: mpsc::Sender<ProducerReport>,
     tokens: TokenSource,
 }
 
@@ -444,7 +499,7 @@ impl ClientContext for ReplicaCallbacks {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        tracing::debug!(%error, reason, "the producer of replicas reports an error");
+        drop(self.sender.send(ProducerReport::Trouble(format!("{error} ({reason})"))));
     }
 }
 
@@ -456,8 +511,8 @@ impl ProducerContext for ReplicaCallbacks {
             Ok(message) => Ok(message.offset()),
             Err((error, _)) => Err(error.clone()),
         };
-        // The receiver is gone only while the producer itself is being dropped.
-        drop(self.sender.send(offset));
+        // The other end is gone only while the producer itself is being dropped.
+        drop(self.sender.send(ProducerReport::Delivered(offset)));
     }
 }
 

@@ -1,6 +1,8 @@
 //! Numbers about the running daemon: counters, and the progress of each shard. Also the escaping of
 //! foreign text for output.
 
+pub(crate) mod long_wait;
+
 pub mod metrics;
 
 pub mod progress;

@@ -295,6 +295,10 @@ fn a_view_whose_brokers_are_frozen_says_how_old_it_is_until_they_go_on() {
         let lag = metrics.lines().find_map(|line| line.strip_prefix(&name)).expect("it is there");
         assert!(lag.parse::<f64>().expect("it is a number") > 5.0, "{metrics}");
     }
+    serving.wait_for("waiting for the brokers to say where");
+    huntd.wait_until("the daemon says what it waits for", |huntd| {
+        huntd.log().contains("s there has not been a")
+    });
     cluster.broker_mut(0).thaw();
     wait_until("it is of now again", &|lag_ms| lag_ms < 3_000);
 }

@@ -1,7 +1,7 @@
 //! All shards of a daemon from assignment to release, beside a group and logs that answer at once.
 
+use crate::kafka::READ_STALL_MS_MAX;
 use crate::kafka::membership::{MembershipError, MembershipEvent};
-use crate::kafka::{READ_STALL_MS_MAX, WORDLESS_MS_MAX};
 use crate::output::encode::encode;
 use crate::output::fence_id::FenceIds;
 use crate::output::frame::Format;
@@ -20,6 +20,7 @@ use crate::ownership::start_error::StartError;
 use crate::ownership::{
     GROUP_ANSWER_MS_MAX, Ownership, OwnershipOptions, PANICS_MAX, START_ERROR_MS_MAX,
 };
+use crate::telemetry::long_wait::WORDLESS_MS_MAX;
 use crate::testing::frame_maker::FrameMaker;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

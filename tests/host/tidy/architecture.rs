@@ -40,12 +40,12 @@ const PURE: &[(&str, &[&str])] = &[
         "ownership",
         &[
             "kafka::READ_STALL_MS_MAX",
-            "kafka::WORDLESS_MS_MAX",
             "kafka::error_code",
             "kafka::membership",
             "kafka::metadata",
             "kafka::topic_error",
             "output",
+            "telemetry::long_wait",
         ],
     ),
     ("view", &["hunt", "kit"]),

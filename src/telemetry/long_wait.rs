@@ -1,0 +1,54 @@
+//! A wait for the environment that has a word once it lasts: what is waited for, what the other
+//! side has said, and what to do. Who waits says it.
+
+use std::time::{Duration, Instant};
+
+/// Milliseconds for which the process may wait for its environment without a word about it. A new
+/// group waits three seconds for further members.
+pub(crate) const WORDLESS_MS_MAX: u64 = 4_000;
+
+/// Milliseconds between two words about the same wait.
+const WORD_EVERY_MS: u64 = 10_000;
+
+/// One wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LongWait {
+    since: Instant,
+    word_at: Instant,
+}
+
+impl LongWait {
+    /// A wait that has begun at this time.
+    pub(crate) fn since(since: Instant) -> LongWait {
+        LongWait { since, word_at: since + Duration::from_millis(WORDLESS_MS_MAX) }
+    }
+
+    /// How long it has lasted.
+    pub(crate) fn elapsed(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.since)
+    }
+
+    /// Whether it is to be said now what is waited for: after a while, and then again and again.
+    pub(crate) fn has_word(&mut self, now: Instant) -> bool {
+        let is_due = self.word_at <= now;
+        if is_due {
+            self.word_at = now + Duration::from_millis(WORD_EVERY_MS);
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_has_its_first_word_after_a_while_and_more_of_them_now_and_then() {
+        let start = Instant::now();
+        let mut wait = LongWait::since(start);
+        let words: Vec<u64> =
+            (0..30_000).filter(|ms| wait.has_word(start + Duration::from_millis(*ms))).collect();
+        assert_eq!(words, [0, 1, 2].map(|n| WORDLESS_MS_MAX + n * WORD_EVERY_MS));
+        assert_eq!(wait.elapsed(start + Duration::from_secs(7)), Duration::from_secs(7));
+    }
+}
