@@ -1,10 +1,7 @@
 //! The feed thread: reads the output topic and gives the serving thread what counts.
 //!
-//! Each zone begins with its newest snapshot, from the state directory or the topic of replicas,
-//! else at the start of its log. A zone that can begin nowhere is halted with one sentence; the
-//! others go on.
+//! A zone that can begin nowhere is halted with one sentence; the others go on.
 
-use crate::hunt::Shard;
 use crate::hunt::rules::rulebook::Rulebook;
 use crate::kafka::METADATA_MS_MAX;
 use crate::kafka::client::{
@@ -13,29 +10,22 @@ use crate::kafka::client::{
 use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
 use crate::output::fence_id::InputTag;
-use crate::output::mark::Mark;
 use crate::runtime::wall_clock::unix_ms;
+use crate::serve::beginning::{Beginning, Beginnings};
 use crate::serve::feed_messages::{FeedMessage, FeedSender};
 use crate::serve::follower::{Followed, Follower};
 use crate::serve::log_ends::{LogEnds, NamedEnd};
 use crate::serve::topic_reports::{TopicReport, TopicReports};
 use crate::snapshot::SnapshotOptions;
-use crate::snapshot::disk::Files;
-use crate::snapshot::format::{Header, Origin};
-use crate::snapshot::replicas::{ReplicaOptions, Replicas};
-use crate::snapshot::slots::Store;
-use crate::telemetry::progress::TopicId;
 use crate::telemetry::repeated::Repeated;
-use crate::view::zone::{ZonePosition, ZoneView};
 use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use smol::channel::Receiver;
-use std::cmp::Reverse;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// KiB of records that are fetched ahead.
@@ -73,10 +63,7 @@ pub(crate) struct Feed {
     topics: TopicReports,
     /// Id of the output topic that is read; 0: not known.
     output_id: u128,
-    /// The topics, as they are named, and the input's id when the feed began.
-    origin: Origin,
-    /// Marks of snapshots that are not of this output, and their zones.
-    refused: Vec<(u16, Mark)>,
+    beginnings: Beginnings,
     rulebook: Rulebook,
     /// Rules that were read again.
     reloaded: Receiver<Rulebook>,
@@ -102,13 +89,11 @@ impl Feed {
         let wait = Duration::from_millis(METADATA_MS_MAX);
         let zones = partitions(&consumer, &options.output_topic, Right::Read, wait)?;
         let zones = TopicError::unless_too_many(&options.output_topic, zones as usize)?;
-        let FeedOptions { input_topic, output_topic, .. } = options.clone();
         Ok(Feed {
+            beginnings: Beginnings::new(&options),
             options,
             topics,
             output_id: 0,
-            origin: Origin { input_topic, output_topic, ..Origin::default() },
-            refused: Vec::new(),
             rulebook,
             reloaded,
             consumer,
@@ -127,7 +112,7 @@ impl Feed {
         // Before anything is read: what is read later has to be of the same topic.
         let first = self.topics.wait(Duration::from_millis(METADATA_MS_MAX));
         if let Some(input_id) = first.and_then(|report| report.input_id) {
-            self.origin.input_topic_id = TopicId::new(OnceLock::from(input_id.to_be_bytes()));
+            self.beginnings.know_input(input_id);
         }
         let begin = |zone| self.begin(zone, stop, sender);
         let mut readings: Vec<Option<Reading>> = (0..self.zones).map(begin).collect();
@@ -238,13 +223,27 @@ impl Feed {
     /// Begins a zone. `None`: it is halted.
     fn begin(&self, zone: u16, stop: &Arc<AtomicBool>, sender: &FeedSender) -> Option<Reading> {
         sender.count_turn();
-        let found = self.find_beginning(zone, stop, sender);
-        let reading = match found {
-            Ok((reading, begun)) => {
+        let mut watch = || {
+            sender.count_turn();
+            match stop.load(Ordering::Acquire) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        let topic = &self.options.output_topic;
+        let wait = Duration::from_millis(METADATA_MS_MAX);
+        let log = self.consumer.fetch_watermarks(topic, zone.into(), wait);
+        let log =
+            log.map_err(|error| format!("`{topic}` cannot be read: {error}; restart huntd serve"));
+        let beginning = log.and_then(|log| {
+            self.beginnings.find(zone, log, &self.rulebook, &mut watch).map(|of| (of, log.1))
+        });
+        let reading = match beginning {
+            Ok((Beginning { follower, begun, next_record }, log_end)) => {
                 if let Some(begun) = begun {
                     sender.send(FeedMessage::Begun(begun));
                 }
-                Some(reading)
+                Some(Reading::new(follower, next_record, log_end))
             }
             Err(sentence) => {
                 sender.send(FeedMessage::Halted(zone, sentence));
@@ -271,109 +270,11 @@ impl Feed {
              its log"
         );
         let reading = &mut readings[usize::from(zone)];
-        self.refused.extend(reading.take().map(|reading| (zone, reading.follower.mark())));
+        if let Some(reading) = reading.take() {
+            self.beginnings.refuse(zone, reading.follower.mark());
+        }
         *reading = self.begin(zone, stop, sender);
         self.assign(readings);
-    }
-
-    /// Where a zone begins: its reading, and what is known before it.
-    fn find_beginning(
-        &self,
-        zone: u16,
-        stop: &Arc<AtomicBool>,
-        sender: &FeedSender,
-    ) -> Result<(Reading, Option<Box<ZoneView>>), String> {
-        let wait = Duration::from_millis(METADATA_MS_MAX);
-        let topic = &self.options.output_topic;
-        let (log_start, log_end) = self
-            .consumer
-            .fetch_watermarks(topic, zone.into(), wait)
-            .map_err(|error| format!("`{topic}` cannot be read: {error}; restart huntd serve"))?;
-        // The output may have been created again with the input, so a log that is whole is read
-        // instead.
-        let is_usable = |header: &Header| {
-            let is_there = (log_start..=log_end).contains(&header.mark.output_offset);
-            let is_refused = self.refused.contains(&(zone, header.mark));
-            is_there && !is_refused && (log_start > 0 || header.origin.agrees(&self.origin))
-        };
-        if let Some((shard, header)) = self.newest(zone, &is_usable, stop, sender) {
-            let (follower, begun, from) =
-                Follower::from_snapshot(&shard, &header, &self.rulebook, log_start);
-            let ZonePosition { update: next_update, next_offset } = begun.position();
-            tracing::info!(zone, next_update, next_offset, "began with a snapshot");
-            return Ok((Reading::new(follower, from, log_end), Some(begun)));
-        }
-        if log_start > 0 {
-            return Err(format!(
-                "its log begins at offset {log_start} and there is no snapshot to begin with: set \
-                 snapshot.directory or snapshot.topic as for huntd run"
-            ));
-        }
-        let follower = Follower::from_start(zone, &self.rulebook);
-        Ok((Reading::new(follower, log_start, log_end), None))
-    }
-
-    fn newest(
-        &self,
-        zone: u16,
-        is_usable: &dyn Fn(&Header) -> bool,
-        stop: &Arc<AtomicBool>,
-        sender: &FeedSender,
-    ) -> Option<(Box<Shard>, Header)> {
-        let stored = self.stored(zone, is_usable);
-        let replicated = self.replicated(zone, is_usable, stop, sender);
-        let found = [stored, replicated].into_iter().flatten();
-        found.max_by_key(|(_, header)| header.recency(&self.origin))
-    }
-
-    fn stored(
-        &self,
-        zone: u16,
-        is_usable: &dyn Fn(&Header) -> bool,
-    ) -> Option<(Box<Shard>, Header)> {
-        let SnapshotOptions { directory, keep, .. } = &self.options.snapshots;
-        let files = Files::of(directory.as_deref()?);
-        let mut store = Store::new(files, self.origin.clone(), *keep);
-        let mut candidates = store.candidates(zone.into());
-        candidates.retain(is_usable);
-        candidates.sort_by_key(|header| Reverse(header.recency(&self.origin)));
-        candidates.into_iter().find_map(|header| match store.load(&header, &self.rulebook) {
-            Ok(shard) => Some((shard, header)),
-            Err(error) => {
-                tracing::warn!(zone, "a snapshot is not used: {error}");
-                None
-            }
-        })
-    }
-
-    fn replicated(
-        &self,
-        zone: u16,
-        is_usable: &dyn Fn(&Header) -> bool,
-        stop: &Arc<AtomicBool>,
-        sender: &FeedSender,
-    ) -> Option<(Box<Shard>, Header)> {
-        let topic = self.options.snapshots.topic.clone()?;
-        let (client, origin) = (self.options.client.clone(), self.origin.clone());
-        let replicas = Replicas::connect(ReplicaOptions { client, topic, origin });
-        let mut watch = || {
-            sender.count_turn();
-            match stop.load(Ordering::Acquire) {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        };
-        let loaded = replicas.and_then(|replicas| {
-            let Some(newest) = replicas.newest(zone.into(), is_usable, &mut watch)? else {
-                return Ok(None);
-            };
-            let shard = replicas.load(&newest, &self.rulebook, &mut watch)?;
-            Ok(Some((shard, newest.header)))
-        });
-        loaded.unwrap_or_else(|error| {
-            tracing::warn!(zone, "no replica of a snapshot is used: {error}");
-            None
-        })
     }
 }
 

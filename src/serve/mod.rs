@@ -41,6 +41,8 @@ pub mod exchange;
 
 pub mod follower;
 
+mod beginning;
+
 mod feed_messages;
 
 pub(crate) mod feed;
