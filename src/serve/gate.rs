@@ -27,6 +27,10 @@ const STREAMS_PER_PLAYER_MAX: usize = 16;
 /// serving thread busy.
 const STREAMS_PER_TOKEN_MAX: usize = 2_048;
 
+/// Streams that may be read at once without tokens, where all programs on this host are one client,
+/// and a proxy may be among them: about as many as keep the serving thread busy.
+const STREAMS_WITHOUT_TOKENS_MAX: usize = 10_000;
+
 /// Decides who gets in.
 pub struct Gate {
     tokens: RefCell<Option<Tokens>>,
@@ -35,6 +39,8 @@ pub struct Gate {
     /// The Unix time at 0 of the caller's clock, in milliseconds.
     origin_ms: u64,
     buckets: RefCell<HashMap<BucketKey, RequestBucket>>,
+    /// Each stream that is read without a token has a reference.
+    streams: Arc<()>,
 }
 
 /// Whose requests are counted together.
@@ -84,6 +90,7 @@ impl Gate {
             edition: Cell::new(0),
             origin_ms,
             buckets: RefCell::new(HashMap::new()),
+            streams: Arc::default(),
         }
     }
 
@@ -152,17 +159,20 @@ impl Gate {
 
     /// Lets a stream in. It counts as its client's as long as the result exists.
     pub(crate) fn count_stream(&self, pass: &Pass) -> Result<Arc<()>, Problem> {
-        let Some(client) = pass.client else { return Ok(Arc::default()) };
-        let streams_max = match client {
-            Client::Token(_) => STREAMS_PER_TOKEN_MAX,
-            Client::Player { .. } => STREAMS_PER_PLAYER_MAX,
+        let streams_max = match pass.client {
+            None => STREAMS_WITHOUT_TOKENS_MAX,
+            Some(Client::Token(_)) => STREAMS_PER_TOKEN_MAX,
+            Some(Client::Player { .. }) => STREAMS_PER_PLAYER_MAX,
         };
         let buckets = self.buckets.borrow();
-        // Its request made one.
-        let bucket = buckets.get(&BucketKey::of(client)).ok_or(Problem::TooMany)?;
-        match Arc::strong_count(&bucket.streams) > streams_max {
+        let streams = match pass.client {
+            None => &self.streams,
+            // Its request made one.
+            Some(of) => &buckets.get(&BucketKey::of(of)).ok_or(Problem::TooMany)?.streams,
+        };
+        match Arc::strong_count(streams) > streams_max {
             true => Err(Problem::TooManyStreams(streams_max)),
-            false => Ok(bucket.streams.clone()),
+            false => Ok(streams.clone()),
         }
     }
 

@@ -53,9 +53,14 @@ impl ClientSession {
         self.taken += self.taken_at.take().map_or(Duration::ZERO, |at| at.elapsed());
     }
 
+    /// Whether its client has no whole request under way.
+    pub(super) fn is_asked_nothing(&self) -> bool {
+        matches!(self.stage, SessionStage::Receiving)
+    }
+
     /// Whether its client has begun no request.
     pub(super) fn is_idle(&self) -> bool {
-        matches!(self.stage, SessionStage::Receiving) && self.exchange.is_none()
+        self.is_asked_nothing() && self.exchange.is_none()
     }
 
     /// Whether what the client sends may be a request.

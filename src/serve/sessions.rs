@@ -17,16 +17,16 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Clients that are connected at once. For further ones, idle sessions are closed; while none is
-/// idle, they wait in the listen backlog.
+/// Clients that are connected at once. For further ones, sessions are closed that are asked nothing
+/// now; while there are none, they wait in the listen backlog.
 const SESSIONS_MAX: u64 = 50_000;
 
-/// Idle sessions that are closed in one turn for clients that wait, at most. Of few sessions it is
-/// one of 16: those that were opened last have not had time for a request.
-const IDLE_CLOSED_MAX: usize = 64;
+/// Sessions that are closed in one turn for clients that wait, at most. Of few sessions it is one of
+/// 16: those that were opened last have not had time for a request.
+const CLOSED_FOR_OTHERS_MAX: usize = 64;
 
-/// Sessions among which a turn looks for idle ones: some microseconds.
-const IDLE_SOUGHT_MAX: usize = 1_024;
+/// Sessions among which a turn looks for those to close: some microseconds.
+const SOUGHT_MAX: usize = 1_024;
 
 /// Descriptors that are not for sessions: brokers, files, what librdkafka needs.
 pub(crate) const DESCRIPTORS_KEPT: u64 = 256;
@@ -90,8 +90,8 @@ pub(crate) struct Sessions {
     /// Sessions that are not closed.
     open: usize,
     sessions_max: usize,
-    /// The session that was last looked at for whether it is idle.
-    idle_cursor: usize,
+    /// The session that was last looked at for whether it is to be closed.
+    close_cursor: usize,
     accept_again_ms: u64,
     /// Answers that the kernel does not have yet.
     unsubmitted: usize,
@@ -118,7 +118,7 @@ impl Sessions {
             woken: VecDeque::new(),
             open: 0,
             sessions_max: sessions_max as usize,
-            idle_cursor: 0,
+            close_cursor: 0,
             accept_again_ms: 0,
             unsubmitted: 0,
             started: Instant::now(),
@@ -258,18 +258,28 @@ impl Sessions {
         }
     }
 
-    /// Closes some idle sessions, so that others can be accepted. A new session takes the number of
-    /// one that was closed, so going round by numbers finds those first that were opened long ago.
+    /// Closes some sessions that are asked nothing, so that others can be accepted: idle ones, or
+    /// while there are none, those whose client has not sent its request whole.
     fn make_room(&mut self) {
-        let closed_max = (self.sessions_max / 16).clamp(1, IDLE_CLOSED_MAX);
+        let open = self.open;
+        self.close_some(ClientSession::is_idle);
+        if self.open == open {
+            self.close_some(ClientSession::is_asked_nothing);
+        }
+    }
+
+    /// A new session takes the number of one that was closed, so going round by numbers finds those
+    /// first that were opened long ago.
+    fn close_some(&mut self, gives_way: impl Fn(&ClientSession) -> bool) {
+        let closed_max = (self.sessions_max / 16).clamp(1, CLOSED_FOR_OTHERS_MAX);
         let open_then = self.open.saturating_sub(closed_max);
-        for _ in 0..IDLE_SOUGHT_MAX.min(self.sessions.len()) {
+        for _ in 0..SOUGHT_MAX.min(self.sessions.len()) {
             if self.open <= open_then {
                 break;
             }
-            self.idle_cursor = (self.idle_cursor + 1) % self.sessions.len();
-            if self.sessions[self.idle_cursor].is_idle() {
-                self.close(self.idle_cursor as SocketNumber);
+            self.close_cursor = (self.close_cursor + 1) % self.sessions.len();
+            if gives_way(&self.sessions[self.close_cursor]) {
+                self.close(self.close_cursor as SocketNumber);
             }
         }
     }

@@ -298,6 +298,25 @@ fn without_tokens_a_page_of_another_site_gets_and_changes_nothing() {
 /// Streams of one player that are open at once, and of one token.
 const STREAMS: [usize; 2] = [16, 2_048];
 
+/// Streams that are open at once without tokens.
+const STREAMS_WITHOUT_TOKENS: usize = 10_000;
+
+#[test]
+fn clients_without_tokens_read_so_many_streams_together() {
+    let world = World::new();
+    let open = || {
+        let mut exchange = Exchange::default();
+        exchange.receive(b"GET /v1/stream?board=world HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        exchange.advance(&world.served, &world.gate, 0);
+        (super::text_of(&exchange)[9..12].to_owned(), exchange)
+    };
+    let mut streams: Vec<_> = (0..STREAMS_WITHOUT_TOKENS).map(|_| open()).collect();
+    assert!(streams.iter().all(|(status, _)| status == "200"));
+    assert_eq!(open().0, "429");
+    streams.pop();
+    assert_eq!(open().0, "200");
+}
+
 #[test]
 fn a_client_reads_so_many_streams_and_may_read_another_once_one_has_ended() {
     let world = world_at_rate(1_000_000);

@@ -37,6 +37,9 @@ const DEMO_BYTES: u64 = 32 << 20;
 const FEW_DESCRIPTORS: u32 = 512;
 const SILENT: usize = 512;
 
+/// Seconds in which a request must have come whole.
+const REQUEST_S_MAX: u64 = 5;
+
 /// A quiet world.
 const QUIET: &[&str] = &["--events", "2000", "--rate", "0", "--partitions", "2"];
 
@@ -211,6 +214,35 @@ fn silent_clients_give_way_to_those_that_come_later_and_a_stream_does_not() {
     assert!(read_answer(&mut kept).0.starts_with("HTTP/1.1 200 OK"));
     let streams = "\nhuntd_serve_streams 1\n";
     assert!(get(&playing.address, "/metrics").1.contains(streams), "the stream has ended");
+}
+
+#[test]
+fn clients_that_do_not_end_their_requests_give_way_to_those_that_come_later() {
+    let playing = Playing::start_within(FEW_DESCRIPTORS, QUIET);
+    let post = "POST /v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n[[[[";
+    loop {
+        let begun = Instant::now();
+        let begin = |number: usize| {
+            let mut stream = playing.connect();
+            let text = if number % 2 == 0 { GET } else { post };
+            stream.write_all(&text.as_bytes()[..1 + number % (text.len() - 1)]).unwrap();
+            stream.set_nonblocking(true).unwrap();
+            stream
+        };
+        let slow: Vec<TcpStream> = (0..SILENT).map(begin).collect();
+        assert_eq!(playing.status("/livez"), 200);
+        // Later, those that are closed first may only have used up their time.
+        if begun.elapsed() < Duration::from_secs(REQUEST_S_MAX) {
+            let is_open = |mut stream: &TcpStream| {
+                let read = stream.read(&mut [0; 1]);
+                read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+            };
+            let open = slow.iter().filter(|stream| is_open(stream)).count();
+            assert!(open < SILENT, "all that came before are still there");
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "no turn ends in time");
+    }
 }
 
 #[test]
