@@ -9,15 +9,21 @@ use super::tap::{FETCH_WAIT_MS, check_reader, wanted_partitions};
 use crate::decoder::reject::Reject;
 use crate::decoder::{Decoder, RecordPosition};
 use crate::kafka::right::Right;
+use crate::runtime::wall_clock::unix_ms;
 use crate::service::cli::{LoadCodec, TapArgs, TapFrom};
 use crate::telemetry::printable::printable;
-use rdkafka::message::{BorrowedMessage, Headers, Message};
+use rdkafka::message::{Headers, Message};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::str::FromStr;
 use std::time::Duration;
 
-/// Prints letters, one JSON object per line, or re-sends their records.
+/// Milliseconds by which a record's time may be ahead of now: Kafka's default for
+/// `message.timestamp.after.max.ms`. A broker would refuse a later one, and everything after it.
+const TIME_AHEAD_MS_MAX: i64 = 3_600_000;
+
+/// Prints letters, a JSON object a line, or sends what they hold once more.
 pub(super) fn run(args: &TapArgs, cluster: &Cluster) -> Result<(), ToolError> {
     let topic = args.topic.as_deref().unwrap_or(&cluster.dead_letter_topic);
     let client = &cluster.client;
@@ -89,37 +95,12 @@ impl<'a> Resend<'a> {
 
     /// Appends the letter's record to its original partition, or says why not.
     fn send(&mut self, letter: &Letter<'_>) -> Result<(), ToolError> {
-        if let Some(sentence) = self.why_not(letter) {
+        let Resend { input_topic, partitions, decoder, .. } = self;
+        if let Some(sentence) = letter.why_not((input_topic, *partitions), decoder, unix_ms()) {
             return Ok(super::say(&format!("not sent: {sentence}"))?);
         }
         let Letter { partition, time_ms, value, .. } = *letter;
         self.sender.send(&SourceRecord { partition, offset: 0, time_ms, value })
-    }
-
-    /// Returns why a letter is not re-sent. Any writer of the dead-letter topic controls a letter's
-    /// headers, so a letter must not choose the topic. A record that is still not an event would
-    /// only come back as another letter.
-    fn why_not(&mut self, letter: &Letter<'_>) -> Option<String> {
-        let Letter { input_topic, partition, offset, time_ms, value, .. } = *letter;
-        if input_topic != self.input_topic {
-            return Some(format!(
-                "the letter is about the topic `{input_topic}`, and the input is `{}`: name the \
-                 configuration of its daemons with --config",
-                self.input_topic
-            ));
-        }
-        if partition >= self.partitions {
-            return Some(format!("`{input_topic}` has no partition {partition}"));
-        }
-        letter.why_not_whole().or_else(|| {
-            let position = RecordPosition { offset: 0, time_ms };
-            let reject = self.decoder.decode(position, value).err()?;
-            let sentence = self.decoder.explain(reject, value);
-            Some(format!(
-                "the record at offset {offset} of partition {partition} is still not an event: \
-                 {sentence}"
-            ))
-        })
     }
 
     fn finish(self) -> Result<(), ToolError> {
@@ -135,13 +116,29 @@ fn sent_again(letters: u64) -> String {
     }
 }
 
-/// A dead letter in the format of docs/PROTOCOL.md.
+/// A header's text. `Some(None)`: there is no such header; `None`: it has no text.
+fn text<'a>(name: &str, headers: &'a impl Headers) -> Option<Option<&'a str>> {
+    match headers.iter().find(|header| header.key == name) {
+        Some(header) => Some(Some(std::str::from_utf8(header.value?).ok()?)),
+        None => Some(None),
+    }
+}
+
+/// A header's number. `Some(None)`: there is no such header; `None`: it is no such number.
+fn number<N: FromStr>(name: &str, headers: &impl Headers) -> Option<Option<N>> {
+    match text(name, headers)? {
+        Some(text) => Some(Some(text.parse().ok()?)),
+        None => Some(None),
+    }
+}
+
+/// A dead letter, as docs/PROTOCOL.md has it.
 struct Letter<'a> {
     /// The letter's own partition and offset.
     place: (i32, i64),
     input_topic: &'a str,
     partition: u16,
-    offset: &'a str,
+    offset: i64,
     time_ms: i64,
     reason: &'a str,
     sentence: &'a str,
@@ -154,26 +151,56 @@ struct Letter<'a> {
 }
 
 impl<'a> Letter<'a> {
-    /// Parses a letter; `None` if the record is not a letter of huntd.
-    fn of(message: &'a BorrowedMessage<'_>) -> Option<Letter<'a>> {
+    /// `None`: the record is no letter of huntd's.
+    fn of(message: &'a impl Message) -> Option<Letter<'a>> {
         let headers = message.headers()?;
-        let text = |name: &str| {
-            let header = headers.iter().find(|header| header.key == name)?;
-            std::str::from_utf8(header.value?).ok()
-        };
-        let last_offset = text("huntd.last_offset").and_then(|offset| offset.parse().ok());
-        let number = |name: &str| text(name).and_then(|number| number.parse().ok());
+        let last_offset = number("huntd.last_offset", headers)?;
         Some(Letter {
             place: (message.partition(), message.offset()),
-            input_topic: text("huntd.topic")?,
-            partition: text("huntd.partition")?.parse().ok()?,
-            offset: text("huntd.offset")?,
-            time_ms: text("huntd.timestamp_ms")?.parse().ok()?,
-            reason: text("huntd.reason")?,
-            sentence: text("huntd.sentence").unwrap_or_default(),
+            input_topic: text("huntd.topic", headers)??,
+            partition: number("huntd.partition", headers)??,
+            offset: number("huntd.offset", headers)??,
+            time_ms: number("huntd.timestamp_ms", headers)??,
+            reason: text("huntd.reason", headers)??,
+            sentence: text("huntd.sentence", headers)?.unwrap_or_default(),
             value: message.payload(),
-            value_bytes: number("huntd.value_bytes"),
-            run: number("huntd.records").zip(last_offset),
+            value_bytes: number("huntd.value_bytes", headers)?,
+            run: number("huntd.records", headers)?.zip(last_offset),
+        })
+    }
+
+    /// Why the letter's record is not sent to this input with so many partitions. Any writer of the
+    /// dead-letter topic chooses what a letter says, so a letter must not choose the topic. A record
+    /// that is still no event would only come back as another letter.
+    fn why_not(
+        &self,
+        (input, partitions): (&str, u16),
+        decoder: &mut Decoder,
+        now_ms: i64,
+    ) -> Option<String> {
+        let Letter { input_topic, partition, offset, time_ms, value, .. } = *self;
+        if input_topic != input {
+            return Some(format!(
+                "the letter is about the topic `{input_topic}`, and the input is `{input}`: name \
+                 the configuration of its daemons with --config"
+            ));
+        }
+        if partition >= partitions {
+            return Some(format!("`{input_topic}` has no partition {partition}"));
+        }
+        if !(0..=now_ms.saturating_add(TIME_AHEAD_MS_MAX)).contains(&time_ms) {
+            return Some(format!(
+                "the record at offset {offset} of partition {partition} has the time {time_ms} ms, \
+                 which brokers refuse"
+            ));
+        }
+        self.why_not_whole().or_else(|| {
+            let reject = decoder.decode(RecordPosition { offset: 0, time_ms }, value).err()?;
+            let sentence = decoder.explain(reject, value);
+            Some(format!(
+                "the record at offset {offset} of partition {partition} is still no event: \
+                 {sentence}"
+            ))
         })
     }
 
@@ -205,7 +232,7 @@ impl<'a> Letter<'a> {
             "letter_offset": self.place.1,
             "topic": self.input_topic,
             "partition": self.partition,
-            "offset": self.offset.parse::<i64>().unwrap_or(-1),
+            "offset": self.offset,
             "timestamp_ms": self.time_ms,
             "reason": self.reason,
             "sentence": self.sentence,
@@ -224,11 +251,140 @@ impl<'a> Letter<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::sent_again;
+    use super::*;
+    use crate::output::dead_letter::{CutValue, DeadLetter, LETTER_HEAD_BYTES_MAX, LetterRun};
+    use crate::testing::random::Random;
+    use rdkafka::message::{Header, OwnedHeaders, OwnedMessage, Timestamp};
+
+    const SEEDS: u64 = 20_000;
+    const NOW_MS: i64 = 1_767_225_600_000;
+    const INPUT: &str = "events";
+    const PARTITIONS: u16 = 4;
+    const LOOT: &[u8] = br#"{"type":"loot","player_id":1}"#;
 
     #[test]
     fn one_letter_is_no_letters() {
         assert_eq!(sent_again(1), "1 letter was sent to its partition again");
         assert_eq!(sent_again(0), "0 letters were sent to their partitions again");
+    }
+
+    fn any<T: Copy>(random: &mut Random, values: &[T]) -> T {
+        values[random.below(values.len() as u64) as usize]
+    }
+
+    /// A letter as huntd writes it, of a record with absurd numbers.
+    fn written(random: &mut Random) -> DeadLetter {
+        let offset = any(random, &[0, 7, 1 << 62, i64::MAX - 1, i64::MAX]);
+        let cut = CutValue { bytes: any(random, &[0, 1, u64::MAX]), crc32c: u32::MAX };
+        let run = LetterRun { last_offset: i64::MAX, records: any(random, &[1, u64::MAX]) };
+        let times = [NOW_MS, 0, -1, i64::MIN, i64::MAX - 1, i64::MAX, NOW_MS + TIME_AHEAD_MS_MAX];
+        DeadLetter {
+            partition: any(random, &[0, 3, 4, i32::from(u16::MAX)]),
+            ownership_id: 1,
+            offset,
+            time_ms: any(random, &times),
+            reason: any(random, &[Reject::UnreadableBatch.name(), "unknown_type", ""]),
+            sentence: any(random, &[None, Some("no event \u{9b}\n")]).map(str::to_owned),
+            key: any(random, &[None, Some(&b"\xff\0"[..])]).map(<[u8]>::to_vec),
+            value: any(random, &[None, Some(&b""[..]), Some(LOOT), Some(LOOT)]).map(<[u8]>::to_vec),
+            cut: any(random, &[None, None, Some(cut)]),
+            run: any(random, &[None, None, Some(run)]),
+        }
+    }
+
+    /// Its headers, or those that another program may write in their place.
+    fn headers(random: &mut Random, letter: &DeadLetter, is_forged: bool) -> OwnedHeaders {
+        let mut headers = letter.headers(INPUT);
+        let numbers: [&[u8]; 9] = [
+            b"",
+            b"0",
+            b"-1",
+            b"+5",
+            b" 7",
+            b"1e3",
+            b"18446744073709551615",
+            b"18446744073709551616",
+            b"-9223372036854775808",
+        ];
+        if is_forged {
+            let at = random.below(headers.len() as u64) as usize;
+            match random.below(4) {
+                0 => drop(headers.remove(at)),
+                1 => headers[at].1 = any(random, &numbers).to_vec(),
+                2 => headers[at].1 = any(random, &[&b"\xff"[..], b"others"]).to_vec(),
+                _ => headers
+                    .push((any(random, &["huntd.records", "huntd.value_bytes"]), b"x".to_vec())),
+            }
+        }
+        headers.into_iter().fold(OwnedHeaders::new(), |all, (key, value)| {
+            all.insert(Header { key, value: Some(&value) })
+        })
+    }
+
+    #[test]
+    fn whatever_a_letter_says_only_a_whole_event_of_the_input_is_sent_again() {
+        let mut decoder = Decoder::new();
+        let (mut sent, mut forged) = (0, 0);
+        for seed in 0..SEEDS {
+            let mut random = Random::new(seed);
+            let letter = written(&mut random);
+            let is_forged = random.below(2) == 0;
+            let headers = headers(&mut random, &letter, is_forged);
+            let has = |name: &str| headers.iter().any(|header| header.key == name);
+            let is_in_part = has("huntd.records") || has("huntd.value_bytes");
+            let time = Timestamp::NotAvailable;
+            let topic = "letters".to_owned();
+            let record =
+                OwnedMessage::new(letter.value.clone(), None, topic, time, 2, 9, Some(headers));
+            let Some(read) = Letter::of(&record) else {
+                assert!(is_forged, "seed {seed}: huntd's own letter is not read");
+                forged += 1;
+                continue;
+            };
+            let shown = printable(&read.json().to_string()).into_owned();
+            let json: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
+            assert!(!shown.contains(char::is_control), "seed {seed}: {shown}");
+            if !is_forged {
+                let run = read.run.map(|(records, last_offset)| LetterRun { last_offset, records });
+                let told = (i32::from(read.partition), read.time_ms, read.reason, run);
+                let wanted = (letter.partition, letter.time_ms, letter.reason, letter.run);
+                assert_eq!(told, wanted, "seed {seed}");
+                assert_eq!(json["offset"].as_i64(), Some(letter.offset), "seed {seed}");
+                assert_eq!(read.value_bytes, letter.cut.map(|cut| cut.bytes), "seed {seed}");
+            }
+            if read.why_not((INPUT, PARTITIONS), &mut decoder, NOW_MS).is_none() {
+                sent += 1;
+                assert!(!is_in_part && letter.value.as_deref() == Some(LOOT), "seed {seed}");
+                assert!(read.input_topic == INPUT && read.partition < PARTITIONS, "seed {seed}");
+                let times = 0..=NOW_MS + TIME_AHEAD_MS_MAX;
+                assert!(times.contains(&read.time_ms), "seed {seed}: {}", read.time_ms);
+            }
+        }
+        assert!(sent > SEEDS / 100 && forged > SEEDS / 100, "{sent} sent, {forged} not read");
+    }
+
+    #[test]
+    fn the_head_of_a_letter_with_the_largest_numbers_and_names_is_bounded() {
+        let value = format!(r#"{{"type":"{}","{}":1}}"#, "t".repeat(500), "k".repeat(500));
+        let mut decoder = Decoder::new();
+        let position = RecordPosition { offset: i64::MAX, time_ms: i64::MIN };
+        let reject = decoder.decode(position, Some(value.as_bytes())).expect_err("no event");
+        let topic = "t".repeat(crate::kafka::TOPIC_NAME_CHARS_MAX);
+        let letter = DeadLetter {
+            partition: i32::MAX,
+            ownership_id: u32::MAX,
+            offset: i64::MAX,
+            time_ms: i64::MIN,
+            reason: reject.name(),
+            sentence: Some(decoder.explain(reject, Some(value.as_bytes()))),
+            key: None,
+            value: None,
+            cut: Some(CutValue { bytes: u64::MAX, crc32c: u32::MAX }),
+            run: Some(LetterRun { last_offset: i64::MAX, records: u64::MAX }),
+        };
+        let headers = letter.headers(&topic);
+        let bytes = headers.iter().map(|(name, value)| name.len() + value.len() + 10);
+        let bytes = bytes.sum::<usize>() + letter.place(&topic).len();
+        assert!(bytes < LETTER_HEAD_BYTES_MAX, "{bytes}");
     }
 }
