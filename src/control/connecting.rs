@@ -116,11 +116,10 @@ fn attempt(
             Err(RecvTimeoutError::Disconnected) => unreachable!("a panic ends the process"),
             Err(RecvTimeoutError::Timeout) => {}
         }
-        let now = Instant::now();
         if let Some((what, wait)) = &mut waits
-            && wait.has_word(now)
+            && let Some(waited_s) = wait.word(Instant::now())
         {
-            journal.waits_for_answer(what, wait.elapsed(now), bootstrap);
+            journal.waits_for_answer(what, waited_s, bootstrap);
         }
         if stop.load(Ordering::Acquire) {
             let end = Instant::now() + Duration::from_millis(ATTEMPT_END_MS_MAX);

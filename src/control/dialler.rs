@@ -89,7 +89,7 @@ pub fn run(options: DialOptions, ends: DiallerEnds) {
                 let slept = bell.sleep(Duration::from_millis(SLEEP_MS_MAX));
                 assert!(slept.is_ok(), "an eventfd can be waited for: {slept:?}");
                 let now = Instant::now();
-                under_way.retain_mut(UnderWay::is_unanswered);
+                under_way.retain(UnderWay::is_unanswered);
                 for what in under_way.iter_mut().filter_map(|question| question.word(now)) {
                     tracing::warn!("{what}");
                 }
@@ -111,24 +111,22 @@ impl UnderWay {
     /// Adds a question. It counts as answered when the returned value is dropped.
     fn begin(under_way: &mut Vec<UnderWay>, what: String) -> Arc<()> {
         let answered = Arc::new(());
-        let unanswered = Arc::downgrade(&answered);
-        under_way.push(UnderWay { what, wait: LongWait::since(Instant::now()), unanswered });
+        let (wait, unanswered) = (LongWait::since(Instant::now()), Arc::downgrade(&answered));
+        under_way.push(UnderWay { what, wait, unanswered });
         answered
     }
 
-    fn is_unanswered(&mut self) -> bool {
+    fn is_unanswered(&self) -> bool {
         self.unanswered.strong_count() > 0
     }
 
     /// What is to be said of it now.
     fn word(&mut self, now: Instant) -> Option<String> {
-        self.wait.has_word(now).then(|| {
-            let (what, waited_s) = (&self.what, self.wait.elapsed(now).as_secs());
-            format!(
-                "for {waited_s} s there has not been {what}: see whether the broker or the name \
-                 server hangs, and what is between them and this host"
-            )
-        })
+        let (waited_s, what) = (self.wait.word(now)?, &self.what);
+        Some(format!(
+            "for {waited_s} s there has not been {what}: see whether the broker or the name server \
+             hangs, and what is between them and this host"
+        ))
     }
 }
 

@@ -119,17 +119,11 @@ impl Journal {
     }
 
     /// No broker has answered for a while, and the try goes on.
-    pub(super) fn waits_for_answer(
-        &mut self,
-        what: &str,
-        waited: Duration,
-        bootstrap: &[Endpoint],
-    ) {
+    pub(super) fn waits_for_answer(&mut self, what: &str, waited_s: u64, bootstrap: &[Endpoint]) {
         let brokers: Vec<String> = bootstrap.iter().map(Endpoint::to_string).collect();
         let sentence = format!(
-            "waiting for the brokers: for {} s they have owed {what}; see whether they hang, and \
+            "waiting for the brokers: for {waited_s} s they have owed {what}; see whether they hang, and \
              what is between them and this host (asked first: {})",
-            waited.as_secs(),
             brokers.join(", ")
         );
         self.warn(LineKind::Brokers, &sentence);

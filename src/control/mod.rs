@@ -465,12 +465,10 @@ impl Control {
             (true, true) => Phase::Ready,
         });
         let now = Instant::now();
-        match summary.is_member || self.is_stopping {
-            true => self.joining = None,
-            false if self.joining.get_or_insert(LongWait::since(now)).has_word(now) => {
-                tracing::warn!("waiting to join the group: {}", self.topic_watch.coordinator());
-            }
-            false => {}
+        if summary.is_member || self.is_stopping {
+            self.joining = None;
+        } else if self.joining.get_or_insert(LongWait::since(now)).word(now).is_some() {
+            tracing::warn!("waiting to join the group: {}", self.topic_watch.coordinator());
         }
     }
 

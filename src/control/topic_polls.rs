@@ -64,7 +64,7 @@ impl TopicPolls {
                     let client = self.client.as_mut().expect("it has answered");
                     take(client, &self.sightings, &found, asked);
                 }
-                Err(error) if silence.has_word(Instant::now()) => {
+                Err(error) if silence.word(Instant::now()).is_some() => {
                     tracing::warn!("waiting for an answer about the topics: {error}");
                 }
                 Err(_) => {}

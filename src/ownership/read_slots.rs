@@ -54,7 +54,7 @@ impl ReadSlots {
 
     /// Whether it is to be said now what a partition with a slot waits for.
     pub(crate) fn has_word(&mut self, partition: i32, now: Instant) -> bool {
-        self.holders.get_mut(&partition).is_some_and(|wait| wait.has_word(now))
+        self.holders.get_mut(&partition).is_some_and(|wait| wait.word(now).is_some())
     }
 
     /// A partition is not read any more.

@@ -47,7 +47,7 @@ impl LogEnds {
                 let now = Instant::now();
                 match missing(ends.as_ref()) {
                     None => silence = LongWait::since(now),
-                    Some(why) if silence.has_word(now) => tracing::warn!(
+                    Some(why) if silence.word(now).is_some() => tracing::warn!(
                         "waiting for the brokers to say where `{topic}` ends: {why}; answers of \
                          such zones are out of date meanwhile; see whether their leaders hang"
                     ),

@@ -466,12 +466,10 @@ impl ReplicaWait {
 
     /// Says what is waited for, if it lasts.
     fn note(&mut self, what: &str, topic: &str) {
-        let now = Instant::now();
-        if self.lasts.has_word(now) {
+        if let Some(waited_s) = self.lasts.word(Instant::now()) {
             tracing::warn!(
-                "waiting for {what} a snapshot's replica in `{topic}` for {} s: {}; see whether its \
+                "waiting for {what} a snapshot's replica in `{topic}` for {waited_s} s: {}; see whether its \
                  leader hangs, and whether min.insync.replicas of its replicas are in sync",
-                self.lasts.elapsed(now).as_secs(),
                 self.said.as_deref().unwrap_or("no broker says why")
             );
         }

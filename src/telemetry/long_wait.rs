@@ -28,13 +28,13 @@ impl LongWait {
         now.saturating_duration_since(self.since)
     }
 
-    /// Whether it is to be said now what is waited for: after a while, and then again and again.
-    pub(crate) fn has_word(&mut self, now: Instant) -> bool {
-        let is_due = self.word_at <= now;
-        if is_due {
+    /// For how many seconds it has lasted, if it is to be said now what is waited for: after a
+    /// while, and then again and again.
+    pub(crate) fn word(&mut self, now: Instant) -> Option<u64> {
+        (self.word_at <= now).then(|| {
             self.word_at = now + Duration::from_millis(WORD_EVERY_MS);
-        }
-        is_due
+            self.elapsed(now).as_secs()
+        })
     }
 }
 
@@ -46,9 +46,9 @@ mod tests {
     fn a_wait_has_its_first_word_after_a_while_and_more_of_them_now_and_then() {
         let start = Instant::now();
         let mut wait = LongWait::since(start);
-        let words: Vec<u64> =
-            (0..30_000).filter(|ms| wait.has_word(start + Duration::from_millis(*ms))).collect();
-        assert_eq!(words, [0, 1, 2].map(|n| WORDLESS_MS_MAX + n * WORD_EVERY_MS));
+        let mut word = |ms: &u64| wait.word(start + Duration::from_millis(*ms));
+        let words: Vec<_> = (0..30_000).filter_map(|ms| Some((ms, word(&ms)?))).collect();
+        assert_eq!(words, [(4_000, 4), (14_000, 14), (24_000, 24)]);
         assert_eq!(wait.elapsed(start + Duration::from_secs(7)), Duration::from_secs(7));
     }
 }
