@@ -444,8 +444,6 @@ impl Control {
         self.on(OwnershipEvent::Rejoined(joined));
     }
 
-    /// The daemon is ready once it has joined, is connected, has acquired what it was given, and
-    /// has applied what was in the input by then.
     fn show_phase(&mut self) {
         let summary = self.ownership.summary();
         let partitions = self.membership.partitions().unsigned_abs();
@@ -453,17 +451,9 @@ impl Control {
         self.journal.restoring(&self.ends.metrics, &self.ends.progress);
         self.ends.status.set_halted_shards(summary.halted);
         self.ends.status.set_setbacks(self.ownership.setbacks());
-        // A standby knows the topic's leaders, and needs no connection to them.
-        let is_connected = match summary.open > 0 {
-            true => self.ends.metrics.gauge(Gauge::Connections) > 0,
-            false => self.options.origin.input_topic_id.get().is_some(),
-        };
-        self.ends.status.enter(match (summary.is_member, is_connected) {
-            (false, _) => Phase::Joining,
-            (true, false) => Phase::Connecting,
-            (true, true) if summary.acquiring + summary.restoring > 0 => Phase::Restoring,
-            (true, true) => Phase::Ready,
-        });
+        let connections = self.ends.metrics.gauge(Gauge::Connections);
+        let is_input_known = self.options.origin.input_topic_id.get().is_some();
+        self.ends.status.enter(Phase::of(&summary, connections, is_input_known));
         let now = Instant::now();
         if summary.is_member || self.is_stopping {
             self.joining = None;

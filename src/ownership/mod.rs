@@ -33,7 +33,7 @@ mod setback;
 mod shard_state;
 mod shard_table;
 pub mod start_error;
-mod summary;
+pub mod summary;
 
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 
 use super::standstill::StillShard;
 use super::unready::Unready;
+use crate::ownership::summary::Summary;
 use crate::telemetry::printable::printable;
 use atomic_waker::AtomicWaker;
 use std::future::poll_fn;
@@ -40,7 +41,20 @@ impl Phase {
         Phase::Draining,
     ];
 
-    /// The phase in words, to follow "huntd".
+    /// The phase of a daemon that has reached the brokers. It is ready once it has joined, is
+    /// connected, has acquired what it was given, and has applied what was in the input by then. A
+    /// standby knows the topic's leaders, and needs no connection to them.
+    pub fn of(summary: &Summary, connections: u64, is_input_known: bool) -> Phase {
+        let is_connected = if summary.open > 0 { connections > 0 } else { is_input_known };
+        match (summary.is_member, is_connected) {
+            (false, _) => Phase::Joining,
+            (true, false) => Phase::Connecting,
+            (true, true) if summary.acquiring + summary.restoring > 0 => Phase::Restoring,
+            (true, true) => Phase::Ready,
+        }
+    }
+
+    /// The phase in words, to end a sentence that begins with "huntd".
     pub(crate) fn words(self) -> &'static str {
         match self {
             Phase::Starting => "is starting",
@@ -67,8 +81,8 @@ pub struct Trouble {
     pub stuck_threads: u32,
 }
 
-/// Returns whether a daemon in this phase and with this trouble should get work.
-pub(crate) fn is_ready(phase: Phase, trouble: Trouble) -> bool {
+/// Whether a daemon in this phase and with this trouble should get work.
+pub fn is_ready(phase: Phase, trouble: Trouble) -> bool {
     phase == Phase::Ready && trouble == Trouble::default()
 }
 

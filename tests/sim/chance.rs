@@ -172,6 +172,8 @@ closed_list! {
         FrameForged,
         ClonePublished,
         StallNoticed,
+        Ready,
+        SnapshotOfOtherOutput,
     }
 }
 

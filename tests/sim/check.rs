@@ -73,7 +73,7 @@ impl Sim {
 
     /// Whether huntd was right to refuse to guess: records that it needs of this partition are
     /// gone, and the operator does not let it start over.
-    fn is_hopeless(&self, partition: i32) -> bool {
+    pub(crate) fn is_hopeless(&self, partition: i32) -> bool {
         let input = &self.broker.inputs[partition as usize];
         let output = &self.broker.outputs[partition as usize];
         let has_lost_records = input.truncated_to.is_some() || self.broker.was_input_deleted();
@@ -135,6 +135,7 @@ impl Sim {
 
     pub(crate) fn check_end(&mut self) -> Result<(), String> {
         self.broker.appends.check()?;
+        self.check_end_of_readiness()?;
         for partition in 0..self.followers.len() as i32 {
             self.check_partition(partition)
                 .map_err(|what| format!("partition {partition}: {what}"))?;

@@ -129,6 +129,12 @@ impl Group {
         is_member && self.owners[partition as usize] == Some(node)
     }
 
+    /// The partitions of a member that the group counts in, if it has been told of all of them.
+    pub(crate) fn settled(&self, node: u64) -> Option<&[i32]> {
+        let member = self.members.get(&node).filter(|member| member.is_counted())?;
+        (member.events.is_empty() && member.revoked.is_empty()).then_some(&member.has)
+    }
+
     /// The coordinator's own time: group sessions end, partitions are shared out.
     pub(crate) fn turn(&mut self, chance: &mut Chance, now: u64, has_input: bool) {
         let expels = chance.strikes(Fault::Expelled);

@@ -30,6 +30,7 @@ mod output;
 mod producer;
 mod publishing;
 mod reader;
+mod readiness;
 mod recreation;
 mod sim;
 mod snapshot_thread;

@@ -74,6 +74,10 @@ closed_list! {
         EpochOfNoOwnerTaken,
         /// The hot thread counts the control thread's turns.
         TurnsMiscounted,
+        /// A daemon is ready although shards of it are not open yet, or behind.
+        ReadyTooSoon,
+        /// A view takes a snapshot's mark without a look at the record before it.
+        MarkTrusted,
     }
 }
 

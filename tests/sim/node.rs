@@ -72,6 +72,7 @@ pub(crate) struct Node {
     pub(crate) progress: Arc<Progress>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) watched: Watched,
+    pub(crate) is_ready: bool,
     mutation: Mutation,
     outbox: Sender<ToPublisher>,
     limits: Limits,
@@ -180,6 +181,7 @@ impl Node {
             progress,
             metrics,
             watched: Watched::default(),
+            is_ready: false,
             mutation,
             outbox: to_publisher,
             limits,
@@ -210,6 +212,7 @@ impl Node {
             Thread::Publisher => self.turn_publisher(around),
             Thread::Control => {
                 self.control.turn(around);
+                self.note_readiness(self.mutation);
                 let acquired = self.control.acquired.iter();
                 self.snapshots.begins.extend(
                     acquired.filter_map(|(partition, came)| Some((*partition, came.ok()?))),

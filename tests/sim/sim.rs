@@ -8,7 +8,7 @@ use crate::game::{Game, Record};
 use crate::group::Group;
 use crate::line::Late;
 use crate::mutation::Mutation;
-use crate::node::{Common, Node};
+use crate::node::{Common, Node, Thread};
 use crate::reader::Follower;
 use crate::surroundings::{KeptPanics, Surroundings, whole_store};
 use crate::viewer::Viewer;
@@ -43,7 +43,7 @@ const TURNS_MAX: u64 = 400_000;
 pub(crate) struct Sim {
     pub(crate) chance: Chance,
     pub(crate) broker: Broker,
-    group: Group,
+    pub(crate) group: Group,
     pub(crate) hosts: Vec<Host>,
     pub(crate) games: Vec<Game>,
     pub(crate) followers: Vec<Follower>,
@@ -247,7 +247,7 @@ impl Sim {
         Some((node, around))
     }
 
-    fn turn(&mut self, host: usize, thread: crate::node::Thread) -> Result<(), String> {
+    fn turn(&mut self, host: usize, thread: Thread) -> Result<(), String> {
         let (partitions, is_checked) = (self.followers.len() as i32, self.turns.is_multiple_of(16));
         let (node, mut around) = self.daemon(host).expect("it has a turn");
         node.turn(thread, &mut around);
@@ -265,7 +265,11 @@ impl Sim {
                 Err(error) => self.start_errors.insert(partition, error),
             };
         }
-        stored.into_iter().try_for_each(|header| self.check_snapshot(header))
+        stored.into_iter().try_for_each(|header| self.check_snapshot(header))?;
+        match thread {
+            Thread::Control => self.check_readiness(host),
+            _ => Ok(()),
+        }
     }
 
     fn next_world(&self) -> u64 {

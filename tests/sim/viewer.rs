@@ -1,6 +1,7 @@
 //! Views of the world as `huntd serve` has them, beside the readers and compared with the replay.
 
 use crate::broker::OutputLog;
+use crate::chance::{Chance, Sight};
 use crate::mutation::Mutation;
 use crate::reader::{Follower as Reading, Replay};
 use crate::sim::Sim;
@@ -33,6 +34,8 @@ pub(crate) struct Viewer {
     mutation: Mutation,
     /// Updates that [`Mutation::ViewAnswersEarly`] folds with the next frame.
     held: Vec<Update>,
+    /// Why the log is not the one that the snapshot was taken in.
+    other_log: Option<String>,
 }
 
 impl Viewer {
@@ -45,6 +48,7 @@ impl Viewer {
             next: 0,
             mutation,
             held: Vec::new(),
+            other_log: None,
         }
     }
 
@@ -60,6 +64,21 @@ impl Viewer {
         (viewer.follower, viewer.next) = (follower, next);
         viewer.served.begin(*zone);
         viewer
+    }
+
+    /// Whether a view that begins with a snapshot of another log gives it up, or is right.
+    fn check_other_log(mut self, log: &OutputLog, expected: &str) -> Result<bool, String> {
+        while self.next < log.end() && self.other_log.is_none() {
+            self.take(&Mark::default(), log.records[self.next as usize].clone())?;
+            self.next += 1;
+        }
+        if self.other_log.is_some() {
+            return Ok(true);
+        }
+        match self.answers()? {
+            found if found == expected => Ok(false),
+            found => Err(first_difference(&found, expected)),
+        }
     }
 
     /// Reads what has come. After each record a client must find it where the reader stands.
@@ -123,7 +142,8 @@ impl Viewer {
             }
             Followed::OwnerHeard => {}
             Followed::OtherLog(why) => {
-                return Err(format!("a snapshot counts as another's: {why}"));
+                self.other_log = Some(why);
+                return Ok(());
             }
             Followed::Halted(sentence) => return Err(format!("a view is halted: {sentence}")),
         }
@@ -218,10 +238,52 @@ impl Sim {
             while viewer.next < log.end() {
                 viewer.read(log, reading).map_err(|what| format!("{from}: {what}"))?;
             }
+            if let Some(why) = viewer.other_log {
+                return Err(format!("{from} is given up: {why}"));
+            }
             differs(viewer.answers()?, &from)?;
+            if replay.begin.next_update > 0 {
+                continue;
+            }
+            let log = created_again(&mut self.chance, replay, &mark, &header.mark);
+            let mut viewer = Viewer::from_snapshot(&header, &shard, &self.rulebook, &log);
+            if self.mutation == Mutation::MarkTrusted {
+                viewer.next = viewer.next.max(header.mark.output_offset);
+            }
+            let is_given_up = viewer.check_other_log(&log, &expected);
+            if is_given_up.map_err(|what| format!("another output, {from}: it {what}"))? {
+                self.chance.see(Sight::SnapshotOfOtherOutput);
+            }
         }
         Ok(())
     }
+}
+
+/// An output that was created again and got the same updates up to this mark, in other frames. It
+/// has a record before the mark of a snapshot.
+fn created_again(chance: &mut Chance, replay: &Replay, end: &Mark, taken: &Mark) -> OutputLog {
+    let mut log = OutputLog { records: Vec::new(), start: 0, forged: None };
+    let (mut chain, mut published) = (Chain::default(), 0);
+    let owner_epoch = chance.pick(&[1, taken.owner_epoch, taken.owner_epoch]);
+    while published < replay.updates.len() || log.end() <= taken.output_offset {
+        let left = &replay.updates[published..];
+        let updates = &left[..left.len().min(chance.below(4) as usize)];
+        let first_update = published as u64;
+        chain = updates.iter().fold(chain, |chain, update| chain.with(update));
+        published += updates.len();
+        let header = FrameHeader {
+            kind: FrameKind::Updates,
+            owner_epoch,
+            first_update,
+            count: updates.len() as u32,
+            next_offset: if published == replay.updates.len() { end.next_offset } else { 0 },
+            ruleset: replay.shard.ruleset(),
+            chain,
+            fence_id: 0,
+        };
+        log.append(encoded(&header, updates));
+    }
+    log
 }
 
 /// Where two answers differ first, with what stands around there.

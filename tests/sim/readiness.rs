@@ -1,0 +1,61 @@
+//! Readiness, as `/readyz` has it, against what the group and the logs say.
+
+use crate::chance::Sight;
+use crate::mutation::Mutation;
+use crate::node::Node;
+use crate::sim::Sim;
+use huntd::service::status::{Phase, Trouble, is_ready};
+use huntd::telemetry::metrics::Gauge;
+
+impl Node {
+    /// The control thread has turned: whether the daemon says that it is ready.
+    pub(crate) fn note_readiness(&mut self, wrong: Mutation) {
+        let mut summary = self.control.ownership.summary();
+        if wrong == Mutation::ReadyTooSoon {
+            (summary.acquiring, summary.restoring) = (0, 0);
+        }
+        let connections = self.metrics.gauge(Gauge::Connections);
+        let phase = Phase::of(&summary, connections, self.control.is_input_known);
+        let trouble = Trouble { halted: summary.halted, ..Trouble::default() };
+        self.is_ready = is_ready(phase, trouble);
+    }
+}
+
+impl Sim {
+    /// A daemon that says that it is ready plays all partitions that the group lets it have, and
+    /// has applied what their logs had when it got them.
+    pub(crate) fn check_readiness(&mut self, host: usize) -> Result<(), String> {
+        let Some(node) = self.hosts[host].node.as_ref().filter(|node| node.is_ready) else {
+            return Ok(());
+        };
+        let Some(partitions) = self.group.settled(node.control.member) else { return Ok(()) };
+        for partition in partitions {
+            let progress = node.progress.shard(*partition);
+            let what = match (progress.ownership_id.get(), progress.applied.get()) {
+                (0, _) => "does not play",
+                (_, applied) if applied < progress.goal.get() => "is behind in",
+                _ => continue,
+            };
+            return Err(format!("node {} is ready, and {what} partition {partition}", node.name));
+        }
+        self.chance.see(Sight::Ready);
+        Ok(())
+    }
+
+    /// In the end, a daemon is ready unless a shard of it is halted.
+    pub(crate) fn check_end_of_readiness(&self) -> Result<(), String> {
+        for node in self.hosts.iter().filter_map(|host| host.node.as_ref()) {
+            let Some(partitions) = self.group.settled(node.control.member) else { continue };
+            let summary = node.control.ownership.summary();
+            let is_hindered =
+                node.control.is_stopping || partitions.iter().any(|of| self.is_hopeless(*of));
+            if !is_hindered && node.is_ready != (summary.halted == 0) {
+                return Err(format!(
+                    "node {} says {} of its readiness, with {summary:?}",
+                    node.name, node.is_ready
+                ));
+            }
+        }
+        Ok(())
+    }
+}
