@@ -5,7 +5,7 @@ use crate::verbs::huntd;
 use rdkafka::message::{Headers, Message, OwnedMessage};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use std::collections::BTreeMap;
-use std::time::Duration;
+use support::PATIENCE;
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka;
@@ -66,7 +66,7 @@ fn every_record_that_is_no_event_becomes_a_dead_letter_and_the_accounts_close() 
     for (value, _) in &bad {
         send(&producer, &topics, Some(b"where it came from"), value.as_deref());
     }
-    producer.flush(Duration::from_secs(60)).expect("acknowledged");
+    producer.flush(PATIENCE).expect("acknowledged");
     produce(kafka::shared(), &topics, &events(2, 10, 6..=20));
 
     let mut huntd = Huntd::start(kafka::shared(), &topics, &[]);
@@ -128,7 +128,7 @@ fn tiny_junk_in_a_small_batch_does_not_hold_its_zone_up_and_every_record_is_acco
     for _ in 0..TINY_RECORDS {
         send(&producer, &topics, None, None);
     }
-    producer.flush(Duration::from_secs(60)).expect("acknowledged");
+    producer.flush(PATIENCE).expect("acknowledged");
     produce(kafka::shared(), &topics, &events(2, 10, 6..=20));
 
     let mut huntd = Huntd::start(kafka::shared(), &topics, &[]);
@@ -189,7 +189,7 @@ fn records_that_decompress_to_more_than_a_batch_may_have_become_letters_and_the_
         // A record is an event whatever its batch and its key are.
         send(&producer, &topics, Some(&key), Some(event));
         send(&producer, &topics, None, Some(b"short"));
-        producer.flush(Duration::from_secs(60)).expect("acknowledged");
+        producer.flush(PATIENCE).expect("acknowledged");
     }
     produce(kafka::shared(), &topics, &events(2, 10, 6..=20));
 
@@ -230,7 +230,7 @@ fn a_large_record_that_an_operator_skips_gets_a_letter_that_its_topic_takes() {
     kafka::shared().client().create_topic(&topics.dead_letters, 1, &small);
     let producer = producer();
     send(&producer, &topics, None, Some(&incompressible(900_000)));
-    producer.flush(Duration::from_secs(60)).expect("acknowledged");
+    producer.flush(PATIENCE).expect("acknowledged");
     produce(kafka::shared(), &topics, &events(1, 10, 1..=5));
 
     let mut daemon = Huntd::start_as(kafka::shared(), &topics, &[], &["--skip", "0:0"]);
@@ -338,7 +338,7 @@ fn a_dead_letter_that_its_topic_does_not_take_halts_its_shard_alone_until_the_to
     let producer = producer();
     // Dead letters travel compressed, and the topic's limit counts what arrives.
     send(&producer, &topics, None, Some(&incompressible(900_000)));
-    producer.flush(Duration::from_secs(60)).expect("acknowledged");
+    producer.flush(PATIENCE).expect("acknowledged");
     produce(kafka::shared(), &topics, &events(2, 10, 6..=20));
 
     let mut huntd = Huntd::start(kafka::shared(), &topics, &[]);

@@ -6,13 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
+use support::PATIENCE;
 use support::kafka::{self, Cluster, Options};
 
 /// Set for a process that starts a broker and waits to be killed: the file to which it writes the
 /// broker's process number and folder.
 const VICTIM: &str = "HUNTD_TEST_VICTIM";
-
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Keys and values that name their own place.
 fn records(count: usize) -> Vec<(String, String)> {

@@ -10,8 +10,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
+use support::PATIENCE;
 use support::accounts::{self, Follower, Story};
-use support::daemon::{Huntd, PATIENCE, Topics};
+use support::daemon::{Huntd, Topics};
 use support::{go_client, kafka, needs};
 
 /// What a client prints for each update.

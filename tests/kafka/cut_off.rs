@@ -6,6 +6,7 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::thread;
 use std::time::{Duration, Instant};
+use support::PATIENCE;
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka::broker::Place;
@@ -21,9 +22,6 @@ const REPLICAS: &[&[i32]] = &[&[2, 1]];
 
 /// Of Kafka's Metadata request.
 const METADATA_VERSION: i16 = 10;
-
-/// Longer than the controller waits for a heartbeat before it elects another leader.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// All that huntd appends to is cut off, too.
 #[test]

@@ -8,12 +8,11 @@ use rdkafka::message::{Headers, Message, OwnedMessage};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{Offset, TopicPartitionList};
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
+use support::PATIENCE;
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics, tiny_limits};
 use support::kafka::{self, Cluster};
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// All that a consumer can see of a record.
 #[derive(Debug, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 
 use crate::players::{events, produce};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
+use support::PATIENCE;
 use support::accounts::{self, Follower, Story, logged_digest, read, replay};
 use support::daemon::{Huntd, Topics, tiny_limits};
 use support::kafka;
@@ -53,7 +54,7 @@ fn input(codec: &str, time_ms: i64) -> Topics {
             .payload(text);
         producer.send(record).map_err(|(error, _)| error).expect("there is room");
     }
-    producer.flush(Duration::from_secs(60)).expect("the broker acknowledges all records");
+    producer.flush(PATIENCE).expect("the broker acknowledges all records");
     topics
 }
 

@@ -3,7 +3,8 @@
 use std::net::TcpListener;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use support::daemon::{Huntd, PATIENCE, Topics};
+use support::PATIENCE;
+use support::daemon::{Huntd, Topics};
 use support::kafka::acl::{self, Resource};
 use support::kafka::{self, Cluster, Options, unique_name};
 use support::{needs, process};

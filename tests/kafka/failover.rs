@@ -21,8 +21,9 @@ const REPLICAS: [&[i32]; 3] = [&[1, 2, 3], &[2, 3, 1], &[3, 1, 2]];
 
 /// Milliseconds for which an output partition may stand still longer than plain clients of the same
 /// brokers do: huntd tries a broker that has failed again after at most one second
-/// (`RECONNECT_MS_MAX`), for the input, and then for the output.
-const BEYOND_PLAIN_CLIENTS_MS: i64 = 2 * 1_000;
+/// (`RECONNECT_MS_MAX`), for the input, and then for the output. A busy machine takes some more,
+/// and a wait that nothing but a timeout ends takes 30 s.
+const BEYOND_PLAIN_CLIENTS_MS: i64 = 10 * 1_000;
 
 /// Topics with these replicas, which keep all records.
 fn create(cluster: &Cluster, what: &str) -> Topics {
@@ -202,21 +203,6 @@ fn a_stop_without_any_broker_is_over_in_time(cluster: Cluster, topics: &Topics) 
     huntd.stop();
 }
 
-/// Milliseconds after which the output goes on at the latest: the session ends, the new broker of
-/// the group is found, and Kafka's own brokers wait up to 30 s for an answer of the controller, if
-/// that is the frozen one, before they have a producer id to give.
-const FROZEN_MS_MAX: u64 = 90_000;
-
-/// Like [`wait_for_more`], while one broker is frozen.
-fn wait_long_for_more(follower: &mut Follower, huntd: &Huntd) {
-    let goals = goals(follower);
-    let end = Instant::now() + Duration::from_millis(FROZEN_MS_MAX);
-    while !follower.covers(&goals) {
-        assert!(Instant::now() < end, "the output stands still:\n{}", huntd.log());
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// Its connections stay open, so nobody hears that it is away. While it is frozen, others lead its
 /// partitions, and a daemon that starts acquires all of them. Daemons in plaintext and over TLS
 /// take turns, so each kind meets a frozen broker while it runs and when it starts.
@@ -244,12 +230,12 @@ fn a_broker_that_is_frozen_under_load_costs_nothing_but_time_with_and_without_tl
     wait_for_more(&mut follower, &mut huntd);
     for number in 0..3 {
         cluster.broker_mut(number).freeze();
-        wait_long_for_more(&mut follower, &huntd);
+        wait_for_more(&mut follower, &mut huntd);
         huntd.kill9();
         huntd = start(number + 1);
-        wait_long_for_more(&mut follower, &huntd);
+        wait_for_more(&mut follower, &mut huntd);
         cluster.broker_mut(number).thaw();
-        wait_long_for_more(&mut follower, &huntd);
+        wait_for_more(&mut follower, &mut huntd);
         // Nobody could lead what only the next one to freeze has.
         cluster.client().wait_until_in_sync();
     }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use support::PATIENCE;
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka::{self, Cluster, Options};
@@ -64,7 +65,7 @@ fn a_member_of_the_group_fetches_nothing() {
         let topics = Topics::create(kafka::shared(), "member", 2);
         produce(kafka::shared(), &topics, &events(2, 10, 1..=10));
         let mut membership = Membership::join(&options(&topics, group_protocol)).expect("joined");
-        let end = Instant::now() + Duration::from_secs(60);
+        let end = Instant::now() + PATIENCE;
         let mut assigned = Vec::new();
         while assigned.len() < 2 {
             assert!(Instant::now() < end, "nothing is assigned under {group_protocol:?}");
@@ -141,7 +142,7 @@ impl Stranger {
             }
         };
         let thread = Some(thread::spawn(consume));
-        is_in.recv_timeout(Duration::from_secs(60)).expect("it has joined");
+        is_in.recv_timeout(PATIENCE).expect("it has joined");
         Stranger { is_there, thread }
     }
 }

@@ -3,15 +3,13 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use support::PATIENCE;
 use support::daemon::{Huntd, Topics};
 use support::kafka;
 use support::kafka::broker::free_ports;
 use support::needs;
 use support::process::OwnedChild;
 use support::scrape::get;
-
-/// Only a guard against waiting for ever.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A running Prometheus. Dropped, it is killed.
 struct Prometheus {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use support::PATIENCE;
 use support::daemon::Topics;
 use support::kafka::Cluster;
 
@@ -78,7 +79,7 @@ impl Load {
                 producer.poll(ROUND);
                 std::thread::sleep(ROUND);
             }
-            producer.flush(Duration::from_secs(60)).expect("brokers acknowledge all records");
+            producer.flush(PATIENCE).expect("brokers acknowledge all records");
             round * PLAYERS
         });
         Load { stop, thread }

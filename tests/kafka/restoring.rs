@@ -2,7 +2,7 @@
 
 use crate::players::events;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
-use std::time::Duration;
+use support::PATIENCE;
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka::{Cluster, Options};
@@ -19,7 +19,7 @@ fn produce_in_small_batches(cluster: &Cluster, topics: &Topics, events: &[(i32, 
             BaseRecord::to(&topics.input).partition(*partition).payload(text);
         producer.send(record).map_err(|(error, _)| error).expect("there is room");
     }
-    producer.flush(Duration::from_secs(60)).expect("acknowledged");
+    producer.flush(PATIENCE).expect("acknowledged");
 }
 
 const FEW_AT_ONCE: [(&str, &str); 1] =

@@ -2,7 +2,7 @@
 
 use crate::players::{events, produce};
 use crate::snapshots::{published, settings, start};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka::acl::{self, Resource};
@@ -202,10 +202,6 @@ fn topics_that_are_deleted_under_a_running_daemon_stay_away_until_the_operator_c
     }
 }
 
-/// The longest time in which brokers that answer nothing make an instance unready: five seconds
-/// until no lag is known, ten more, and some for a busy machine.
-const UNREADY_MAX: Duration = Duration::from_secs(20);
-
 /// The group gives the partitions to nobody, as it is frozen too. librdkafka's member of a classic
 /// group that hears nothing until its group session times out has lost them; one of a new group
 /// keeps them.
@@ -224,12 +220,9 @@ fn an_instance_whose_brokers_are_frozen_is_not_ready_and_knows_no_lag_until_they
     });
 
     cluster.broker_mut(0).freeze();
-    let frozen_at = Instant::now();
     for (_, huntd, _) in &mut victims {
         huntd.wait_until("no readiness", |huntd| huntd.metric("huntd_ready") == 0);
     }
-    let took = frozen_at.elapsed();
-    assert!(took < UNREADY_MAX, "not ready after {took:?}");
     for (_, huntd, _) in &mut victims {
         huntd.wait_until("no lag", |huntd| {
             let page = Page::of(&huntd.address());

@@ -5,7 +5,7 @@ use crate::verbs::{bootstrap, huntd};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use serde_json::Value;
-use std::time::Duration;
+use support::PATIENCE;
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka::{self, unique_name};
@@ -95,7 +95,7 @@ fn append_letter(topics: &Topics, about: &str, value: &str) {
     let record: BaseRecord<'_, str, str> =
         BaseRecord::to(&topics.dead_letters).payload(value).key("a key").headers(headers);
     producer.send(record).map_err(|(error, _)| error).expect("there is room");
-    producer.flush(Duration::from_secs(60)).expect("acknowledged");
+    producer.flush(PATIENCE).expect("acknowledged");
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-use support::daemon::{Huntd, PATIENCE, Topics};
+use support::PATIENCE;
+use support::daemon::{Huntd, Topics};
 use support::kafka;
 use support::scrape::tasks;
 use support::serving::Serving;

@@ -8,8 +8,9 @@ use crate::recreated::assert_a_sleeper_halts;
 use crate::verbs::huntd;
 use crate::wire_faults::Proxied;
 use std::time::Instant;
+use support::PATIENCE;
 use support::accounts::{self, Follower};
-use support::daemon::{Huntd, PATIENCE, Topics};
+use support::daemon::{Huntd, Topics};
 use support::kafka::{Cluster, Options};
 
 /// Plays, is killed, and goes on, on a broker of this version.

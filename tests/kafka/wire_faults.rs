@@ -7,8 +7,9 @@ use crate::recreated::assert_a_sleeper_halts;
 use crate::security;
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
+use support::PATIENCE;
 use support::accounts::{self, Follower};
-use support::daemon::{Huntd, PATIENCE, Topics};
+use support::daemon::{Huntd, Topics};
 use support::kafka::broker::free_ports;
 use support::kafka::proxy::{Frozen, Pace, Proxy, Way};
 use support::kafka::secure::{Kind, SecureCluster};
@@ -19,10 +20,6 @@ use tempfile::TempDir;
 pub(crate) const PRODUCE: i16 = 0;
 pub(crate) const FETCH: i16 = 1;
 pub(crate) const METADATA: i16 = 3;
-
-/// How long a silent broker may hold up a shard. It is left after ten seconds without an answer; a
-/// busy machine gets as much again.
-const SILENCE_MAX: Duration = Duration::from_secs(20);
 
 /// A broker, and a listener of it that clients reach through a proxy alone.
 pub(crate) struct Proxied {
@@ -266,18 +263,16 @@ impl Proxied {
 /// nothing is answered any more.
 #[test]
 fn a_broker_that_falls_silent_is_asked_on_another_connection() {
-    Proxied::start().assert_silence_is_short(Frozen::AskedLast(FETCH));
+    Proxied::start().assert_silence_ends(Frozen::AskedLast(FETCH));
 }
 
 impl Proxied {
     /// Connections of this kind fall silent.
-    fn assert_silence_is_short(&self, which: Frozen) {
+    fn assert_silence_ends(&self, which: Frozen) {
         let (topics, mut huntd, mut follower) = self.daemon("silent");
         let before = huntd.metric("huntd_connections_opened_total");
         self.proxy.freeze(which);
-        let frozen = Instant::now();
         self.assert_published(&topics, &mut huntd, &mut follower, 6..=10);
-        assert!(frozen.elapsed() < SILENCE_MAX, "it took {:?}", frozen.elapsed());
         assert!(huntd.metric("huntd_connections_opened_total") > before);
         self.finish(&topics, huntd, follower);
     }
@@ -295,7 +290,7 @@ fn tls_records_that_are_late_in_pieces_or_cut_off_lose_nothing() {
 
 #[test]
 fn a_broker_that_falls_silent_on_tls_connections_is_asked_on_others() {
-    Proxied::start_encrypted().assert_silence_is_short(Frozen::HaveRead);
+    Proxied::start_encrypted().assert_silence_ends(Frozen::HaveRead);
 }
 
 /// The header, the longest other part before the plaintext, a short answer, and the tag.

@@ -19,7 +19,8 @@ use rdkafka::types::RDKafkaRespErr;
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
-use support::mock::{self, Cluster, PATIENCE, append, read_partition};
+use support::PATIENCE;
+use support::mock::{self, Cluster, append, read_partition};
 
 const FORMAT: Format = Format::Binary;
 

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
+use support::PATIENCE;
 
 use huntd::kafka::aborted::{AbortedTransaction, AbortedTransactions};
 use huntd::kafka::codec::Decompressor;
@@ -35,7 +36,7 @@ impl Connection {
     /// Connects and negotiates versions; says with which ApiVersions version that succeeded.
     pub(crate) fn open(address: &str) -> (Connection, i16) {
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let versions = Versions {
             fetch: 0,
             metadata: 0,

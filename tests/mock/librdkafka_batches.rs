@@ -3,6 +3,7 @@
 //! The broker is librdkafka's mock cluster; the batches are librdkafka's own, in every codec.
 
 use std::time::{Duration, Instant};
+use support::PATIENCE;
 
 use huntd::kafka::error_code::ErrorCode;
 use huntd::kafka::fetch::{
@@ -63,7 +64,7 @@ fn produce(cluster: &Cluster, topic: &str, codec: &str) {
         }
         producer.poll(Duration::ZERO);
     }
-    producer.flush(Duration::from_secs(30)).unwrap();
+    producer.flush(PATIENCE).unwrap();
 }
 
 /// What librdkafka's consumer delivers of one partition.
@@ -77,7 +78,7 @@ fn consume(cluster: &Cluster, topic: &str, partition: i32) -> Vec<Owned> {
     let mut assignment = TopicPartitionList::new();
     assignment.add_partition_offset(topic, partition, Offset::Beginning).unwrap();
     consumer.assign(&assignment).unwrap();
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + PATIENCE;
     let mut all = Vec::new();
     while all.len() < RECORDS as usize {
         assert!(Instant::now() < deadline, "librdkafka delivered {} records", all.len());

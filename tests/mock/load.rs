@@ -12,6 +12,7 @@ use rdkafka::mocking::MockCluster;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+use support::PATIENCE;
 
 const BASE_MS: i64 = 1_767_225_600_000;
 
@@ -70,7 +71,7 @@ fn stored_records(
         list.add_partition_offset("events", partition, Offset::Beginning).expect("it is new");
     }
     consumer.assign(&list).expect("the partitions exist");
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + PATIENCE;
     let mut stored = BTreeMap::new();
     while stored.len() < count && Instant::now() < deadline {
         if let Some(Ok(message)) = consumer.poll(Duration::from_millis(100)) {

@@ -11,6 +11,7 @@ use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
+use support::PATIENCE;
 use support::mock::{self, Cluster, wait_for};
 
 const POLL: Duration = Duration::from_millis(20);
@@ -276,8 +277,8 @@ fn committed_offsets_are_read_back() {
     let options = options(&cluster, GroupProtocol::Classic);
     let mut member = Member::join(&options);
     settle(&mut [&mut member], &[4]);
-    assert!(member.membership.commit_and_wait(&[(0, 17), (3, 4)], mock::PATIENCE));
-    assert!(member.membership.commit_and_wait(&[(0, 18)], mock::PATIENCE));
+    assert!(member.membership.commit_and_wait(&[(0, 17), (3, 4)], PATIENCE));
+    assert!(member.membership.commit_and_wait(&[(0, 18)], PATIENCE));
     drop(member);
 
     let consumer: BaseConsumer = ClientConfig::new()
@@ -288,7 +289,7 @@ fn committed_offsets_are_read_back() {
     let mut list = TopicPartitionList::new();
     list.add_partition("events", 0);
     list.add_partition("events", 3);
-    let committed = consumer.committed_offsets(list, mock::PATIENCE).expect("offsets");
+    let committed = consumer.committed_offsets(list, PATIENCE).expect("offsets");
     let offsets: Vec<Option<i64>> =
         committed.elements().iter().map(|element| element.offset().to_raw()).collect();
     assert_eq!(offsets, [Some(18), Some(4)]);

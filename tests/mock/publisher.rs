@@ -11,6 +11,7 @@ use rdkafka::message::Message;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use std::thread::{self};
 use std::time::{Duration, Instant};
+use support::PATIENCE;
 use support::mock::running::Running;
 use support::mock::{self, Cluster, read_partition, wait_for};
 
@@ -201,7 +202,7 @@ fn fate_under(error: RDKafkaRespErr) -> Fate {
         let Some(failure) = failure else { break };
         assert_eq!((failure.partition, failure.ownership_id), (0, shard.ownership_id));
         assert!(!failure.sentence.is_empty());
-        assert!(started.elapsed() < mock::PATIENCE, "{}", failure.sentence);
+        assert!(started.elapsed() < PATIENCE, "{}", failure.sentence);
         let sent = running.sent;
         wait_for("the failed ownership to be settled", || running.settled(0) == sent);
         let (ownership_id, owner_epoch) = (shard.ownership_id + 1, shard.owner_epoch + 1);

@@ -7,7 +7,8 @@ use rdkafka::mocking::MockCluster;
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
-use support::mock::{self, Cluster, PATIENCE, append};
+use support::PATIENCE;
+use support::mock::{self, Cluster, append};
 
 type Surveys = BTreeMap<i32, Result<Bounds, TopicError>>;
 

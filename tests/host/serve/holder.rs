@@ -8,7 +8,7 @@ use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::process::{ChildStdin, Command, Stdio};
-use support::daemon::PATIENCE;
+use support::PATIENCE;
 use support::process::{OwnedChild, wait_for_line};
 
 /// Set in the child only: the server's address, and how many sessions.

@@ -5,7 +5,7 @@ use super::read_answer;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
-use support::daemon::PATIENCE;
+use support::PATIENCE;
 use support::playing::Playing;
 use support::scrape::get;
 

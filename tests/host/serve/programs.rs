@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
-use support::daemon::PATIENCE;
+use support::PATIENCE;
 use support::needs;
 use support::playing::Playing;
 use support::process::OwnedChild;

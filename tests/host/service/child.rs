@@ -15,6 +15,7 @@ use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use support::PATIENCE;
 use support::notified::Systemd;
 use support::process::OwnedChild;
 
@@ -65,7 +66,7 @@ impl Daemon {
     /// The first line of the answer to a GET of this path.
     fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).expect("the child listens");
-        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         write!(stream, "GET {path} HTTP/1.1\r\nhost: huntd\r\nconnection: close\r\n\r\n")
             .expect("the child reads");
         let mut answer = String::new();
@@ -205,7 +206,7 @@ fn unread(socket: &UnixDatagram) -> Vec<String> {
 
 /// Reads the socket until all of these lines came.
 fn read_until(socket: &UnixDatagram, wanted: &[&str]) {
-    let end = Instant::now() + Duration::from_secs(30);
+    let end = Instant::now() + PATIENCE;
     let mut read = Vec::new();
     while !wanted.iter().all(|line| read.iter().any(|one| one == line)) {
         assert!(Instant::now() < end, "{wanted:?} are not in {read:?}");

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::Duration;
+use support::PATIENCE;
 
 fn observed() -> Observed {
     Observed {
@@ -36,7 +36,7 @@ fn start(observed: &Observed) -> Service {
 fn connect(service: &Service) -> TcpStream {
     let stream = TcpStream::connect(service.address()).expect("the service listens");
     // Only a guard against waiting for ever.
-    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     stream
 }
 

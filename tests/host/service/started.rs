@@ -6,10 +6,8 @@ use std::io::PipeWriter;
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use support::PATIENCE;
 use support::process::OwnedChild;
-
-/// How long a process may take to do what a test waits for.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A process. Dropped, it is killed.
 pub(super) struct Started {

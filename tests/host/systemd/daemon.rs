@@ -7,7 +7,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, DefaultProducerContext, Produc
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use support::PATIENCE;
 use support::kafka::broker::free_ports;
 
 /// Settings of the shipped unit that a user session cannot have, that hide this test's files, or
@@ -95,7 +95,7 @@ pub(crate) fn produce_joins(brokers: &str) {
         let record = BaseRecord::<(), _>::to("hunt-events").partition(partition).payload(&event);
         producer.send(record).expect("there is room");
     }
-    producer.flush(Duration::from_secs(30)).expect("the mock takes them");
+    producer.flush(PATIENCE).expect("the mock takes them");
 }
 
 /// Makes the folder of a session's units, and a configuration beside it.

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
+use support::PATIENCE;
 use support::needs;
 use support::process::OwnedChild;
 
@@ -23,9 +24,6 @@ done
 
 /// What must be there, with the way to ask for it.
 const NEEDS: &[&str] = &["unshare", "mount", "dbus-daemon", "systemctl", "/lib/systemd/systemd"];
-
-/// The longest that systemd may take over anything here; only a guard against waiting for ever.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Whether there can be one.
 pub(crate) fn is_possible() -> bool {

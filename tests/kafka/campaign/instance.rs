@@ -9,9 +9,7 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-
-/// Longest time that an orderly end may take.
-const STOP_MAX: Duration = Duration::from_secs(10);
+use support::PATIENCE;
 
 /// Lines of a log that a failure shows.
 const LOG_LINES_SHOWN: usize = 60;
@@ -82,7 +80,7 @@ impl Instance {
     pub(super) fn stop(&mut self) {
         self.signal(Signal::TERM);
         let mut child = self.child.take().expect("it runs");
-        let end = Instant::now() + STOP_MAX;
+        let end = Instant::now() + PATIENCE;
         let status = loop {
             if let Some(status) = child.try_wait().expect("it is a child") {
                 break status;
@@ -90,7 +88,7 @@ impl Instance {
             if Instant::now() > end {
                 child.kill().expect("it is a child");
                 child.wait().expect("it is a child");
-                panic!("the daemon does not end within {STOP_MAX:?}\n{self}");
+                panic!("the daemon does not end within {PATIENCE:?}\n{self}");
             }
             std::thread::sleep(Duration::from_millis(5));
         };

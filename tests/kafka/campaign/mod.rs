@@ -15,6 +15,7 @@ use load::Load;
 use std::fmt;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use support::PATIENCE;
 use support::kafka::{Cluster, Options};
 use witness::Witness;
 
@@ -23,9 +24,6 @@ const CYCLES: u32 = 20;
 
 /// Zones of the world.
 const PARTITIONS: i32 = 4;
-
-/// Longest time in which the output must go on after a fault.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Longer than the group session of a member: the group has given its partitions away by then.
 const FROZEN: Duration = Duration::from_secs(9);

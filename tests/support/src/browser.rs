@@ -1,6 +1,7 @@
 //! A real browser without a window, driven by WebDriver (W3C): Debian's chromium and
 //! chromium-driver.
 
+use crate::PATIENCE;
 use crate::needs;
 use crate::process::{OwnedChild, wait_for_line};
 use serde_json::{Value, json};
@@ -9,9 +10,6 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-/// How long a command may take, and how long a page may take to do what a test waits for.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A browser with one page. Dropped, it is closed.
 pub struct Browser {

@@ -1,5 +1,6 @@
 //! The daemon as a child process, with a configuration of its own.
 
+use crate::PATIENCE;
 use crate::kafka::{Cluster, unique_name};
 use crate::process::{OwnedChild, limited};
 use std::fs::{File, Permissions};
@@ -9,9 +10,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-
-/// How long the daemon may take to do what a test waits for.
-pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The built daemon: Cargo names it to the tests and benches that it runs, and puts it one folder
 /// above them.
@@ -323,20 +321,11 @@ impl Huntd {
         self.child.try_wait().expect("the child can be asked").is_some()
     }
 
-    /// Sends SIGTERM and waits for the end, which must come within 5 s.
-    pub fn stop(mut self) -> Ended {
+    /// Sends SIGTERM and waits for the end.
+    pub fn stop(self) -> Ended {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is there");
-        let asked = Instant::now();
-        let status = loop {
-            if let Some(status) = self.child.try_wait().expect("the child can be asked") {
-                break status;
-            }
-            let over = asked.elapsed() < Duration::from_secs(5);
-            assert!(over, "the daemon does not end within 5 s:\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(10));
-        };
-        Ended { status, log: self.log() }
+        self.wait()
     }
 
     /// Waits until the daemon ends by itself.

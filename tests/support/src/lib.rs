@@ -36,3 +36,9 @@ pub mod wire;
 pub mod generator;
 
 pub mod accounts;
+
+use std::time::Duration;
+
+/// How long a test waits for what must happen before it fails. It happens within seconds, but on a
+/// busy machine it may take minutes, and no test depends on how busy that is.
+pub const PATIENCE: Duration = Duration::from_secs(180);

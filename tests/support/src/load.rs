@@ -1,6 +1,7 @@
 //! A load that does real work in the engine, the same for the same numbers, and a quick way to put
 //! it into a topic.
 
+use crate::PATIENCE;
 use crate::daemon::Topics;
 use crate::kafka::Cluster;
 use rdkafka::error::KafkaError;
@@ -167,7 +168,7 @@ impl Load {
     pub fn produce(&mut self, cluster: &Cluster, topics: &Topics, count: u64) {
         let producer = producer(cluster);
         self.send(&producer, topics, count);
-        producer.flush(Duration::from_secs(60)).expect("the broker acknowledges all records");
+        producer.flush(PATIENCE).expect("the broker acknowledges all records");
         assert_eq!(producer.in_flight_count(), 0);
     }
 

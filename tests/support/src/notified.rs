@@ -1,5 +1,6 @@
 //! systemd's side of its notification protocol, for tests of what it is told.
 
+use crate::PATIENCE;
 use std::io::ErrorKind;
 use std::net::Shutdown;
 use std::os::unix::net::UnixDatagram;
@@ -32,7 +33,7 @@ impl Systemd {
     /// The next message's lines.
     pub fn hear(&self) -> Vec<String> {
         // Only a guard against waiting for ever.
-        self.heard.recv_timeout(Duration::from_secs(30)).expect("the child says something")
+        self.heard.recv_timeout(PATIENCE).expect("the child says something")
     }
 
     /// Messages until one has a line that begins like this, that one included.

@@ -1,6 +1,7 @@
 //! A demo with its page, as a child process.
 
-use crate::daemon::{PATIENCE, program};
+use crate::PATIENCE;
+use crate::daemon::program;
 use crate::process::{OwnedChild, resident_bytes, wait_for_line};
 use crate::scrape::get;
 use rustix::process::{Pid, Signal, kill_process};

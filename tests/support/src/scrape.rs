@@ -1,5 +1,6 @@
 //! What a running daemon shows: its HTTP pages, and its tasks in `/proc`.
 
+use crate::PATIENCE;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -13,7 +14,7 @@ pub fn get(address: &str, path: &str) -> (u16, String) {
 /// Like [`get`], for a daemon that may end meanwhile.
 fn try_get(address: &str, path: &str) -> io::Result<(u16, String)> {
     let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut text = String::new();

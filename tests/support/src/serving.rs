@@ -1,6 +1,7 @@
 //! `huntd serve` as a child process.
 
-use crate::daemon::{Huntd, PATIENCE, program};
+use crate::PATIENCE;
+use crate::daemon::{Huntd, program};
 use crate::process::{OwnedChild, before_others};
 use crate::scrape::get;
 use rustix::process::{Pid, Signal, kill_process};

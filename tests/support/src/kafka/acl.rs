@@ -1,6 +1,7 @@
 //! Grants and denies rights: rdkafka's admin client does not have these requests.
 
 use super::request::{begin, send, text};
+use crate::PATIENCE;
 use std::time::{Duration, Instant};
 
 /// What rights are about, by the numbers of Kafka's `ResourceType`.
@@ -71,7 +72,7 @@ pub fn allow(address: &str, user: &str, operation: Operation, resource: Resource
     let right = ((resource, name), principal.as_str(), (operation, ALLOW));
     change(address, CREATE_ACLS, right.0, right.1, right.2);
     // The controller has it; the broker hears of it a little later.
-    let end = Instant::now() + Duration::from_secs(30);
+    let end = Instant::now() + PATIENCE;
     while found(&ask(address, DESCRIBE_ACLS, right.0, right.1, right.2)) == 0 {
         assert!(Instant::now() < end, "the broker does not hear of the right");
         std::thread::sleep(Duration::from_millis(5));

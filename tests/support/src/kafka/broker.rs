@@ -3,6 +3,7 @@
 use super::jars::Jars;
 use super::storage::{self, CLUSTER_ID};
 use super::{Listener, Options, client};
+use crate::PATIENCE;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -19,9 +20,6 @@ use tempfile::TempDir;
 const WATCH: &str = include_str!("watch.sh");
 
 const LOG4J: &str = include_str!("log4j2.xml");
-
-/// How long a broker may take to start or to end before the test fails.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 

@@ -1,5 +1,6 @@
 //! librdkafka as the tests' own client, to prepare topics and to check what brokers hold.
 
+use crate::PATIENCE;
 use futures_lite::future::block_on;
 use rdkafka::admin::{
     AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier,
@@ -14,9 +15,6 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::{Offset, TopicPartitionList};
 use std::time::{Duration, Instant};
-
-/// How long one request, or the next record, may take before the test fails.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A client of one cluster.
 pub struct Client {

@@ -1,6 +1,7 @@
 //! Moves partitions between brokers: rdkafka's admin client does not have this request.
 
 use super::Cluster;
+use crate::PATIENCE;
 use crate::wire::Connection;
 use huntd::kafka::wire::{WireReader, WireWriter};
 use rdkafka::producer::{BaseProducer, Producer};
@@ -10,8 +11,6 @@ use std::time::{Duration, Instant};
 /// Kafka's AlterPartitionReassignments, in its only version that matters here.
 const ALTER_PARTITION_REASSIGNMENTS: i16 = 45;
 const VERSION: i16 = 0;
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Moves a partition to one broker, by its id, and waits until that broker leads it.
 pub fn move_partition(cluster: &Cluster, topic: &str, partition: i32, broker: i32) {

@@ -2,6 +2,7 @@
 
 pub mod running;
 
+use crate::PATIENCE;
 use huntd::control::dialler::DialOptions;
 use huntd::fetch::dialling::Endpoint;
 use huntd::kafka::client::ClientOptions;
@@ -13,9 +14,6 @@ use rdkafka::mocking::MockCluster;
 use rdkafka::producer::{BaseProducer, BaseRecord, DefaultProducerContext, Producer};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use std::time::{Duration, Instant};
-
-/// Longest time that anything here may take before the test fails.
-pub const PATIENCE: Duration = Duration::from_secs(30);
 
 pub type Cluster = MockCluster<'static, DefaultProducerContext>;
 
