@@ -6,7 +6,6 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixDatagram;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 /// What systemd would hear. Like systemd it reads at once, whatever the test does meanwhile.
 pub struct Systemd {

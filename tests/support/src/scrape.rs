@@ -4,7 +4,6 @@ use crate::PATIENCE;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
 /// One GET: the status code and the body.
 pub fn get(address: &str, path: &str) -> (u16, String) {

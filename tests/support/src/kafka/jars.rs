@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 /// What to do when there is no Java, or no Maven to fetch the jars with.
 const INSTALL: &str = "tests with a real Kafka need a JDK 17 and Maven: \
@@ -69,11 +70,19 @@ fn kafka_folder() -> PathBuf {
 }
 
 fn check_java() {
-    let output =
-        Command::new("java").arg("-version").output().unwrap_or_else(|_| panic!("{INSTALL}"));
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    let version = java_version(&text).unwrap_or_else(|| panic!("{INSTALL}; java says: {text}"));
+    let text = java_says();
+    let version = java_version(text).unwrap_or_else(|| panic!("{INSTALL}; java says: {text}"));
     assert!(version >= JAVA_VERSION_MIN, "{INSTALL}; this is Java {version}");
+}
+
+/// What `java -version` prints. It is asked once: there are many brokers.
+pub(super) fn java_says() -> &'static str {
+    static SAID: OnceLock<String> = OnceLock::new();
+    SAID.get_or_init(|| {
+        let output = Command::new("java").arg("-version").output();
+        let output = output.unwrap_or_else(|_| panic!("{INSTALL}"));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    })
 }
 
 /// The major version in what `java -version` prints: `openjdk version "17.0.15" 2025-04-15`.
