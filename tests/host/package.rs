@@ -139,6 +139,9 @@ fn the_package_is_installed_started_and_purged_and_leaves_nothing() {
     assert!(fs::metadata(built(&out, ".debug")).expect("a file").len() > 0);
     assert!(fs::metadata(&tarball).expect("a file").len() < program, "it is stripped");
 
+    let depends = run(Command::new("dpkg-deb").arg("--field").arg(&deb).arg("Depends"));
+    assert_eq!(depends.contains("libssl3"), !cfg!(feature = "vendored"), "{depends}");
+
     fs::create_dir_all(root.join("var/lib/dpkg")).expect("a folder");
     let in_root = format!("--root={}", root.display());
     let dpkg = |arguments: &[&str]| {
