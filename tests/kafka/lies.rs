@@ -15,7 +15,7 @@ const ASKED_AGAIN: &str = "confirming over another connection";
 
 /// A daemon that some connections lie to.
 struct Victim<'a> {
-    proxied: &'a Proxied,
+    proxied: &'a Proxied<'static>,
     topics: Topics,
     huntd: Huntd,
     follower: Follower,
@@ -23,7 +23,7 @@ struct Victim<'a> {
 }
 
 impl Victim<'_> {
-    fn of<'a>(proxied: &'a Proxied, what: &str) -> Victim<'a> {
+    fn of<'a>(proxied: &'a Proxied<'static>, what: &str) -> Victim<'a> {
         let (topics, huntd, follower) = proxied.daemon(what);
         Victim { proxied, topics, huntd, follower, rounds: 1..=5 }
     }
@@ -133,7 +133,7 @@ fn no_records_but(end: i64, replica: i32, tagged: &[u8]) -> Vec<u8> {
 
 #[test]
 fn an_error_that_one_fetch_is_answered_with_is_asked_for_again() {
-    let proxied = Proxied::start();
+    let proxied = Proxied::shared();
     let mut victim = Victim::of(&proxied, "errors");
     let id = victim.input_id();
     for (code, words) in [
@@ -154,7 +154,7 @@ const THROTTLE_MS: i32 = 1 << 30;
 
 #[test]
 fn a_broker_that_wants_to_be_left_alone_for_days_is_asked_again_within_seconds() {
-    let proxied = Proxied::start();
+    let proxied = Proxied::shared();
     let mut victim = Victim::of(&proxied, "throttled");
     let id = victim.input_id();
     let [truth, lie] = [0, THROTTLE_MS].map(|throttle_ms| head(throttle_ms, 0, id));
@@ -168,7 +168,7 @@ fn a_broker_that_wants_to_be_left_alone_for_days_is_asked_again_within_seconds()
 
 #[test]
 fn a_truncation_that_one_fetch_is_answered_with_is_asked_for_again() {
-    let proxied = Proxied::start();
+    let proxied = Proxied::shared();
     let mut victim = Victim::of(&proxied, "diverging");
     let (found, end) = (partition(victim.input_id(), 0), victim.end());
     // Epoch 0 ends at offset 7.
@@ -184,7 +184,7 @@ fn a_truncation_that_one_fetch_is_answered_with_is_asked_for_again() {
 /// is put further ahead seems to repeat some.
 #[test]
 fn a_batch_that_one_connection_puts_at_another_offset_is_asked_for_again() {
-    let proxied = Proxied::start();
+    let proxied = Proxied::shared();
     let mut victim = Victim::of(&proxied, "moved");
     let opened = |huntd: &Huntd| huntd.metric("huntd_connections_opened_total");
     for lie in [|end| end + 1, |end| end | 1 << 40, |end| end - 1] {
@@ -204,7 +204,7 @@ fn a_batch_that_one_connection_puts_at_another_offset_is_asked_for_again() {
 /// connection: the next Fetch repeats it.
 #[test]
 fn a_batch_of_a_leader_epoch_that_nobody_has_had_is_no_truncation() {
-    let proxied = Proxied::start();
+    let proxied = Proxied::shared();
     let mut victim = Victim::of(&proxied, "epoch");
     for lie in [1, 1 << 20, i32::MIN, -1] {
         proxied.proxy.lie_about_epoch(victim.end(), lie);
@@ -217,7 +217,7 @@ fn a_batch_of_a_leader_epoch_that_nobody_has_had_is_no_truncation() {
 
 #[test]
 fn another_input_topic_that_one_answer_tells_of_is_asked_for_again() {
-    let proxied = Proxied::start();
+    let proxied = Proxied::shared();
     let mut victim = Victim::of(&proxied, "input");
     let id = victim.input_id();
     let another = id.map(|byte| byte ^ 1);
@@ -242,7 +242,7 @@ fn partitions(topic_id: [u8; 16], count: u8) -> Vec<u8> {
 
 #[test]
 fn more_partitions_of_the_input_that_one_answer_tells_of_are_asked_for_again() {
-    let proxied = Proxied::start();
+    let proxied = Proxied::shared();
     let mut victim = Victim::of(&proxied, "grown");
     let id = victim.input_id();
     let words = "the input topic has 2 partitions instead of 1";
@@ -253,7 +253,7 @@ fn more_partitions_of_the_input_that_one_answer_tells_of_are_asked_for_again() {
 /// A thread of its own asks about the topics now and then.
 #[test]
 fn more_partitions_of_the_input_that_the_watch_of_the_topics_hears_of_are_asked_for_again() {
-    let proxied = Proxied::start();
+    let proxied = Proxied::shared();
     let mut victim = Victim::of(&proxied, "watched");
     let id = victim.input_id();
     let words = format!("the topic `{}` has 2 partitions instead of 1", victim.topics.input);
@@ -265,7 +265,7 @@ fn more_partitions_of_the_input_that_the_watch_of_the_topics_hears_of_are_asked_
 
 #[test]
 fn another_output_topic_that_one_answer_tells_of_is_asked_for_again() {
-    let proxied = Proxied::start();
+    let proxied = Proxied::shared();
     let mut victim = Victim::of(&proxied, "output");
     let id = victim.id(&victim.topics.output);
     let another = id.map(|byte| byte ^ 1);
@@ -279,7 +279,7 @@ fn another_output_topic_that_one_answer_tells_of_is_asked_for_again() {
 #[test]
 fn what_one_connection_says_of_the_input_at_a_start_is_asked_again() {
     const CONNECTIONS: u64 = 6;
-    let proxied = Proxied::start();
+    let proxied = Proxied::shared();
     let (topics, huntd, mut follower) = proxied.daemon("first");
     assert!(huntd.stop().status.success());
     let mut connection = Connection::open(&proxied.cluster[0].address());
@@ -301,7 +301,7 @@ fn what_one_connection_says_of_the_input_at_a_start_is_asked_again() {
         assert!(doubts > 0, "the hot thread was told the truth");
         doubts = 0;
     }
-    accounts::assert_is_the_replay(&proxied.cluster, &topics, follower);
+    accounts::assert_is_the_replay(proxied.cluster, &topics, follower);
 }
 
 /// A broker that the cluster does not have.
@@ -312,7 +312,7 @@ const ANSWERS_PER_S_MAX: f64 = 4.0;
 
 #[test]
 fn a_leader_that_names_a_follower_is_asked_again_now_and_then_and_the_log_says_so_once() {
-    let proxied = Proxied::start();
+    let proxied = Proxied::shared();
     let mut victim = Victim::of(&proxied, "no-replica");
     let (found, end) = (partition(victim.input_id(), 0), victim.end());
     let truth = [found.clone(), no_records(end, &[0])].concat();
@@ -341,7 +341,7 @@ fn produced(error: i16, base_offset: i64) -> Vec<u8> {
 /// repeats nothing that is published.
 #[test]
 fn what_an_answer_says_falsely_of_a_published_batch_loses_nothing_and_publishes_nothing_twice() {
-    let proxied = Proxied::start();
+    let proxied = Proxied::shared();
     let mut victim = Victim::of(&proxied, "produced");
     let output_end =
         |victim: &Victim<'_>| proxied.cluster.client().ends(&victim.topics.output, 1)[0];
@@ -356,16 +356,16 @@ fn what_an_answer_says_falsely_of_a_published_batch_loses_nothing_and_publishes_
         let Victim { proxied, topics, huntd, follower, rounds } = &mut victim;
         *rounds = rounds.end() + 1..=rounds.end() + 5;
         let before = acquired(huntd);
-        produce(&proxied.cluster, topics, &events(1, 200, rounds.clone()));
+        produce(proxied.cluster, topics, &events(1, 200, rounds.clone()));
         huntd.wait_until("the lie", |_| proxied.proxy.lies_told() > 0);
         proxied.proxy.tell_the_truth();
         if fails {
             huntd.wait_until(&format!("a fence after {error}"), |huntd| acquired(huntd) > before);
         }
-        accounts::wait_until_covered(&proxied.cluster, topics, follower, huntd);
+        accounts::wait_until_covered(proxied.cluster, topics, follower, huntd);
         assert_eq!(acquired(huntd), before + usize::from(fails), "after {error}, {lie:?}");
     }
-    let read = accounts::read(&proxied.cluster, &victim.topics, 0);
+    let read = accounts::read(proxied.cluster, &victim.topics, 0);
     assert_eq!(read, victim.follower.stories()[0]);
     victim.finish();
 }

@@ -18,9 +18,7 @@ fn retention_that_passes_a_sleeping_daemon_halts_it_with_its_own_sentence() {
     let (topics, folder) = published("passed", 30);
     let mut huntd = start(&topics, &settings(folder.path()), &[]);
     huntd.wait_until("the shard is live", |huntd| huntd.log().contains("\"live\""));
-    huntd.signal("STOP");
-    // The Fetch under way is answered with nothing after fetch.wait_ms_max, 100 ms.
-    std::thread::sleep(Duration::from_millis(500));
+    huntd.sleep_between_fetches();
     produce(kafka::shared(), &topics, &events(1, 20, 31..=40));
     kafka::shared().client().delete_records(&topics.input, 0, 700);
     huntd.signal("CONT");

@@ -18,14 +18,15 @@ fn assert_plays_on(version: &'static str) {
     let document = include_str!("../../docs/OPERATIONS.md");
     let (major_and_minor, _) = version.rsplit_once('.').expect("three numbers");
     assert!(document.contains(&format!("Kafka {major_and_minor}")), "{version} is not documented");
-    let mut proxied = Proxied::start_as(Options { version, ..Options::for_tests() });
-    assert_creates_topics(&proxied.cluster);
-    assert_goes_on_after_a_kill(&proxied.cluster);
-    assert_every_codec_is_read(&proxied.cluster);
-    assert_aborted_records_are_left_out(&proxied.cluster);
-    proxied.assert_flips_cost_nothing();
-    assert_a_replaced_topic_is_noticed(&proxied.cluster);
-    assert_damage_halts_until_it_is_passed_over(&mut proxied.cluster);
+    let options = Options { version, ..Options::for_tests() };
+    let (mut cluster, places) = Proxied::cluster(options, &["PROXIED"]);
+    assert_creates_topics(&cluster);
+    assert_goes_on_after_a_kill(&cluster);
+    assert_every_codec_is_read(&cluster);
+    assert_aborted_records_are_left_out(&cluster);
+    Proxied::of(&cluster, places[0]).assert_flips_cost_nothing();
+    assert_a_replaced_topic_is_noticed(&cluster);
+    assert_damage_halts_until_it_is_passed_over(&mut cluster);
 }
 
 fn assert_goes_on_after_a_kill(cluster: &Cluster) {

@@ -6,6 +6,8 @@ use crate::players::{events, produce};
 use crate::recreated::assert_a_sleeper_halts;
 use crate::security;
 use std::os::unix::process::ExitStatusExt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use support::PATIENCE;
 use support::accounts::{self, Follower};
@@ -14,54 +16,77 @@ use support::kafka::broker::free_ports;
 use support::kafka::proxy::{Frozen, Pace, Proxy, Way};
 use support::kafka::secure::{Kind, SecureCluster};
 use support::kafka::{Cluster, Listener, Options};
-use tempfile::TempDir;
 
 /// Kafka's numbers of requests.
 pub(crate) const PRODUCE: i16 = 0;
 pub(crate) const FETCH: i16 = 1;
 pub(crate) const METADATA: i16 = 3;
 
-/// A broker, and a listener of it that clients reach through a proxy alone.
-pub(crate) struct Proxied {
-    pub(crate) cluster: Cluster,
+/// A listener of a broker that clients reach through a proxy alone.
+pub(crate) struct Proxied<'a> {
+    pub(crate) cluster: &'a Cluster,
     pub(crate) proxy: Proxy,
     address: String,
     encryption: Option<Encryption>,
 }
 
+/// Where a listener is, and where clients are told that it is.
+#[derive(Clone, Copy)]
+pub(crate) struct Places {
+    port: u16,
+    told: u16,
+}
+
+/// Listeners of the broker that the tests share, one for each test that needs no other broker.
+const SHARED_LISTENERS: [&str; 24] = [
+    "P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12", "P13", "P14", "P15",
+    "P16", "P17", "P18", "P19", "P20", "P21", "P22", "P23", "P24",
+];
+
 /// How a daemon reaches the listener if it is one with TLS and SASL.
 struct Encryption {
     tls: String,
     sasl: String,
-    /// What the settings name.
-    _files: TempDir,
 }
 
-impl Proxied {
-    pub(crate) fn start() -> Proxied {
-        Proxied::start_as(Options::for_tests())
+impl<'a> Proxied<'a> {
+    /// A listener of the shared broker, which no other test has.
+    pub(crate) fn shared() -> Proxied<'static> {
+        static SHARED: OnceLock<(Cluster, Vec<Places>)> = OnceLock::new();
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let start = || Proxied::cluster(Options::for_tests(), &SHARED_LISTENERS);
+        let (cluster, listeners) = SHARED.get_or_init(start);
+        let place = listeners.get(NEXT.fetch_add(1, Ordering::Relaxed));
+        Proxied::of(cluster, *place.expect("one more is needed in SHARED_LISTENERS"))
     }
 
-    /// A broker behind a proxy that sees nothing but TLS records.
-    pub(crate) fn start_encrypted() -> Proxied {
-        let secure = SecureCluster::start(&[], &[]);
+    /// A broker with these options and these listeners, which await their proxies.
+    pub(crate) fn cluster(
+        mut options: Options,
+        listeners: &[&'static str],
+    ) -> (Cluster, Vec<Places>) {
+        let ports = free_ports(2 * listeners.len());
+        let places = ports.chunks_exact(2).map(|pair| Places { port: pair[0], told: pair[1] });
+        let places: Vec<Places> = places.collect();
+        for (name, Places { port, told }) in listeners.iter().zip(&places) {
+            options.listeners.push(Listener::local(name, "PLAINTEXT", *port).told_at(*told));
+        }
+        (Cluster::start(1, &options), places)
+    }
+
+    /// Starts the proxy of one of these listeners.
+    pub(crate) fn of(cluster: &'a Cluster, Places { port, told }: Places) -> Proxied<'a> {
+        let (proxy, address) = (Proxy::start(told, port), format!("127.0.0.1:{told}"));
+        Proxied { cluster, proxy, address, encryption: None }
+    }
+
+    /// A proxy that sees nothing but TLS records.
+    fn encrypted(secure: &'a SecureCluster) -> Proxied<'a> {
         let (proxy, address) = (secure.proxy(), secure.address(Kind::Proxied));
         let tls = security::tls(&secure.file("ca.pem"));
         let sasl = security::sasl("SCRAM-SHA-512", &secure.file("password"));
-        let (cluster, files) = secure.into_parts();
-        let encryption = Some(Encryption { tls, sasl, _files: files });
-        Proxied { cluster, proxy, address, encryption }
-    }
-
-    /// A broker with these options, behind a proxy.
-    pub(crate) fn start_as(mut options: Options) -> Proxied {
-        let [port, proxied] = free_ports(2)[..] else { panic!("two were asked for") };
-        let listener = Listener::local("PROXIED", "PLAINTEXT", port).told_at(proxied);
-        options.listeners.push(listener);
-        let cluster = Cluster::start(1, &options);
-        let proxy = Proxy::start(proxied, port);
-        let address = format!("127.0.0.1:{proxied}");
-        Proxied { cluster, proxy, address, encryption: None }
+        let encryption = Some(Encryption { tls, sasl });
+        Proxied { cluster: &secure.cluster, proxy, address, encryption }
     }
 
     pub(crate) fn start_daemon(&self, topics: &Topics) -> Huntd {
@@ -74,11 +99,11 @@ impl Proxied {
 
     /// A daemon behind the proxy that has published what is in its input so far.
     pub(crate) fn daemon(&self, what: &str) -> (Topics, Huntd, Follower) {
-        let topics = Topics::create(&self.cluster, what, 1);
-        produce(&self.cluster, &topics, &events(1, 200, 1..=5));
+        let topics = Topics::create(self.cluster, what, 1);
+        produce(self.cluster, &topics, &events(1, 200, 1..=5));
         let mut huntd = self.start_daemon(&topics);
-        let mut follower = Follower::new(&self.cluster, &topics);
-        accounts::wait_until_covered(&self.cluster, &topics, &mut follower, &mut huntd);
+        let mut follower = Follower::new(self.cluster, &topics);
+        accounts::wait_until_covered(self.cluster, &topics, &mut follower, &mut huntd);
         (topics, huntd, follower)
     }
 
@@ -90,27 +115,27 @@ impl Proxied {
         follower: &mut Follower,
         rounds: std::ops::RangeInclusive<u64>,
     ) {
-        produce(&self.cluster, topics, &events(1, 200, rounds));
+        produce(self.cluster, topics, &events(1, 200, rounds));
         huntd.wait_until("what was ordered", |_| self.proxy.is_done());
-        accounts::wait_until_covered(&self.cluster, topics, follower, huntd);
+        accounts::wait_until_covered(self.cluster, topics, follower, huntd);
     }
 
     pub(crate) fn finish(&self, topics: &Topics, huntd: Huntd, follower: Follower) {
         let ended = huntd.stop();
         assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
         assert!(!ended.log.contains("the shard has halted"), "{}", ended.log);
-        accounts::assert_is_the_replay(&self.cluster, topics, follower);
-        let (_, replayed) = accounts::replay(&self.cluster, topics, 0);
+        accounts::assert_is_the_replay(self.cluster, topics, follower);
+        let (_, replayed) = accounts::replay(self.cluster, topics, 0);
         assert_eq!(accounts::logged_digest(&ended.log, 0), replayed.digest);
     }
 }
 
 #[test]
 fn bits_that_flip_on_the_way_are_fetched_again_before_a_shard_halts() {
-    Proxied::start().assert_flips_cost_nothing();
+    Proxied::shared().assert_flips_cost_nothing();
 }
 
-impl Proxied {
+impl Proxied<'_> {
     /// Bits flip in what is fetched, and in what is published.
     pub(crate) fn assert_flips_cost_nothing(&self) {
         let (topics, mut huntd, mut follower) = self.daemon("flipped");
@@ -137,30 +162,31 @@ const FETCH_TO_11: [u8; 6] = [0, 1, 0, 4, 0, 11];
 
 #[test]
 fn a_topic_that_is_fetched_by_its_name_is_not_read_on_once_it_was_replaced() {
-    let proxied = Proxied::start();
+    let proxied = Proxied::shared();
     proxied.proxy.replace_each(Way::FromBroker, &FETCH_TO_18, &FETCH_TO_12);
-    let topics = Topics::create(&proxied.cluster, "by-name", 1);
-    produce(&proxied.cluster, &topics, &events(1, 20, 1..=30));
+    let topics = Topics::create(proxied.cluster, "by-name", 1);
+    produce(proxied.cluster, &topics, &events(1, 20, 1..=30));
     let mut huntd = proxied.start_daemon(&topics);
-    let mut follower = Follower::new(&proxied.cluster, &topics);
-    accounts::wait_until_covered(&proxied.cluster, &topics, &mut follower, &mut huntd);
+    let mut follower = Follower::new(proxied.cluster, &topics);
+    accounts::wait_until_covered(proxied.cluster, &topics, &mut follower, &mut huntd);
     assert!(proxied.proxy.replaced(Way::FromBroker) > 0, "it was fetched by its id");
-    assert_a_sleeper_halts(&proxied.cluster, &topics, huntd);
+    assert_a_sleeper_halts(proxied.cluster, &topics, huntd);
 }
 
 #[test]
 fn a_log_that_lost_its_end_halts_its_shard_where_no_fetch_compares_leader_epochs() {
-    let mut proxied = Proxied::start();
+    let (mut cluster, places) = Proxied::cluster(Options::for_tests(), &["PROXIED"]);
+    let topics = Topics::create(&cluster, "lost-end", 1);
+    produce(&cluster, &topics, &events(1, 20, 1..=30));
+    let before = LogCopy::of(&mut cluster, &topics);
+    produce(&cluster, &topics, &events(1, 20, 31..=40));
+    let proxied = Proxied::of(&cluster, places[0]);
     proxied.proxy.replace_each(Way::FromBroker, &FETCH_TO_18, &FETCH_TO_11);
-    let topics = Topics::create(&proxied.cluster, "lost-end", 1);
-    produce(&proxied.cluster, &topics, &events(1, 20, 1..=30));
-    let before = LogCopy::of(&mut proxied.cluster, &topics);
-    produce(&proxied.cluster, &topics, &events(1, 20, 31..=40));
     let mut huntd = proxied.start_daemon(&topics);
-    let mut follower = Follower::new(&proxied.cluster, &topics);
-    accounts::wait_until_covered(&proxied.cluster, &topics, &mut follower, &mut huntd);
+    let mut follower = Follower::new(proxied.cluster, &topics);
+    accounts::wait_until_covered(proxied.cluster, &topics, &mut follower, &mut huntd);
     assert!(proxied.proxy.replaced(Way::FromBroker) > 0, "epochs were compared");
-    before.put_back(&mut proxied.cluster, &topics, &[]);
+    before.put_back(&mut cluster, &topics, &[]);
     // By the second sentence, if the group has taken the partition away meanwhile.
     let found = [
         "the log of input partition 0 ends at 600, below offset 800",
@@ -173,7 +199,7 @@ fn a_log_that_lost_its_end_halts_its_shard_where_no_fetch_compares_leader_epochs
 /// halts.
 #[test]
 fn an_offset_that_changes_on_the_way_to_the_broker_is_asked_for_again_before_a_shard_halts() {
-    let proxied = Proxied::start();
+    let proxied = Proxied::shared();
     let (topics, mut huntd, mut follower) = proxied.daemon("offset");
     let offset = follower.next_offset(0);
     let wrong = offset | 1 << 40;
@@ -188,7 +214,7 @@ fn an_offset_that_changes_on_the_way_to_the_broker_is_asked_for_again_before_a_s
 
 #[test]
 fn lengths_that_no_connection_states_right_halt_the_shard() {
-    let proxied = Proxied::start();
+    let proxied = Proxied::shared();
     let (_, huntd, _) = proxied.daemon("lengths");
     proxied.proxy.flip_lengths(usize::MAX);
     assert_halts(huntd, "announces a response of");
@@ -196,7 +222,7 @@ fn lengths_that_no_connection_states_right_halt_the_shard() {
 
 #[test]
 fn a_length_that_one_connection_states_wrong_is_asked_for_again_and_all_goes_on() {
-    let proxied = Proxied::start();
+    let proxied = Proxied::shared();
     let (topics, mut huntd, mut follower) = proxied.daemon("length");
     for round in 1..4 {
         let before = huntd.metric("huntd_connections_opened_total");
@@ -210,10 +236,10 @@ fn a_length_that_one_connection_states_wrong_is_asked_for_again_and_all_goes_on(
 
 #[test]
 fn bytes_that_are_late_in_pieces_or_cut_off_lose_nothing() {
-    Proxied::start().assert_pieces_lose_nothing();
+    Proxied::shared().assert_pieces_lose_nothing();
 }
 
-impl Proxied {
+impl Proxied<'_> {
     /// Bytes are late, come one by one, or not to their end.
     fn assert_pieces_lose_nothing(&self) {
         let (topics, mut huntd, mut follower) = self.daemon("late");
@@ -238,15 +264,15 @@ impl Proxied {
 /// for. A client that gives up asks for the same again, for ever.
 #[test]
 fn an_answer_that_takes_a_slow_link_longer_than_a_silent_broker_is_waited_for_is_received() {
-    Proxied::start().assert_a_slow_link_is_waited_for();
+    Proxied::shared().assert_a_slow_link_is_waited_for();
 }
 
 #[test]
 fn an_answer_in_tls_records_on_a_slow_link_is_received() {
-    Proxied::start_encrypted().assert_a_slow_link_is_waited_for();
+    Proxied::encrypted(&SecureCluster::start(&[], &[])).assert_a_slow_link_is_waited_for();
 }
 
-impl Proxied {
+impl Proxied<'_> {
     /// Answers of up to a megabyte come at 64 KiB a second.
     fn assert_a_slow_link_is_waited_for(&self) {
         let (topics, mut huntd, mut follower) = self.daemon("slow");
@@ -263,10 +289,10 @@ impl Proxied {
 /// nothing is answered any more.
 #[test]
 fn a_broker_that_falls_silent_is_asked_on_another_connection() {
-    Proxied::start().assert_silence_ends(Frozen::AskedLast(FETCH));
+    Proxied::shared().assert_silence_ends(Frozen::AskedLast(FETCH));
 }
 
-impl Proxied {
+impl Proxied<'_> {
     /// Connections of this kind fall silent.
     fn assert_silence_ends(&self, which: Frozen) {
         let (topics, mut huntd, mut follower) = self.daemon("silent");
@@ -280,17 +306,17 @@ impl Proxied {
 
 #[test]
 fn a_flipped_bit_of_a_tls_record_costs_a_connection_and_nothing_else() {
-    Proxied::start_encrypted().assert_flips_cost_nothing();
+    Proxied::encrypted(&SecureCluster::start(&[], &[])).assert_flips_cost_nothing();
 }
 
 #[test]
 fn tls_records_that_are_late_in_pieces_or_cut_off_lose_nothing() {
-    Proxied::start_encrypted().assert_pieces_lose_nothing();
+    Proxied::encrypted(&SecureCluster::start(&[], &[])).assert_pieces_lose_nothing();
 }
 
 #[test]
 fn a_broker_that_falls_silent_on_tls_connections_is_asked_on_others() {
-    Proxied::start_encrypted().assert_silence_ends(Frozen::HaveRead);
+    Proxied::encrypted(&SecureCluster::start(&[], &[])).assert_silence_ends(Frozen::HaveRead);
 }
 
 /// The header, the longest other part before the plaintext, a short answer, and the tag.
@@ -298,7 +324,8 @@ const SPLIT_PLACES: usize = 150;
 
 #[test]
 fn tls_records_that_arrive_in_two_parts_are_opened_wherever_they_are_split() {
-    let proxied = Proxied::start_encrypted();
+    let secure = SecureCluster::start(&[], &[]);
+    let proxied = Proxied::encrypted(&secure);
     let (topics, mut huntd, mut follower) = proxied.daemon("split");
     let before = huntd.metric("huntd_connections_opened_total");
     proxied.proxy.pace(Way::FromBroker, Pace::Split);
@@ -317,7 +344,7 @@ fn tls_records_that_arrive_in_two_parts_are_opened_wherever_they_are_split() {
 /// leaves only one question without an answer.
 #[test]
 fn a_start_whose_first_question_is_not_answered_asks_again() {
-    let proxied = Proxied::start();
+    let proxied = Proxied::shared();
     proxied.proxy.withhold(METADATA, 1);
     let (topics, huntd, follower) = proxied.daemon("unanswered");
     assert!(proxied.proxy.is_done());
@@ -328,7 +355,7 @@ fn a_start_whose_first_question_is_not_answered_asks_again() {
 /// is lost by that.
 #[test]
 fn a_daemon_that_malformed_answers_have_ended_goes_on_with_its_next_start() {
-    let proxied = Proxied::start();
+    let proxied = Proxied::shared();
     let zeros = |_: &Topics| proxied.proxy.zero_answers(Some(METADATA));
     proxied.assert_outlived_by_the_next_start("zeros", zeros, || proxied.proxy.zero_answers(None));
     let unnamed = |topics: &Topics| {
@@ -350,7 +377,7 @@ fn questions(topic: &str) -> (Vec<u8>, Vec<u8>) {
     (named, unnamed)
 }
 
-impl Proxied {
+impl Proxied<'_> {
     /// The harm to answers ends the daemon. Its next start, without the harm, goes on.
     fn assert_outlived_by_the_next_start(
         &self,
@@ -360,7 +387,7 @@ impl Proxied {
     ) {
         let (topics, mut huntd, mut follower) = self.daemon(what);
         harm(&topics);
-        produce(&self.cluster, &topics, &events(1, 200, 6..=10));
+        produce(self.cluster, &topics, &events(1, 200, 6..=10));
         let end = Instant::now() + PATIENCE;
         while !huntd.has_ended() {
             assert!(Instant::now() < end, "librdkafka stands it: change this and decision 031");
@@ -379,12 +406,12 @@ impl Proxied {
 /// answer.
 #[test]
 fn a_start_waits_for_answers_that_are_well_formed() {
-    let proxied = Proxied::start();
-    let topics = Topics::create(&proxied.cluster, "zeros-at-start", 1);
-    produce(&proxied.cluster, &topics, &events(1, 200, 1..=5));
+    let proxied = Proxied::shared();
+    let topics = Topics::create(proxied.cluster, "zeros-at-start", 1);
+    produce(proxied.cluster, &topics, &events(1, 200, 1..=5));
     proxied.proxy.zero_answers(Some(METADATA));
     let mut huntd = proxied.start_daemon(&topics);
-    let mut follower = Follower::new(&proxied.cluster, &topics);
+    let mut follower = Follower::new(proxied.cluster, &topics);
     huntd.wait_until("a line about it", |huntd| {
         let log = huntd.log();
         log.contains("waiting for the brokers") && log.contains("Metadata answer is malformed")
@@ -393,6 +420,6 @@ fn a_start_waits_for_answers_that_are_well_formed() {
     std::thread::sleep(Duration::from_secs(3));
     assert!(huntd.get("/readyz").contains("huntd waits for a broker that answers"));
     proxied.proxy.zero_answers(None);
-    accounts::wait_until_covered(&proxied.cluster, &topics, &mut follower, &mut huntd);
+    accounts::wait_until_covered(proxied.cluster, &topics, &mut follower, &mut huntd);
     proxied.finish(&topics, huntd, follower);
 }

@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 use support::PATIENCE;
 
 use huntd::kafka::aborted::{AbortedTransaction, AbortedTransactions};

@@ -267,6 +267,13 @@ impl Huntd {
         kill_process(Pid::from_child(&self.child), signal).expect("it is there");
     }
 
+    /// Stops the daemon, and returns once the Fetch under way is answered with nothing: after
+    /// `fetch.wait_ms_max`, 100 ms, and the time that a busy broker takes.
+    pub fn sleep_between_fetches(&self) {
+        self.signal("STOP");
+        std::thread::sleep(Duration::from_secs(3));
+    }
+
     /// What an HTTP GET of this path answers, head and body.
     pub fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.address()).expect("the daemon serves HTTP");

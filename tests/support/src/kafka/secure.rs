@@ -95,11 +95,6 @@ impl SecureCluster {
         SecureCluster { cluster, folder, ports, proxied_port }
     }
 
-    /// The broker, and the folder with the files, which must outlive it.
-    pub fn into_parts(self) -> (Cluster, TempDir) {
-        (self.cluster, self.folder)
-    }
-
     /// Starts the proxy of [`Kind::Proxied`].
     pub fn proxy(&self) -> Proxy {
         Proxy::start(self.port(Kind::Proxied), self.proxied_port)
