@@ -17,6 +17,11 @@ pub fn has(need: &str, is_there: bool) -> bool {
     false
 }
 
+/// Whether tests that take minutes, or fetch the packages of other languages, are to run: under CI.
+pub fn has_minutes() -> bool {
+    has("minutes: set CI=true", std::env::var_os("CI").is_some())
+}
+
 /// Whether a program is installed, which an option makes do nothing much.
 pub fn has_program(name: &str, option: &str) -> bool {
     has(name, Command::new(name).arg(option).output().is_ok())
