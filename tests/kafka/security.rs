@@ -403,7 +403,8 @@ fn a_changed_password_is_used_to_fetch_and_publish_at_once_and_for_the_group_by_
     let mut secure = SecureCluster::start(&[], &[]);
     let topics = Topics::create(&secure.cluster, "changed", 2);
     let [ca, plain] = [tls(&secure.file("ca.pem")), sasl("PLAIN", &secure.file("password"))];
-    let session = "session_timeout_ms = 20000";
+    // Long enough for a busy machine to start the broker again.
+    let session = "session_timeout_ms = 45000";
     let settings = [("kafka.tls", &*ca), ("kafka.sasl", &plain), ("kafka", session)];
     let address = secure.address(Kind::Sasl);
     let start = || Huntd::start_with(&[&address], &topics, &settings);

@@ -2,6 +2,7 @@
 
 use crate::PATIENCE;
 use crate::daemon::{Huntd, program};
+use crate::kafka::broker::free_ports;
 use crate::process::{OwnedChild, before_others};
 use crate::scrape::get;
 use rustix::process::{Pid, Signal, kill_process};
@@ -23,8 +24,9 @@ pub struct Serving {
 }
 
 impl Serving {
+    /// A process at a port that is no other program's while the process is away, be it killed.
     pub fn start(huntd: &Huntd) -> Serving {
-        Serving::start_at(huntd, "127.0.0.1:0", &[])
+        Serving::start_at(huntd, &format!("127.0.0.1:{}", free_ports(1)[0]), &[])
     }
 
     /// A process whose serving thread goes before others, as its unit can let it.
