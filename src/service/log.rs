@@ -4,10 +4,11 @@
 use super::ServiceOptions;
 use super::journal_line::JournalLayer;
 use super::log_thread::{LogSender, Sink};
+use super::terminal;
 use crate::telemetry::printable::printable;
 
 use std::fmt;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::sync::OnceLock;
 use tracing::Level;
@@ -86,7 +87,7 @@ pub(crate) fn start(options: &ServiceOptions) -> io::Result<()> {
         }
         LogFormat::Auto | LogFormat::Text | LogFormat::Journald => fmt_layer()
             .fmt_fields(debug_fn(write_field).delimited(" "))
-            .with_ansi(io::stderr().is_terminal())
+            .with_ansi(terminal::has_colours())
             .with_writer(LineWriter { lines: lines.clone(), is_json: false })
             .boxed(),
     };

@@ -49,6 +49,8 @@ pub mod log;
 mod journal_line;
 mod log_thread;
 
+pub(crate) mod terminal;
+
 pub mod exit;
 
 use crate::telemetry::metrics::Metrics;

@@ -8,7 +8,7 @@ use huntd::service::cli::MatchFormat;
 use huntd::tools::matches::{MatchEvents, MatchOptions, format_of};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use support::recordings;
 
 const BASE_MS: i64 = 1_767_225_600_000;
@@ -275,6 +275,34 @@ fn a_match_that_plays_in_its_own_time_comes_out_as_at_once() {
         report_of(&String::from_utf8_lossy(&demo.stdout))["digest"].clone()
     };
     assert_eq!(digest(&["--speed", "50"]), digest(&["--rate", "0"]));
+}
+
+/// What huntd writes to a terminal.
+fn on_terminal(arguments: &str, environment: [(&str, &str); 2]) -> String {
+    let command = format!("{} {arguments}", env!("CARGO_BIN_EXE_huntd"));
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--command", &command, "/dev/null"]).stdin(Stdio::null());
+    let output = script.envs(environment).output().expect("every Debian has it");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_terminal_gets_colours_and_a_bar_only_if_it_and_its_user_want_them() {
+    let demo = "demo --events 20000 --players 100 --partitions 1";
+    // The name is nobody's, so the log says it and huntd ends.
+    let run = "run --config config/huntd.toml --set kafka.brokers=no-such-host.invalid:9092 \
+               --set service.listen=127.0.0.1:0";
+    for (arguments, term, no_color, is_plain) in [
+        (demo, "xterm", "", false),
+        (demo, "dumb", "", true),
+        (run, "xterm", "", false),
+        (run, "xterm", "1", true),
+        (run, "dumb", "", true),
+    ] {
+        let written = on_terminal(arguments, [("TERM", term), ("NO_COLOR", no_color)]);
+        assert!(written.lines().count() > 1, "{written}");
+        assert_eq!(!written.contains('\u{1b}'), is_plain, "{arguments} {term}: {written:?}");
+    }
 }
 
 #[test]
