@@ -347,7 +347,8 @@ pub struct TapArgs {
     /// Only updates of this player.
     #[arg(long, value_name = "ID", conflicts_with = "raw")]
     pub player: Option<u64>,
-    /// Only updates of this kind, such as moved or refused; repeatable.
+    /// Only updates of this kind, such as moved or refused; more than once if need be. Without it
+    /// all kinds but clock.
     #[arg(long, value_name = "KIND", conflicts_with = "raw")]
     #[arg(value_parser = PossibleValuesParser::new(KINDS.iter().map(|kind| kind.name)))]
     pub kind: Vec<String>,

@@ -1,32 +1,26 @@
 //! `huntd load`: produces events to a topic, generated or from a recorded match.
 
 use super::failure::ToolError;
-use super::kafka::{self, Cluster, Isolation, Read, TopicReader};
+use super::kafka::{self, Cluster};
 use super::matches::{MatchOptions, format_of};
+use super::newest::{self, Newest};
 use super::pace::Pace;
 use super::progress_bar::ProgressBar;
 use super::source::{Source, SourceRecord};
 use super::synthetic::{RATE_UNPACED, SyntheticOptions};
-use super::tap::FETCH_WAIT_MS;
 use crate::kafka::client::{ClientOptions, FIRST_TOKEN_WAIT, TokenSource, client_config};
 use crate::kafka::right::Right;
-use crate::output::encode::{FrameError, decode_frame};
 use crate::service::cli::{LoadArgs, LoadCodec};
 use rdkafka::ClientContext;
 use rdkafka::client::OAuthToken;
 use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
-use std::collections::BTreeSet;
 use std::error::Error;
 use std::io::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-/// Upper limit of the wait for the topic's last records, which show whether it is an output topic.
-const LOOK_WAIT: Duration = Duration::from_secs(5);
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Default number of events.
 pub const LOAD_EVENTS_DEFAULT: u64 = 1_000_000;
@@ -122,43 +116,17 @@ fn refuse_output(cluster: &Cluster, topic: &str) -> Result<(), ToolError> {
     }
 }
 
-/// Refuses a topic whose last records show that it is the output of other daemons.
+/// A topic with another name may be the output of other daemons: its newest records tell.
 fn refuse_frames(cluster: &Cluster, topic: &str, partitions: u16) -> Result<(), ToolError> {
-    let reader =
-        TopicReader::connect(&cluster.client, topic, Isolation::Uncommitted, FETCH_WAIT_MS)?;
-    let mut places = Vec::new();
-    for partition in 0..partitions {
-        match reader.bounds(partition) {
-            Ok((start, end)) if start < end => places.push((partition, end - 1)),
-            Ok(_) => {}
-            // A user who may only write need not read.
-            Err(ToolError::NotAuthorised { .. }) => return Ok(()),
-            Err(error) => return Err(error),
-        }
+    match newest::look(&cluster.client, topic, 0..partitions) {
+        Ok(Newest::Frames) => Err(ToolError::TopicWrong(format!(
+            "`{topic}` holds frames of a daemon, whose readers events would stop: name an input \
+             topic"
+        ))),
+        // A user who may only write has no need to read.
+        Ok(_) | Err(ToolError::NotAuthorised { .. }) => Ok(()),
+        Err(error) => Err(error),
     }
-    reader.start(&places)?;
-    let mut unread: BTreeSet<u16> = places.iter().map(|(partition, _)| *partition).collect();
-    let give_up_at = Instant::now() + LOOK_WAIT;
-    while !unread.is_empty() && Instant::now() < give_up_at {
-        match reader.next(Duration::from_millis(FETCH_WAIT_MS.into())) {
-            Ok(Read::Message(message)) => {
-                let bytes = message.payload().unwrap_or_default();
-                let frame = decode_frame(bytes);
-                if !matches!(frame, Err(FrameError::NotAFrame | FrameError::TooLong { .. })) {
-                    return Err(ToolError::TopicWrong(format!(
-                        "`{topic}` holds frames of a daemon, and events would stop their readers: \
-                         name an input topic"
-                    )));
-                }
-                unread.remove(&(message.partition() as u16));
-            }
-            Ok(Read::End(partition)) => drop(unread.remove(&partition)),
-            Ok(Read::Nothing) => {}
-            Err(ToolError::NotAuthorised { .. }) => return Ok(()),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 fn open_source(args: &LoadArgs, zones: u16, base_ms: i64) -> Result<Source, ToolError> {

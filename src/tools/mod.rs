@@ -12,6 +12,8 @@ mod brokers;
 
 mod letters;
 
+mod newest;
+
 mod zone_rules;
 
 pub mod demo;

@@ -4,6 +4,7 @@ use super::failure::ToolError;
 use super::kafka::{self, Cluster, Isolation, Read, TopicReader};
 use super::letters;
 use super::load::now_us;
+use super::newest::{self, Newest};
 use crate::kafka::right::Right;
 use crate::kit::update::Update;
 use crate::output::encode::{FrameError, decode_frame};
@@ -15,16 +16,18 @@ use rdkafka::message::Message;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufWriter, ErrorKind, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a broker may hold an answer.
 pub(super) const FETCH_WAIT_MS: u32 = 100;
 
-/// Age limit, in milliseconds, of a fence that shows a current owner: an owner repeats it every ten
-/// seconds.
+/// Milliseconds in which an owner writes a fence: it repeats one every ten seconds.
 const FENCE_AGE_MS: i64 = 15_000;
 
-/// Records before the end that are read at least, because the hosts' clocks may differ.
+/// The kind that is printed only if it is asked for: each second of each zone has one.
+const HIDDEN: &str = "clock";
+
+/// Records before the end that are read at least: clocks of hosts may differ.
 const RECORDS_BACK: i64 = 100;
 
 /// Prints updates until there are enough of them, or indefinitely.
@@ -37,19 +40,24 @@ pub fn run(args: &TapArgs) -> Result<(), ToolError> {
     let partitions = kafka::topic_partitions(&cluster.client, topic, Right::Read)?;
     let reader =
         TopicReader::connect(&cluster.client, topic, Isolation::Uncommitted, FETCH_WAIT_MS)?;
+    let wanted = wanted_partitions(topic, args.zone.or(args.partition), partitions)?;
+    if newest::look(&cluster.client, topic, wanted.iter().copied())? == Newest::Others {
+        return Err(ToolError::TopicWrong(format!(
+            "`{topic}` holds records, and the newest are no frames; name the output topic"
+        )));
+    }
     let mut tap = Tap {
         out: BufWriter::new(std::io::stdout().lock()),
         line: Vec::new(),
         raw: args.raw,
         player: args.player,
-        kinds: args.kind.iter().map(|kind| format!("\"kind\":\"{kind}\",").into_bytes()).collect(),
+        kinds: args.kind.iter().map(|kind| kind_words(kind)).collect(),
+        hidden: kind_words(HIDDEN),
         left: args.count.unwrap_or(u64::MAX),
-        frames: 0,
         shards: BTreeMap::new(),
-        written_lately: BTreeSet::new(),
+        waiting: BTreeMap::new(),
         strange: BTreeSet::new(),
     };
-    let wanted = wanted_partitions(topic, args.zone.or(args.partition), partitions)?;
     let places = tap.places(args, &wanted, &reader)?;
     let mut reading: BTreeSet<u16> = places.iter().map(|(partition, _)| *partition).collect();
     reader.start(&places)?;
@@ -67,21 +75,21 @@ pub fn run(args: &TapArgs) -> Result<(), ToolError> {
             }
             Read::Nothing => {
                 tap.out.flush()?;
+                tap.say_who_is_missing()?;
                 check_reader()?;
             }
         }
     }
     tap.out.flush()?;
-    if tap.frames == 0 && !tap.strange.is_empty() {
-        return Err(ToolError::TopicWrong(format!(
-            "`{}` holds records, and none of them is a frame; name the output topic",
-            topic
-        )));
-    }
     Ok(())
 }
 
-/// Checks that standard output is still open: a silent topic causes no write that would show it.
+/// What a line of this kind holds.
+fn kind_words(kind: &str) -> Vec<u8> {
+    format!("\"kind\":\"{kind}\",").into_bytes()
+}
+
+/// A silent topic gives nothing to write, and so no other way to learn that the reader has gone.
 pub(super) fn check_reader() -> std::io::Result<()> {
     let stdout = std::io::stdout();
     let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
@@ -114,16 +122,16 @@ struct Tap<W: Write> {
     raw: bool,
     /// The only player to print, if any.
     player: Option<u64>,
-    /// The text in the lines of each kind to print; if empty, all kinds.
+    /// What a line of each kind to print holds; none: all kinds but the hidden one.
     kinds: Vec<Vec<u8>>,
-    /// Number of lines that may still be printed.
+    /// What a line of the hidden kind holds.
+    hidden: Vec<u8>,
+    /// Lines that may still be printed.
     left: u64,
-    /// Number of frames read.
-    frames: u64,
     shards: BTreeMap<u16, Reader>,
-    /// Partitions with a fence within [`FENCE_AGE_MS`].
-    written_lately: BTreeSet<u16>,
-    /// Partitions with records that are not frames.
+    /// Partitions in which no frame can be read before a fence comes, and since when.
+    waiting: BTreeMap<u16, Instant>,
+    /// Partitions that hold records which are no frames.
     strange: BTreeSet<u16>,
 }
 
@@ -145,26 +153,37 @@ impl<W: Write> Tap<W> {
             };
             // Only at the start of the log is it certain that nothing is missing.
             let reader = if place == 0 { Reader::new() } else { Reader::joining() };
-            self.written_lately.extend(recent.is_some().then_some(partition));
             self.shards.insert(partition, reader);
             places.push((partition, place));
         }
         Ok(places)
     }
 
-    /// Reports a partition without a fence near its end, where reading waits for the next one. An
-    /// owner's first fence does not state its input position, so no reader can join there.
-    fn say_if_waiting(&self, partition: u16) -> Result<(), ToolError> {
+    /// Where no fence was near the end, the next one that comes is waited for. An owner's first
+    /// fence does not say where in the input it stands, so nobody can join there.
+    fn say_if_waiting(&mut self, partition: u16) -> Result<(), ToolError> {
         if self.shards[&partition].has_joined() {
             return Ok(());
         }
-        let why = match self.written_lately.contains(&partition) {
-            true => "has recent records, but no fence yet where a reader can start",
-            false => "has no recent fence, so nobody owns it now",
-        };
+        self.waiting.insert(partition, Instant::now());
         super::warn(&format!(
-            "partition {partition} {why}: waiting for one; --from start prints existing updates"
+            "partition {partition}: waiting for the next fence, which its owner writes every ten \
+             seconds; --from start shows what is there"
         ))
+    }
+
+    /// Only once no fence has come for longer than an owner takes is it known that there is none.
+    fn say_who_is_missing(&mut self) -> Result<(), ToolError> {
+        let shards = &self.shards;
+        self.waiting.retain(|partition, _| !shards[partition].has_joined());
+        let longest = Duration::from_millis(FENCE_AGE_MS as u64);
+        for (partition, _) in self.waiting.extract_if(.., |_, since| since.elapsed() > longest) {
+            super::warn(&format!(
+                "partition {partition}: no fence has come for {} s, so no huntd owns it",
+                longest.as_secs()
+            ))?;
+        }
+        Ok(())
     }
 
     fn frame(&mut self, partition: u16, offset: i64, bytes: &[u8]) -> Result<(), ToolError> {
@@ -183,7 +202,6 @@ impl<W: Write> Tap<W> {
                 )));
             }
         };
-        self.frames += 1;
         let reader = self.shards.get_mut(&partition).expect("only wanted partitions are read");
         let had_joined = reader.has_joined();
         let verdict = reader.fold(&header, &updates);
@@ -227,7 +245,11 @@ impl<W: Write> Tap<W> {
             self.line.clear();
             write_update(&mut self.line, partition, number, update);
             let is_of = |kind: &Vec<u8>| self.line.windows(kind.len()).any(|part| part == kind);
-            if self.kinds.is_empty() || self.kinds.iter().any(is_of) {
+            let is_wanted = match self.kinds.is_empty() {
+                true => !is_of(&self.hidden),
+                false => self.kinds.iter().any(is_of),
+            };
+            if is_wanted {
                 self.left -= 1;
                 self.out.write_all(&self.line)?;
             }

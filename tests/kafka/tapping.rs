@@ -5,10 +5,13 @@ use crate::verbs::{bootstrap, huntd};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use support::PATIENCE;
 use support::accounts::{self, Follower};
-use support::daemon::{Huntd, Topics};
+use support::daemon::{Huntd, Topics, program};
 use support::kafka::{self, unique_name};
+use support::process::OwnedChild;
 
 fn tap(arguments: &[&str]) -> Vec<Value> {
     let ended = huntd(&[&["tap", "--brokers", &bootstrap()], arguments].concat());
@@ -48,6 +51,22 @@ fn a_tap_begins_at_the_last_fence_and_prints_at_once_what_was_asked_for() {
     assert!(of("partition", &["--zone", "1"]).iter().all(|partition| partition == "1"));
     let kinds = of("kind", &["--kind", "rotated", "--kind", "refused"]);
     assert!(kinds.iter().all(|kind| kind == "\"rotated\"" || kind == "\"refused\""), "{kinds:?}");
+}
+
+#[test]
+fn a_tap_says_that_nobody_owns_a_zone_once_no_fence_has_come_for_longer_than_an_owner_takes() {
+    let topics = Topics::create(kafka::shared(), "unowned", 1);
+    let mut tap = Command::new(program())
+        .args(["tap", "--brokers", &bootstrap(), "--topic", &topics.output])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map(OwnedChild::from)
+        .expect("it is started");
+    let said = BufReader::new(tap.stderr.take().expect("piped")).lines();
+    let said: Vec<String> = said.take(2).map(|line| line.expect("text")).collect();
+    assert!(said[0].contains("partition 0: waiting for the next fence"), "{said:?}");
+    assert!(said[1].ends_with("no fence has come for 15 s, so no huntd owns it"), "{said:?}");
 }
 
 #[test]
