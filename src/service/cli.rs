@@ -182,6 +182,9 @@ pub struct DemoArgs {
     /// Keep serving the page after the last event, until Ctrl-C.
     #[arg(long, requires = "page")]
     pub stay: bool,
+    /// Print all counts and latencies, too.
+    #[arg(long)]
+    pub verbose: bool,
     /// Print one JSON object as the last line.
     #[arg(long)]
     pub json: bool,

@@ -71,8 +71,13 @@ impl ProgressBar {
     }
 }
 
-/// Events per second since the first one. The crate's own rate averages in a past without events,
-/// and shows a third of the true rate at first.
+/// A number as people read it: `200,000`.
+pub(crate) fn grouped(number: u64) -> String {
+    HumanCount(number).to_string()
+}
+
+/// Events per second since the first one. The crate's own rate weighs the first seconds with that
+/// of an empty past, and so shows a third of what is true.
 fn per_second(events: u64, elapsed: Duration) -> u64 {
     (events as f64 / elapsed.as_secs_f64().max(1e-3)) as u64
 }

@@ -53,7 +53,7 @@ const LINGER_MS: u32 = 5;
 /// Timestamp of the first event; fixed, so that the same seed yields the same digest.
 const BASE_MS: i64 = 1_767_225_600_000;
 
-/// Runs the demo and prints its table. `Ok` only if every event is accounted for.
+/// Runs the demo and prints what became of the events. `Ok` only if every event is accounted for.
 pub fn run(args: &DemoArgs) -> Result<(), ToolError> {
     let mock = |error: KafkaError| ToolError::Unreachable(format!("mock cluster: {error}"));
     let cluster = MockCluster::new(1).map_err(mock)?;
@@ -91,7 +91,7 @@ pub fn run(args: &DemoArgs) -> Result<(), ToolError> {
         winners.add(record.partition, offline.apply(&record)?.updates);
     }
     winners.write(&mut std::io::stdout().lock())?;
-    DemoReport::new(&measured, &daemon, &offline).print(args.json)
+    DemoReport::new(&measured, &daemon, &offline).print(args)
 }
 
 /// Prints a progress line on a terminal.

@@ -2,9 +2,11 @@
 
 use super::Measured;
 use super::daemon::DemoDaemon;
+use crate::service::cli::DemoArgs;
 use crate::telemetry::metrics::{Counter, Metrics};
 use crate::tools::accounts::{Account, OfflineShards, fold};
 use crate::tools::failure::ToolError;
+use crate::tools::progress_bar::grouped;
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -92,11 +94,15 @@ impl DemoReport {
         }
     }
 
-    /// Prints the table, and the JSON object if requested. `Err` if there is a problem.
-    pub(super) fn print(&self, json: bool) -> Result<(), ToolError> {
+    /// Prints what became of the events, all numbers and the JSON object if asked for. `Err` if
+    /// anything is wrong.
+    pub(super) fn print(&self, args: &DemoArgs) -> Result<(), ToolError> {
         let mut out = std::io::stdout().lock();
-        self.write_table(&mut out)?;
-        if json {
+        self.write_summary(&mut out, args.partitions)?;
+        if args.verbose {
+            self.write_table(&mut out)?;
+        }
+        if args.json {
             writeln!(out, "{}", self.json())?;
         }
         let mut problems = self.problems.clone();
@@ -111,6 +117,28 @@ impl DemoReport {
         } else {
             Err(ToolError::VerificationFailed(problems.join("; ")))
         }
+    }
+
+    fn write_summary(&self, out: &mut impl Write, zones: u16) -> std::io::Result<()> {
+        let Counted { events, updates, refusals, no_ops, rejects } = self.counted;
+        writeln!(out, "{} events in {zones} zones", grouped(events))?;
+        write!(out, "{} updates; the rules refused {}", grouped(updates), grouped(refusals))?;
+        for (count, what) in [(no_ops, "were repeated"), (rejects, "were no events")] {
+            if count > 0 {
+                write!(out, ", {} {what}", grouped(count))?;
+            }
+        }
+        writeln!(out, "\n{} events/s", grouped(self.events_per_second as u64))?;
+        match (self.lost, self.duplicated) {
+            (0, 0) if self.problems.is_empty() => {
+                writeln!(out, "nothing was lost, nothing came twice: a replay gives the same")?;
+            }
+            (lost, duplicated) => {
+                let (lost, duplicated) = (grouped(lost), grouped(duplicated));
+                writeln!(out, "{lost} events were LOST, {duplicated} updates came TWICE")?;
+            }
+        }
+        writeln!(out, "digest {:016x}", self.digest)
     }
 
     fn write_table(&self, out: &mut impl Write) -> std::io::Result<()> {
@@ -134,7 +162,7 @@ impl DemoReport {
             let milliseconds = self.latency_us[key] as f64 / 1000.0;
             writeln!(out, "latency {what:<18}{milliseconds:>13.2} ms  (mock broker)")?;
         }
-        writeln!(out, "{:<26}{:016x}", "digest", self.digest)
+        Ok(())
     }
 
     fn json(&self) -> serde_json::Value {
