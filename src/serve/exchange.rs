@@ -298,7 +298,12 @@ impl Exchange {
         let pass = match self.admit(gate, request, now_ms) {
             Ok(pass) => pass,
             Err(problem) => {
-                head.refuse(&mut self.unsent, &problem);
+                self.is_closing |= problem.is_costly();
+                let persistence = match self.is_closing {
+                    true => Persistence::Closes,
+                    false => head.persistence,
+                };
+                AnswerHead { persistence, ..head }.refuse(&mut self.unsent, &problem);
                 return None;
             }
         };

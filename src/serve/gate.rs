@@ -8,8 +8,10 @@
 use crate::http::request::{ClientRequest, RequestMethod};
 use crate::hunt::event::ActionKind;
 use crate::kit::event::Subject;
-use crate::serve::access::{Client, Scope, TokenRefusal, Tokens};
+use crate::serve::access::{Access, Client, Permit, Scopes, TokenRefusal};
 use crate::serve::command::COMMANDS_MAX;
+use crate::serve::key_set::KeySet;
+use crate::serve::permits::Permits;
 use crate::serve::problem::Problem;
 use crate::serve::routes::{PlayerQuery, Route};
 use std::cell::{Cell, RefCell};
@@ -23,9 +25,9 @@ const CLIENTS_MAX: usize = 65_536;
 /// Streams that a player may read at once: on a few devices, and those that it has lost.
 const STREAMS_PER_PLAYER_MAX: usize = 16;
 
-/// Streams that a client with a token of the file may read at once: about a third of what keeps the
-/// serving thread busy.
-const STREAMS_PER_TOKEN_MAX: usize = 2_048;
+/// Streams that a client who is no player may read at once: about a third of what keeps the serving
+/// thread busy.
+const STREAMS_PER_SUBJECT_MAX: usize = 2_048;
 
 /// Streams that may be read at once without tokens, where all programs on this host are one client,
 /// and a proxy may be among them: about as many as keep the serving thread busy.
@@ -33,21 +35,16 @@ const STREAMS_WITHOUT_TOKENS_MAX: usize = 10_000;
 
 /// Decides who gets in.
 pub struct Gate {
-    tokens: RefCell<Option<Tokens>>,
-    /// Counts how often the tokens were replaced.
+    /// `None`: requests need no token.
+    access: RefCell<Option<Access>>,
+    permits: RefCell<Permits>,
+    /// Counts how often the keys were replaced.
     edition: Cell<u32>,
     /// The Unix time at 0 of the caller's clock, in milliseconds.
     origin_ms: u64,
-    buckets: RefCell<HashMap<BucketKey, RequestBucket>>,
+    buckets: RefCell<HashMap<Client, RequestBucket>>,
     /// Each stream that is read without a token has a reference.
     streams: Arc<()>,
-}
-
-/// Whose requests are counted together.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum BucketKey {
-    Token(usize),
-    Player(u64),
 }
 
 /// What a client has left.
@@ -65,16 +62,9 @@ pub(crate) struct Pass {
     /// `None`: everybody is let in.
     client: Option<Client>,
     edition: u32,
-    rights: Rights,
-}
-
-/// The scopes that a client has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Rights {
-    reads: bool,
-    commands: bool,
-    joins: bool,
-    world: bool,
+    scopes: Scopes,
+    /// In seconds since the Unix epoch.
+    ends_s: u64,
 }
 
 impl Gate {
@@ -84,9 +74,10 @@ impl Gate {
     }
 
     /// A gate for these tokens. `origin_ms` is the Unix time at 0 of the caller's clock.
-    pub(crate) fn new(tokens: Option<Tokens>, origin_ms: u64) -> Gate {
+    pub(crate) fn new(access: Option<Access>, origin_ms: u64) -> Gate {
         Gate {
-            tokens: RefCell::new(tokens),
+            access: RefCell::new(access),
+            permits: RefCell::default(),
             edition: Cell::new(0),
             origin_ms,
             buckets: RefCell::new(HashMap::new()),
@@ -94,13 +85,15 @@ impl Gate {
         }
     }
 
-    /// These tokens count from now on. If they are others than before, streams end, and their
-    /// clients show theirs again.
-    pub(crate) fn replace(&self, tokens: Tokens) {
-        if self.tokens.borrow().as_ref() == Some(&tokens) {
+    /// These keys count from now on. If they are others than before, streams end, and their
+    /// clients show their tokens again.
+    pub(crate) fn replace(&self, keys: KeySet) {
+        let mut access = self.access.borrow_mut();
+        let Some(access) = access.as_mut().filter(|access| !access.keys.is_same(&keys)) else {
             return;
-        }
-        self.tokens.replace(Some(tokens));
+        };
+        access.keys = keys;
+        self.permits.borrow_mut().clear();
         self.edition.set(self.edition.get() + 1);
         self.buckets.borrow_mut().clear();
     }
@@ -108,38 +101,37 @@ impl Gate {
     /// Lets a request in.
     pub(crate) fn admit(&self, request: &ClientRequest, now_ms: u64) -> Result<Pass, Problem> {
         let edition = self.edition.get();
-        let tokens = self.tokens.borrow();
-        let Some(tokens) = tokens.as_ref() else {
+        let access = self.access.borrow();
+        let Some(access) = access.as_ref() else {
             admit_local(request)?;
-            let rights = Rights { reads: true, commands: true, joins: true, world: true };
-            return Ok(Pass { client: None, edition, rights });
+            return Ok(Pass { client: None, edition, scopes: Scopes::ALL, ends_s: u64::MAX });
         };
+        let permit = self.permit(access, request, now_ms).map_err(Problem::Unauthorized)?;
+        let Permit { client, scopes, ends_s, .. } = permit;
+        self.count(access, client, 1, now_ms)?;
+        Ok(Pass { client: Some(client), edition, scopes, ends_s })
+    }
+
+    /// What the request's token allows now.
+    fn permit(
+        &self,
+        access: &Access,
+        request: &ClientRequest,
+        now_ms: u64,
+    ) -> Result<Permit, TokenRefusal> {
         let shown = request.authorization.and_then(|value| {
             let (scheme, token) = value.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
         });
-        let client = tokens.client(shown.unwrap_or_default(), self.unix_s(now_ms));
-        let client = client.map_err(|refusal| match refusal {
-            TokenRefusal::Unknown => Problem::Unauthorized,
-            TokenRefusal::Expired => Problem::TokenExpired,
-        })?;
-        self.count(tokens, client, 1, now_ms)?;
-        let rights = Rights {
-            reads: tokens.has(client, Scope::Read),
-            commands: tokens.has(client, Scope::Command),
-            joins: tokens.has(client, Scope::Join),
-            world: tokens.has(client, Scope::World),
-        };
-        Ok(Pass { client: Some(client), edition, rights })
+        let token = shown.ok_or(TokenRefusal::Missing)?;
+        let permit = self.permits.borrow_mut().of(token, || access.permit(token))?;
+        permit.check(self.unix_s(now_ms))?;
+        Ok(permit)
     }
 
     /// Whether a client that was let in may stay.
     pub(crate) fn still_admits(&self, pass: &Pass, now_ms: u64) -> bool {
-        let is_over = match pass.client {
-            Some(Client::Player { expires_s, .. }) => expires_s <= self.unix_s(now_ms),
-            _ => false,
-        };
-        pass.edition == self.edition.get() && !is_over
+        pass.edition == self.edition.get() && self.unix_s(now_ms) < pass.ends_s
     }
 
     /// Lets this many events of a request in, of which the request itself counted as one.
@@ -149,9 +141,9 @@ impl Gate {
         commands: usize,
         now_ms: u64,
     ) -> Result<(), Problem> {
-        match (pass.client, self.tokens.borrow().as_ref()) {
-            (Some(client), Some(tokens)) if pass.edition == self.edition.get() => {
-                self.count(tokens, client, commands.saturating_sub(1), now_ms)
+        match (pass.client, self.access.borrow().as_ref()) {
+            (Some(client), Some(access)) if pass.edition == self.edition.get() => {
+                self.count(access, client, commands.saturating_sub(1), now_ms)
             }
             _ => Ok(()),
         }
@@ -159,16 +151,17 @@ impl Gate {
 
     /// Lets a stream in. It counts as its client's as long as the result exists.
     pub(crate) fn count_stream(&self, pass: &Pass) -> Result<Arc<()>, Problem> {
-        let streams_max = match pass.client {
-            None => STREAMS_WITHOUT_TOKENS_MAX,
-            Some(Client::Token(_)) => STREAMS_PER_TOKEN_MAX,
-            Some(Client::Player { .. }) => STREAMS_PER_PLAYER_MAX,
-        };
         let buckets = self.buckets.borrow();
-        let streams = match pass.client {
-            None => &self.streams,
-            // Its request made one.
-            Some(of) => &buckets.get(&BucketKey::of(of)).ok_or(Problem::TooMany)?.streams,
+        let (streams_max, streams) = match pass.client {
+            None => (STREAMS_WITHOUT_TOKENS_MAX, &self.streams),
+            Some(client) => {
+                let streams_max = match client {
+                    Client::Subject(_) => STREAMS_PER_SUBJECT_MAX,
+                    Client::Player(_) => STREAMS_PER_PLAYER_MAX,
+                };
+                // Its request made one.
+                (streams_max, &buckets.get(&client).ok_or(Problem::TooMany)?.streams)
+            }
         };
         match Arc::strong_count(streams) > streams_max {
             true => Err(Problem::TooManyStreams(streams_max)),
@@ -182,17 +175,16 @@ impl Gate {
 
     fn count(
         &self,
-        tokens: &Tokens,
+        access: &Access,
         client: Client,
         requests: usize,
         now_ms: u64,
     ) -> Result<(), Problem> {
-        let rate = u64::from(tokens.requests_per_s(client));
+        let rate = u64::from(access.requests_per_s(client));
         // A whole array of events fits in.
         let most = 1000 * rate.max(COMMANDS_MAX as u64);
-        let key = BucketKey::of(client);
         let mut buckets = self.buckets.borrow_mut();
-        if buckets.len() >= CLIENTS_MAX && !buckets.contains_key(&key) {
+        if buckets.len() >= CLIENTS_MAX && !buckets.contains_key(&client) {
             // In a second or, at the lowest rate, some more, every bucket is full again.
             buckets.retain(|_, bucket| {
                 now_ms.saturating_sub(bucket.filled_ms) < 1000
@@ -203,7 +195,7 @@ impl Gate {
             }
         }
         let full = || RequestBucket { left: most, filled_ms: now_ms, streams: Arc::default() };
-        let bucket = buckets.entry(key).or_insert_with(full);
+        let bucket = buckets.entry(client).or_insert_with(full);
         let passed_ms = now_ms.saturating_sub(bucket.filled_ms);
         bucket.left = (bucket.left + rate.saturating_mul(passed_ms)).min(most);
         bucket.filled_ms = now_ms;
@@ -213,60 +205,55 @@ impl Gate {
     }
 }
 
-impl BucketKey {
-    fn of(client: Client) -> BucketKey {
-        match client {
-            Client::Token(at) => BucketKey::Token(at),
-            Client::Player { player_id, .. } => BucketKey::Player(player_id),
-        }
-    }
-}
-
 impl Pass {
     /// Whether it is good for this answer. A player sees itself, the boards and how the zones are,
     /// but not where the others and the treasures are.
     pub(crate) fn may_read(&self, route: &Route) -> bool {
-        let is_public = matches!(route, Route::Board(_) | Route::Zones | Route::OpenApi);
-        match (self.client, route) {
-            _ if self.rights.reads => true,
-            (
-                Some(Client::Player { player_id, .. }),
-                Route::Player(PlayerQuery { player_id: asked, .. })
-                | Route::Poll(PlayerQuery { player_id: asked, .. }),
-            ) => player_id == *asked,
-            (Some(Client::Player { .. }), _) => is_public,
-            _ => false,
-        }
+        self.scopes.reads
+            && match (self.player(), route) {
+                (None, _) => true,
+                (
+                    Some(player_id),
+                    Route::Player(PlayerQuery { player_id: asked, .. })
+                    | Route::Poll(PlayerQuery { player_id: asked, .. }),
+                ) => player_id == *asked,
+                (Some(_), route) => {
+                    matches!(route, Route::Board(_) | Route::Zones | Route::OpenApi)
+                }
+            }
     }
 
     /// Whether it is good for everything that is to be read.
     pub(crate) fn may_read_all(&self) -> bool {
-        self.rights.reads
+        self.scopes.reads && self.player().is_none()
     }
 
     /// Whether it is good for any event at all.
     pub(crate) fn may_post(&self) -> bool {
-        let Rights { commands, joins, world, .. } = self.rights;
-        commands || joins || world || self.player().is_some()
+        let Scopes { commands, joins, world, .. } = self.scopes;
+        commands || joins || (world && self.player().is_none())
     }
 
     /// The player whose token was shown.
     pub(crate) fn player(&self) -> Option<u64> {
         match self.client {
-            Some(Client::Player { player_id, .. }) => Some(player_id),
+            Some(Client::Player(player_id)) => Some(player_id),
             _ => None,
         }
     }
 
-    /// Whether it is good for this event. A player acts where it is; where it enters is for others
-    /// to say.
+    /// Whether it is good for this event. A player's is good for events of this player alone.
     pub(crate) fn may_command(&self, player_id: u64, action: ActionKind) -> bool {
-        let Rights { commands, joins, world, .. } = self.rights;
-        match action.subject() {
-            Subject::World | Subject::Tick => world,
-            Subject::Arrival | Subject::Enter => joins,
-            Subject::Player | Subject::Leave => commands || self.player() == Some(player_id),
-        }
+        let Scopes { commands, joins, world, .. } = self.scopes;
+        let is_its_own = self.player().is_none_or(|own| own == player_id);
+        is_its_own
+            && match action.subject() {
+                Subject::World | Subject::Tick => world && self.player().is_none(),
+                // What a player brings along, another zone's owner says.
+                Subject::Arrival => joins && self.player().is_none(),
+                Subject::Enter => joins,
+                Subject::Player | Subject::Leave => commands,
+            }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::http::head_lines;
 use crate::http::request::Persistence;
+use crate::serve::access::TokenRefusal;
 use crate::serve::answers::Moment;
 use crate::serve::json::Json;
 use crate::serve::problem::Problem;
@@ -56,8 +57,11 @@ impl AnswerHead {
         });
         let more = match problem {
             Problem::MethodNotAllowed(allowed) => format!("Allow: {allowed}\r\n"),
-            Problem::Unauthorized | Problem::TokenExpired => {
+            Problem::Unauthorized(TokenRefusal::Missing) => {
                 "WWW-Authenticate: Bearer\r\n".to_owned()
+            }
+            Problem::Unauthorized(_) => {
+                "WWW-Authenticate: Bearer error=\"invalid_token\"\r\n".to_owned()
             }
             _ if problem.is_passing() => "Retry-After: 1\r\n".to_owned(),
             _ => String::new(),

@@ -27,7 +27,13 @@ pub(crate) mod command;
 
 pub(crate) mod stream;
 
+mod signatures;
+
+pub(crate) mod key_set;
+
 pub(crate) mod access;
+
+mod permits;
 
 pub mod gate;
 
@@ -82,13 +88,14 @@ use crate::service::cli::VERSION;
 use crate::service::config::Config;
 use crate::service::reload::{InForce, Reloading};
 use crate::service::shutdown::{Reloads, Signals};
-use access::{AccessError, Tokens};
+use access::Access;
 use answers::Served;
 use appender::{Appender, COMMANDS_WAITING_MAX, Report};
 use feed::{Feed, FeedOptions};
 use feed_messages::{FEED_MESSAGES_MAX, FeedSender};
 use futures_lite::FutureExt;
 use gate::Gate;
+use key_set::{KeySet, KeySetError};
 use postings::Postings;
 use reload::ServingReloader;
 use rustix::net::sockopt::{set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay};
@@ -123,9 +130,9 @@ pub(crate) enum ServeError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// The file of tokens.
+    /// The file of keys.
     #[error(transparent)]
-    Access(#[from] AccessError),
+    Keys(#[from] KeySetError),
     /// There is no ring for the clients' sockets.
     #[error(transparent)]
     Ring(#[from] RingError),
@@ -165,8 +172,7 @@ impl Server {
         commands: Commands,
         rulebook: Rulebook,
     ) -> Result<Server, ServeError> {
-        let tokens = options.tokens.as_deref().map(Tokens::load).transpose()?;
-        let gate = Gate::new(tokens, unix_ms().cast_unsigned());
+        let gate = Gate::new(access(&options)?, unix_ms().cast_unsigned());
         let players_max = rulebook.first().rules.actors.count_max as usize;
         let bell = Arc::new(Bell::new().map_err(ServeError::Resources)?);
         let (sender, reports) = queue::bounded_with_bell(COMMANDS_WAITING_MAX, &bell);
@@ -254,10 +260,15 @@ fn bound(address: SocketAddr, is_shared: bool) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// What is wrong with the file of tokens, if there is one.
-pub(crate) fn check_tokens(options: &ServeOptions) -> Result<(), String> {
-    let tokens = options.tokens.as_deref().map(Tokens::load).transpose();
-    tokens.map(|_| ()).map_err(|error| error.to_string())
+/// Who may ask; `None`: everybody on this host.
+fn access(options: &ServeOptions) -> Result<Option<Access>, KeySetError> {
+    let Some(access) = &options.access else { return Ok(None) };
+    Ok(Some(Access::new(KeySet::load(&access.keys)?, access)))
+}
+
+/// What is wrong with the file of keys, if there is one.
+pub(crate) fn check_keys(options: &ServeOptions) -> Result<(), String> {
+    access(options).map(|_| ()).map_err(|error| error.to_string())
 }
 
 /// Serves until a signal ends it. SIGHUP reads again what may change meanwhile.

@@ -2,6 +2,7 @@
 
 use crate::decoder::reject::Reject;
 use crate::http::request_error::RequestError;
+use crate::serve::access::TokenRefusal;
 use crate::serve::answers::Moment;
 
 /// Why a request gets no answer.
@@ -59,10 +60,8 @@ pub(crate) enum Problem {
     OriginForeign,
     /// The body is no JSON object, and no array of a few.
     NoEvents,
-    /// The request shows no token that is known here.
-    Unauthorized,
-    /// The token was valid once.
-    TokenExpired,
+    /// The request shows no token that is good here and now.
+    Unauthorized(TokenRefusal),
     /// The token is not good for this.
     OutOfScope,
     /// The client has sent too many requests.
@@ -94,7 +93,7 @@ impl Problem {
             | Problem::NoEvent { .. }
             | Problem::RulesetUnknown(_)
             | Problem::NoEvents => "400 Bad Request",
-            Problem::Unauthorized | Problem::TokenExpired => "401 Unauthorized",
+            Problem::Unauthorized(_) => "401 Unauthorized",
             Problem::Forbidden
             | Problem::OutOfScope
             | Problem::HostForeign
@@ -120,6 +119,11 @@ impl Problem {
             self,
             Problem::ZoneLoading(_) | Problem::Busy | Problem::TooMany | Problem::TooManyStreams(_)
         )
+    }
+
+    /// Whether it takes so long to find that a client may cause one per connection.
+    pub(crate) fn is_costly(&self) -> bool {
+        matches!(self, Problem::Unauthorized(TokenRefusal::WrongSignature))
     }
 
     /// What to do about it.
@@ -166,13 +170,10 @@ impl Problem {
                 );
             }
             Problem::NotJson => "send the body as Content-Type: application/json",
-            Problem::HostForeign => {
-                "use an address of this host, as localhost, or set serve.tokens"
-            }
-            Problem::OriginForeign => "pages of other sites are not served; set serve.tokens",
+            Problem::HostForeign => "use an address of this host, as localhost, or set serve.keys",
+            Problem::OriginForeign => "pages of other sites are not served; set serve.keys",
             Problem::NoEvents => "send one event, or an array of at most 64",
-            Problem::Unauthorized => "send a token that is valid, as Authorization: Bearer TOKEN",
-            Problem::TokenExpired => "the token has expired; ask the game for a new one",
+            Problem::Unauthorized(refusal) => refusal.sentence(),
             Problem::OutOfScope => "use a token whose scope has this, or ask for your own player",
             Problem::TooMany => "send fewer requests per second; try again in a second",
             Problem::TooManyStreams(most) => {

@@ -1,10 +1,10 @@
-//! SIGHUP: the rules files, the tokens and the log level are read again while clients are served.
+//! SIGHUP: the rules files, the keys of tokens and the log level are read again while clients are served.
 //!
 //! A thread of its own reads the files: the serving thread may open none. systemd gets no messages
 //! about this reload.
 
-use super::access::Tokens;
 use super::gate::Gate;
+use super::key_set::KeySet;
 use crate::hunt::rules::rulebook::Rulebook;
 use crate::service::reload::{self, InForce};
 use crate::service::shutdown::Reloads;
@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 /// What was read again, for the serving thread.
 pub(super) struct Reloaded {
-    tokens: Option<Tokens>,
+    keys: Option<KeySet>,
     rulesets: Vec<u32>,
 }
 
@@ -39,8 +39,9 @@ impl ServingReloader {
     /// An error is a sentence; then nothing has changed.
     async fn reload(&mut self) -> Result<(), String> {
         let (config, rulebook) = self.in_force.read_again()?;
-        let tokens = config.serve.tokens.as_deref().map(Tokens::load).transpose();
-        let tokens = tokens.map_err(|error| error.to_string())?;
+        let access = config.serve.access.as_ref();
+        let keys = access.map(|access| KeySet::load(&access.keys)).transpose();
+        let keys = keys.map_err(|error| error.to_string())?;
         let rulesets = rulebook.rulesets().collect();
         // A receiver that is gone belongs to a thread that has ended, and serves no client any
         // more.
@@ -48,16 +49,16 @@ impl ServingReloader {
             let _ended = self.rulebooks.send(rulebook.clone()).await;
         }
         self.in_force.replace(config, rulebook);
-        let _ended = self.reloaded.send(Reloaded { tokens, rulesets }).await;
+        let _ended = self.reloaded.send(Reloaded { keys, rulesets }).await;
         Ok(())
     }
 }
 
-/// Lets the tokens count that were read again, and says so.
+/// Lets the keys count that were read again, and says so.
 pub(super) async fn take(reloads: Receiver<Reloaded>, gate: Rc<Gate>) {
-    while let Ok(Reloaded { tokens, rulesets }) = reloads.recv().await {
-        if let Some(tokens) = tokens {
-            gate.replace(tokens);
+    while let Ok(Reloaded { keys, rulesets }) = reloads.recv().await {
+        if let Some(keys) = keys {
+            gate.replace(keys);
         }
         tracing::info!(?rulesets, "reloaded");
     }

@@ -1,12 +1,15 @@
 //! Checks the addresses in the configuration: of the brokers, and those to listen on.
 
-use super::ServeOptions;
 use super::config::Check;
 use super::settings::ConfigError;
 use super::written::WrittenServe;
+use super::{AccessOptions, ServeOptions};
 use crate::kafka::client::BOOTSTRAP_BROKERS_MAX;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+
+/// Requests per second that a client may be allowed.
+const REQUESTS_PER_S_MAX: u32 = 1_000_000;
 
 impl Check<'_> {
     pub(super) fn brokers(&self, written: &[String]) -> Result<Vec<String>, ConfigError> {
@@ -26,6 +29,37 @@ impl Check<'_> {
         }
         Ok(written.to_vec())
     }
+
+    /// How `huntd serve` is reached, and by whom.
+    pub(super) fn serve(&self, written: &WrittenServe) -> Result<ServeOptions, ConfigError> {
+        let listen = parse(&written.listen);
+        let listen = listen.map_err(|sentence| self.error("serve.listen", sentence))?;
+        let access = self.access(written)?;
+        if access.is_none() && !listen.ip().is_loopback() {
+            let sentence = format!(
+                "= \"{listen}\": write serve.keys, too, or a loopback address, as in \
+                 \"127.0.0.1:9465\""
+            );
+            return Err(self.error("serve.listen", sentence));
+        }
+        Ok(ServeOptions { listen, share_address: written.share_address, access })
+    }
+
+    fn access(&self, written: &WrittenServe) -> Result<Option<AccessOptions>, ConfigError> {
+        let WrittenServe { keys, audience, requests_per_s, player_requests_per_s, .. } = written;
+        let rate = |key: &str, written: i64| {
+            self.number(&format!("serve.{key}"), written, 1..=REQUESTS_PER_S_MAX)
+        };
+        let requests_per_s = rate("requests_per_s", *requests_per_s)?;
+        let player_requests_per_s = rate("player_requests_per_s", *player_requests_per_s)?;
+        if audience.is_empty() {
+            let sentence = "= \"\": write what the `aud` of tokens has to name".to_owned();
+            return Err(self.error("serve.audience", sentence));
+        }
+        let (keys, audience) = (PathBuf::from(keys), audience.clone());
+        let access = AccessOptions { keys, audience, requests_per_s, player_requests_per_s };
+        Ok(Some(access).filter(|access| !access.keys.as_os_str().is_empty()))
+    }
 }
 
 /// Parses an address, or returns a sentence that says how to write one.
@@ -34,17 +68,4 @@ pub(super) fn parse(written: &str) -> Result<SocketAddr, String> {
     address.ok_or_else(|| {
         format!("= \"{written}\": write an IP address and a port, as in \"127.0.0.1:9464\"")
     })
-}
-
-/// Returns how `huntd serve` is reached, or a sentence that says what to write.
-pub(super) fn serve(written: &WrittenServe) -> Result<ServeOptions, String> {
-    let listen = parse(&written.listen)?;
-    let tokens = Some(&written.tokens).filter(|file| !file.is_empty()).map(PathBuf::from);
-    match listen.ip().is_loopback() || tokens.is_some() {
-        true => Ok(ServeOptions { listen, share_address: written.share_address, tokens }),
-        false => Err(format!(
-            "= \"{listen}\": write serve.tokens, too, or a loopback address, as in \
-             \"127.0.0.1:9465\""
-        )),
-    }
 }

@@ -5,9 +5,7 @@
 
 use super::schema::{Limit, Limits};
 use super::settings::{self, ConfigError, ConfigErrors, Settings, variables};
-use super::written::{
-    Written, WrittenCpu, WrittenPublish, WrittenServe, WrittenService, WrittenSnapshot,
-};
+use super::written::{Written, WrittenCpu, WrittenPublish, WrittenService, WrittenSnapshot};
 use crate::fetch::FetchOptions;
 use crate::kafka::client::ClientOptions;
 use crate::kafka::group::{GroupOptions, GroupProtocol};
@@ -385,12 +383,8 @@ impl Check<'_> {
         })
     }
 
-    fn serve(&self, raw: &WrittenServe) -> Result<super::ServeOptions, ConfigError> {
-        super::addresses::serve(raw).map_err(|sentence| self.error("serve.listen", sentence))
-    }
-
-    /// Converts a number to its option's type, if it is within its limits.
-    fn number<T>(
+    /// A number within its limits, as the type of its option.
+    pub(super) fn number<T>(
         &self,
         path: &str,
         written: i64,

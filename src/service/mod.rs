@@ -85,8 +85,21 @@ pub struct ServeOptions {
     pub listen: SocketAddr,
     /// True if other processes may listen on this address, too.
     pub share_address: bool,
-    /// The file of tokens; `None` if anybody on this host may ask.
-    pub tokens: Option<std::path::PathBuf>,
+    /// Which tokens requests need; `None`: everybody on this host may ask.
+    pub access: Option<AccessOptions>,
+}
+
+/// Which tokens requests need, checked already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessOptions {
+    /// The file of the keys that sign tokens.
+    pub keys: std::path::PathBuf,
+    /// What a token's `aud` has to name.
+    pub audience: String,
+    /// Requests of a client that is no player.
+    pub requests_per_s: u32,
+    /// Requests of a player.
+    pub player_requests_per_s: u32,
 }
 
 /// The state that the service thread reads.

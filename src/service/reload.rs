@@ -1,5 +1,5 @@
 //! SIGHUP: the process reads the rules files and the log level again while it runs. `huntd serve`
-//! also reads its tokens again (`serve/reload.rs`).
+//! also reads the keys of its tokens again (`serve/reload.rs`).
 //!
 //! An error in the files, or a change that requires a restart, rejects the whole reload. An event
 //! that changes to rules that were added is in the log after the reload. A shard looks the rules up

@@ -117,5 +117,8 @@ pub(super) struct WrittenService {
 pub(super) struct WrittenServe {
     pub(super) listen: String,
     pub(super) share_address: bool,
-    pub(super) tokens: String,
+    pub(super) keys: String,
+    pub(super) audience: String,
+    pub(super) requests_per_s: i64,
+    pub(super) player_requests_per_s: i64,
 }

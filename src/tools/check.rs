@@ -44,7 +44,7 @@ pub fn run(args: &CheckArgs) -> Result<(), ToolError> {
     // Without these files no broker can be asked.
     let is_online = !args.offline && files.is_ok();
     errors.extend(files.err().map(|error| Failure::File(error).into()));
-    if let Err(sentence) = serve::check_tokens(&config.serve) {
+    if let Err(sentence) = serve::check_keys(&config.serve) {
         errors.push(ToolError::Config(sentence));
     }
     match check::offline(&config, &rulesets) {

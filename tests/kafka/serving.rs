@@ -242,6 +242,14 @@ fn the_serving_thread_alone_may_call_only_what_it_needs() {
     }
 }
 
+/// A secret in base64url: bytes of 11.
+const SECRET: &str = "CwsLCwsLCwsLCwsLCwsLCwsLCwsLCwsLCwsLCwsLCws";
+
+/// A token that it has signed as the key `one`: of `a`, which may read until 2100.
+const TOKEN: &str = "eyJhbGciOiJIUzI1NiIsImtpZCI6Im9uZSJ9.\
+    eyJhdWQiOiJodW50ZCIsImV4cCI6NDEwMjQ0NDgwMCwic3ViIjoiYSIsInNjb3BlIjoicmVhZCJ9.\
+    tMbUJva4ePiRDoHfSGVsqOO5--HGBfpEwg6eF5Asb14";
+
 /// The status that a path is answered with for this token.
 fn status_for(serving: &Serving, path: &str, token: &str) -> u16 {
     let mut stream = TcpStream::connect(serving.address()).expect("it listens");
@@ -253,40 +261,36 @@ fn status_for(serving: &Serving, path: &str, token: &str) -> u16 {
 }
 
 #[test]
-fn a_process_on_any_address_wants_tokens_and_reads_them_and_its_log_level_again_when_asked_to() {
+fn a_process_on_any_address_wants_tokens_and_reads_keys_and_log_level_again_when_asked_to() {
     let topics = Topics::create(kafka::shared(), "tokens", ZONES);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut huntd = start(&topics, &settings(folder.path()), &[]);
     huntd.wait_for_address();
-    let file = folder.path().join("tokens.toml");
-    let write = |sha256: &str| {
-        let rest = "scopes = [\"read\"]\nrequests_per_s = 1000\n";
-        let text = format!("[[token]]\nname = \"a\"\nsha256 = \"{sha256}\"\n{rest}");
-        std::fs::write(&file, text).expect("the file is written");
+    let file = folder.path().join("keys.json");
+    let write = |kid: &str| {
+        let key = format!("{{\"kty\":\"oct\",\"kid\":\"{kid}\",\"k\":\"{SECRET}\"}}");
+        std::fs::write(&file, format!("{{\"keys\":[{key}]}}")).expect("the file is written");
     };
-    // Of `abc`, and of the empty text.
-    let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-    let other = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-    write(abc);
-    let tokens = file.to_str().expect("the path is text");
-    let serving = Serving::start_at(&huntd, "0.0.0.0:0", &[("HUNTD_SERVE__TOKENS", tokens)]);
-    assert_eq!(status_for(&serving, "/v1/openapi.json", "abc"), 200);
+    write("one");
+    let keys = file.to_str().expect("the path is text");
+    let serving = Serving::start_at(&huntd, "0.0.0.0:0", &[("HUNTD_SERVE__KEYS", keys)]);
+    assert_eq!(status_for(&serving, "/v1/openapi.json", TOKEN), 200);
     assert_eq!(status_for(&serving, "/v1/openapi.json", "abd"), 401);
     std::fs::write(&file, "nonsense").expect("the file is written");
     serving.reload();
     serving.wait_for("not reloaded, old settings kept");
-    assert_eq!(status_for(&serving, "/v1/openapi.json", "abc"), 200);
-    write(other);
+    assert_eq!(status_for(&serving, "/v1/openapi.json", TOKEN), 200);
+    write("two");
     let config = std::fs::read_to_string(huntd.config()).expect("it is there");
     let quiet = config.replace("[service]\n", "[service]\nlog_level = \"warn\"\n");
     assert_ne!(config, quiet);
     std::fs::write(huntd.config(), quiet).expect("it is writable");
     serving.reload();
     let end = Instant::now() + PATIENCE;
-    while status_for(&serving, "/v1/openapi.json", "abc") != 401 {
+    while status_for(&serving, "/v1/openapi.json", TOKEN) != 401 {
         assert!(Instant::now() < end, "{}", serving.log());
         std::thread::sleep(Duration::from_millis(20));
     }
-    // The log level is in force before the tokens are.
+    // The log level is in force before the keys are.
     assert!(!serving.log().contains("\"reloaded\""), "{}", serving.log());
 }

@@ -1,14 +1,13 @@
 //! Events with every number in and out of range, posted by players and by game servers: what
 //! reaches the log is an event that its sender may send, and it takes nothing from later ones.
 
-use super::access::{KEY, ORIGIN_S, ask, world_at_rate};
+use super::access::{ORIGIN_S, ask, player_token, world_at_rate};
 use super::{World, text_of};
 use crate::decoder::{Decoder, RecordPosition};
 use crate::hunt::Outcome;
 use crate::hunt::event::{ActionKind, Event, EventField};
 use crate::hunt::field::{FieldForm, FieldSpec};
 use crate::kit::update::Updates;
-use crate::serve::access::player_token;
 use crate::serve::command::Command;
 use crate::serve::exchange::ExchangeNeed;
 
@@ -106,7 +105,7 @@ fn decide(world: &mut World, command: &Command) -> (Event, Outcome) {
 
 #[test]
 fn whatever_number_a_player_posts_its_event_is_its_own_and_later_ones_count() {
-    let token = player_token(&KEY, PLAYER, ORIGIN_S + 10);
+    let token = player_token(PLAYER, ORIGIN_S + 10);
     let mut taken = 0;
     for body in bodies() {
         let mut world = world_at_rate(1_000_000);

@@ -2,45 +2,73 @@
 
 use super::World;
 use crate::hunt::event::Action;
-use crate::serve::access::{Tokens, player_token};
+use crate::serve::access::Access;
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::gate::Gate;
+use crate::serve::key_set::KeySet;
 use crate::serve::problem::Problem;
-use sha2::{Digest, Sha256};
+use crate::service::AccessOptions;
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use serde_json::{Value, json};
+use std::path::PathBuf;
 
-pub(super) const KEY: [u8; 32] = [7; 32];
+const SECRET: [u8; 32] = [7; 32];
 
 /// The Unix time at 0 of the exchanges' clock.
 pub(super) const ORIGIN_S: u64 = 1_000;
 
-fn tokens(requests_per_s: u32) -> Tokens {
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let token = |name: &str, scopes: &str| {
-        let sha256 = hex(&Sha256::digest(name));
-        format!(
-            "[[token]]\nname = \"{name}\"\nsha256 = \"{sha256}\"\nscopes = [{scopes}]\n\
-             requests_per_s = {requests_per_s}\n"
-        )
+/// Seconds for which a token is good after its `exp`.
+pub(super) const SKEW_S: u64 = 30;
+
+/// The key of all tokens here, and if need be another one.
+fn keys(has_another: bool) -> KeySet {
+    // Thirty-two bytes of 7.
+    let secret = json!({"kty": "oct", "kid": "game", "k": "BwcH".repeat(10) + "Bwc"});
+    let another = json!({"kty": "oct", "kid": "another", "k": "A".repeat(43)});
+    let keys = if has_another { vec![secret, another] } else { vec![secret] };
+    KeySet::parse(&json!({ "keys": keys }).to_string()).expect("a valid set")
+}
+
+/// How requests are let in with tokens of these keys.
+pub(super) fn access(keys: KeySet, requests_per_s: u32) -> Access {
+    let audience = "huntd".to_owned();
+    let options =
+        AccessOptions { keys: PathBuf::new(), audience, requests_per_s, player_requests_per_s: 2 };
+    Access::new(keys, &options)
+}
+
+/// A token with these claims.
+pub(super) fn signed(claims: &Value) -> String {
+    let header = Header { kid: Some("game".to_owned()), ..Header::new(Algorithm::HS256) };
+    encode(&header, claims, &EncodingKey::from_secret(&SECRET)).expect("it can be signed")
+}
+
+/// A token of a player.
+pub(super) fn player_token(player_id: u64, exp: u64) -> String {
+    let scope = "read command";
+    signed(&json!({"player_id": player_id.to_string(), "aud": "huntd", "exp": exp, "scope": scope}))
+}
+
+/// The token of one of these clients; of nobody, its name.
+pub(super) fn token_of(name: &str) -> String {
+    let scope = match name {
+        "reader" => "read",
+        "game" => "command join world",
+        "actor" => "command",
+        "all" => "read command join world",
+        other => return other.to_owned(),
     };
-    let players = format!("[players]\nkeys = [\"{}\"]\nrequests_per_s = 2\n", hex(&KEY));
-    let text = [
-        token("reader", "\"read\""),
-        token("game", "\"command\", \"join\", \"world\""),
-        token("actor", "\"command\""),
-        token("all", "\"read\", \"command\", \"join\", \"world\""),
-        players,
-    ];
-    Tokens::parse(&text.concat()).expect("a valid file")
+    signed(&json!({"sub": name, "aud": "huntd", "exp": 1_000_000, "scope": scope}))
 }
 
 fn world() -> World {
     world_at_rate(1_000)
 }
 
-/// A world whose tokens have this many requests a second.
+/// A world whose clients have this many requests a second.
 pub(super) fn world_at_rate(requests_per_s: u32) -> World {
     let mut world = World::new();
-    world.gate = Gate::new(Some(tokens(requests_per_s)), 1_000 * ORIGIN_S);
+    world.gate = Gate::new(Some(access(keys(false), requests_per_s)), 1_000 * ORIGIN_S);
     world
 }
 
@@ -53,7 +81,7 @@ pub(super) fn ask(
     body: &str,
 ) -> (Exchange, bool) {
     let mut exchange = Exchange::default();
-    let length = body.len();
+    let (length, token) = (body.len(), token_of(token));
     let head =
         format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n");
     exchange.receive(format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes());
@@ -85,8 +113,11 @@ fn without_a_valid_token_only_the_page_and_the_probes_are_answered() {
     for path in ["/v1/zones", "/v1/players/1", "/v1/stream?zone=0", "/metrics", "/v2"] {
         assert_eq!(world.status(path), "401", "{path}");
         assert!(world.get(path).contains("WWW-Authenticate: Bearer\r\n"), "{path}");
-        for token in ["", "nobody", "Reader", "player.1.9999.00"] {
-            assert_eq!(status(&world, path, token), "401", "{path} {token}");
+        for token in ["nobody", "player.1.9999.00", "a.b.c"] {
+            let answer = super::text_of(&ask(&world, "GET", path, token, "").0);
+            assert!(answer.starts_with("HTTP/1.1 401 "), "{path} {token}");
+            let challenge = "WWW-Authenticate: Bearer error=\"invalid_token\"\r\n";
+            assert!(answer.contains(challenge), "{path} {token}: {answer}");
         }
     }
     assert_eq!(post(&world, "nobody", r#"{"type":"loot","player_id":1}"#), "401");
@@ -110,7 +141,7 @@ fn a_token_is_good_for_its_scopes() {
 #[test]
 fn a_player_sees_and_acts_for_itself_alone() {
     let world = world();
-    let token = player_token(&KEY, 2, ORIGIN_S + 10);
+    let token = player_token(2, ORIGIN_S + 10);
     let allowed = [
         "/v1/players/2",
         "/v1/players/2/poll",
@@ -150,7 +181,7 @@ fn a_player_sees_and_acts_for_itself_alone() {
     for (body, expected) in cases {
         assert_eq!(post(&world, &token, &body), expected, "{body}");
     }
-    let expired = player_token(&KEY, 2, ORIGIN_S);
+    let expired = player_token(2, ORIGIN_S - SKEW_S);
     assert_eq!(status(&world, "/v1/players/2", &expired), "401");
 }
 
@@ -160,11 +191,11 @@ fn who_asks_too_often_waits_and_the_others_do_not() {
     let ask_at = |token: &str, now_ms| {
         let mut exchange = Exchange::default();
         let head = "GET /v1/zones HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer";
-        exchange.receive(format!("{head} {token}\r\n\r\n").as_bytes());
+        exchange.receive(format!("{head} {}\r\n\r\n", token_of(token)).as_bytes());
         exchange.advance(&world.served, &world.gate, now_ms);
         super::text_of(&exchange)[9..12].to_owned()
     };
-    let (two, three) = (player_token(&KEY, 2, ORIGIN_S + 99), player_token(&KEY, 3, ORIGIN_S + 99));
+    let (two, three) = (player_token(2, ORIGIN_S + 99), player_token(3, ORIGIN_S + 99));
     // A burst of 64 is let through, then two a second.
     let passed = (0..100).filter(|_| ask_at(&two, 5) == "200").count();
     assert_eq!(passed, 64);
@@ -174,15 +205,15 @@ fn who_asks_too_often_waits_and_the_others_do_not() {
     let passed = (0..100).filter(|_| ask_at(&two, 2_005) == "200").count();
     assert_eq!(passed, 4);
     // Another token of this player does not help.
-    assert_eq!(ask_at(&player_token(&KEY, 2, ORIGIN_S + 50), 2_005), "429");
+    assert_eq!(ask_at(&player_token(2, ORIGIN_S + 50), 2_005), "429");
     let events = vec![r#"{"type":"loot","player_id":3}"#; 64].join(",");
     assert_eq!(post(&world, &three, &format!("[{events}]")), "429", "each event counts");
 }
 
 #[test]
-fn a_stream_ends_when_its_token_expires_or_the_tokens_are_replaced() {
+fn a_stream_ends_when_its_token_expires_or_the_keys_are_replaced() {
     let mut world = world();
-    let token = player_token(&KEY, 2, ORIGIN_S + 10);
+    let token = player_token(2, ORIGIN_S + 10);
     let listen = |world: &World, token: &str, topic: &str| {
         ask(world, "GET", &format!("/v1/stream?{topic}"), token, "").0
     };
@@ -192,14 +223,15 @@ fn a_stream_ends_when_its_token_expires_or_the_tokens_are_replaced() {
         exchange.take_unsent();
         exchange.advance(&world.served, &world.gate, now_ms) == ExchangeNeed::Close
     };
-    assert!(!closes(&world, &mut expiring, 9_999));
-    assert!(closes(&world, &mut expiring, 10_000));
-    assert!(!closes(&world, &mut reading, 10_000));
-    world.gate.replace(tokens(1_000));
-    assert!(!closes(&world, &mut reading, 10_000), "these are the same");
-    world.gate.replace(tokens(5));
+    let end_ms = 1_000 * (10 + SKEW_S);
+    assert!(!closes(&world, &mut expiring, end_ms - 1));
+    assert!(closes(&world, &mut expiring, end_ms));
+    assert!(!closes(&world, &mut reading, end_ms));
+    world.gate.replace(keys(false));
+    assert!(!closes(&world, &mut reading, end_ms), "these are the same");
+    world.gate.replace(keys(true));
     world.act(1, Action::Rotate { heading: 1 });
-    assert!(closes(&world, &mut reading, 10_001));
+    assert!(closes(&world, &mut reading, end_ms));
 }
 
 #[test]
@@ -215,17 +247,31 @@ fn events_of_the_world_and_joins_have_scopes_of_their_own() {
 }
 
 #[test]
-fn a_token_that_has_expired_is_told_so() {
+fn a_player_s_scopes_are_good_for_what_is_its_own() {
     let world = world();
-    let expired = player_token(&KEY, 2, ORIGIN_S);
-    let answer = super::text_of(&ask(&world, "GET", "/v1/zones", &expired, "").0);
-    assert!(answer.starts_with("HTTP/1.1 401 ") && answer.contains("has expired"), "{answer}");
+    let token = |scope: &str| {
+        let exp = ORIGIN_S + 10;
+        signed(&json!({"player_id": "2", "aud": ["huntd"], "exp": exp, "scope": scope}))
+    };
+    let join = |player: u64| format!(r#"{{"type":"join","player_id":{player},"x":1,"y":2}}"#);
+    let tick = r#"{"type":"tick","seq":5}"#;
+    let arrival =
+        join(2).replace('}', r#","handoff":{"from_zone":1,"crossing":2,"score":9,"last_seq":6}}"#);
+    let all = token("read command join world");
+    assert_eq!(post(&world, &all, &join(2)), "202");
+    for body in [&join(3), &arrival, tick] {
+        assert_eq!(post(&world, &all, body), "403", "{body}");
+    }
+    assert_eq!(status(&world, "/v1/players/2", &token("read")), "200");
+    assert_eq!(status(&world, "/v1/players/2", &token("command")), "403");
+    assert_eq!(status(&world, "/v1/players/2", &token("reader openid")), "403");
+    assert_eq!(post(&world, &token("read"), r#"{"type":"loot","player_id":2}"#), "403");
 }
 
 #[test]
 fn a_player_s_events_have_this_process_s_time_and_no_seq_ahead_of_it() {
     let world = world();
-    let token = player_token(&KEY, 2, ORIGIN_S + 10);
+    let token = player_token(2, ORIGIN_S + 10);
     let record = |body: &str| {
         let (exchange, is_posted) = ask(&world, "POST", "/v1/events", &token, body);
         assert!(is_posted, "{body}");
@@ -320,7 +366,7 @@ fn clients_without_tokens_read_so_many_streams_together() {
 #[test]
 fn a_client_reads_so_many_streams_and_may_read_another_once_one_has_ended() {
     let world = world_at_rate(1_000_000);
-    let player = player_token(&KEY, 2, ORIGIN_S + 10);
+    let player = player_token(2, ORIGIN_S + 10);
     let open = |world: &World, token: &str| {
         let (exchange, _) = ask(world, "GET", "/v1/stream?board=world", token, "");
         (super::text_of(&exchange)[9..12].to_owned(), exchange)
@@ -336,9 +382,9 @@ fn a_client_reads_so_many_streams_and_may_read_another_once_one_has_ended() {
         assert_eq!(open(&world, "all").0, "200", "each client has its own");
         streams.pop();
         assert_eq!(open(&world, token).0, "200", "{token}");
-        // Streams of earlier tokens end, and the new ones begin without them.
-        world.gate.replace(tokens(999_999));
+        // Streams of earlier keys end, and the new ones begin without them.
+        world.gate.replace(keys(true));
         assert_eq!(open(&world, token).0, "200", "{token}");
-        world.gate.replace(tokens(1_000_000));
+        world.gate.replace(keys(false));
     }
 }

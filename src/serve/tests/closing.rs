@@ -1,6 +1,6 @@
 //! The last answer of a connection says that it is, and no other does.
 
-use super::access::world_at_rate;
+use super::access::{token_of, world_at_rate};
 use super::text_of;
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 
@@ -31,6 +31,7 @@ fn whatever_is_answered_says_close_where_the_connection_closes_and_nowhere_else(
                 "{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: {connection}"
             );
             let mut exchange = Exchange::default();
+            let token = token_of(token);
             let request = format!("{head}\r\nAuthorization: Bearer {token}\r\n\r\n");
             exchange.receive(request.as_bytes());
             let need = exchange.advance(&world.served, &world.gate, 0);

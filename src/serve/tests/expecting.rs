@@ -1,6 +1,6 @@
 //! Clients that want to be asked for their body before they send it (RFC 9110, 10.1.1).
 
-use super::access::world_at_rate;
+use super::access::{token_of, world_at_rate};
 use super::{World, text_of};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 
@@ -71,7 +71,9 @@ fn who_has_sent_something_of_its_body_or_expects_nothing_is_not_asked_for_it() {
 #[test]
 fn a_body_whose_request_is_refused_by_its_head_alone_is_not_asked_for() {
     let world = world_at_rate(1_000);
-    let token = |name: &str| format!("Authorization: Bearer {name}\r\nExpect: 100-continue\r\n");
+    let token = |name: &str| {
+        format!("Authorization: Bearer {}\r\nExpect: 100-continue\r\n", token_of(name))
+    };
     let refused = [
         ("/v1/events", "Expect: 100-continue\r\n".to_owned(), "401"),
         ("/v1/events", token("nobody"), "401"),
@@ -98,12 +100,13 @@ fn a_body_whose_request_is_refused_by_its_head_alone_is_not_asked_for() {
 #[test]
 fn a_request_counts_once_however_it_is_sent() {
     let world = world_at_rate(1);
-    let headers = "Authorization: Bearer game\r\nExpect: 100-continue\r\n";
+    let token = token_of("game");
+    let headers = format!("Authorization: Bearer {token}\r\nExpect: 100-continue\r\n");
     for _ in 0..64 {
         let mut exchange = Exchange::default();
-        assert_eq!(advance(&mut exchange, &world, &head("/v1/events", headers)).0, CONTINUE);
+        assert_eq!(advance(&mut exchange, &world, &head("/v1/events", &headers)).0, CONTINUE);
         assert_eq!(advance(&mut exchange, &world, BODY).1, ExchangeNeed::Post);
     }
-    let (answer, _) = advance(&mut Exchange::default(), &world, &head("/v1/events", headers));
+    let (answer, _) = advance(&mut Exchange::default(), &world, &head("/v1/events", &headers));
     assert!(answer.starts_with("HTTP/1.1 429 "), "{answer}");
 }

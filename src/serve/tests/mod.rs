@@ -13,6 +13,7 @@ mod schema;
 mod sharing;
 mod statuses;
 mod streaming;
+mod tokens;
 mod turns;
 
 use crate::hunt::Shard;

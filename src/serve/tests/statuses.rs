@@ -1,6 +1,6 @@
 //! The statuses of every route: those that the server answers are those of the OpenAPI document.
 
-use super::access::{ask, world_at_rate};
+use super::access::{ask, token_of, world_at_rate};
 use super::{ROUTES, World, documented, json, text_of};
 use crate::serve::command::{Appended, Stamps, commands};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
@@ -43,7 +43,7 @@ fn refusals(method: &str, target: &str) -> BTreeSet<String> {
     let world = world();
     let headers = [
         String::new(),
-        "Authorization: Bearer game\r\n".to_owned(),
+        format!("Authorization: Bearer {}\r\n", token_of("game")),
         "Content-Length: 16385\r\n".to_owned(),
         "Transfer-Encoding: gzip\r\n".to_owned(),
         "Expect: 200-ok\r\n".to_owned(),
@@ -51,8 +51,8 @@ fn refusals(method: &str, target: &str) -> BTreeSet<String> {
     ];
     let mut found: BTreeSet<String> =
         headers.iter().filter_map(|headers| status(&world, method, target, headers)).collect();
-    let token = "Authorization: Bearer all\r\n";
-    found.extend((0..=BURST).filter_map(|_| status(&world, method, target, token)).last());
+    let token = format!("Authorization: Bearer {}\r\n", token_of("all"));
+    found.extend((0..=BURST).filter_map(|_| status(&world, method, target, &token)).last());
     found
 }
 
@@ -61,7 +61,8 @@ fn of_get(path: &str) -> BTreeSet<String> {
     let topic = if path == STREAM { "player=2" } else { "" };
     let answers = QUERIES.iter().filter_map(|query| {
         let target = format!("{path}?{topic}&{query}");
-        status(&world, "GET", &target, "Authorization: Bearer reader\r\n")
+        let token = format!("Authorization: Bearer {}\r\n", token_of("reader"));
+        status(&world, "GET", &target, &token)
     });
     answers.chain(refusals("GET", &format!("{path}?{topic}"))).collect()
 }

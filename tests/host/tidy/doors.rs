@@ -29,7 +29,6 @@ const DOORS: &[(&str, &[&str])] = &[
     ("flate2", &["src/kafka/codec.rs", "src/testing/batch_builder.rs"]),
     ("futures_lite", &["src/publisher/native/leader.rs", "src/serve/", "src/service/"]),
     ("hdrhistogram", &["src/tools/demo/verifier.rs"]),
-    ("hmac", &["src/serve/access.rs"]),
     ("httparse", &["src/http/request.rs"]),
     ("indicatif", &["src/tools/progress_bar.rs"]),
     ("io_uring", &["src/runtime/ring.rs", "src/runtime/socket_ring.rs"]),
@@ -44,6 +43,7 @@ const DOORS: &[(&str, &[&str])] = &[
         ],
     ),
     ("jiff", &["src/tools/matches/pubg.rs", "src/tools/snapshot.rs"]),
+    ("jsonwebtoken", &["src/serve/key_set.rs", "src/serve/signatures.rs"]),
     (
         "kafka_protocol",
         &[
@@ -71,7 +71,16 @@ const DOORS: &[(&str, &[&str])] = &[
             "src/tools/",
         ],
     ),
-    ("ring", &["src/kafka/tls/sealer.rs"]),
+    (
+        "ring",
+        &[
+            "src/kafka/tls/sealer.rs",
+            "src/serve/access.rs",
+            "src/serve/key_set.rs",
+            "src/serve/permits.rs",
+            "src/serve/signatures.rs",
+        ],
+    ),
     ("rsasl", &["src/kafka/sasl.rs"]),
     (
         "rustix",
@@ -93,19 +102,23 @@ const DOORS: &[(&str, &[&str])] = &[
     ("rustls_native_certs", &["src/kafka/tls/mod.rs"]),
     ("sd_notify", &["src/service/notify.rs", "src/service/systemd.rs"]),
     ("seccompiler", &["src/runtime/confinement.rs"]),
-    ("serde", &["src/serve/access.rs", "src/service/", "src/tools/"]),
+    ("serde", &["src/serve/access.rs", "src/serve/key_set.rs", "src/service/", "src/tools/"]),
     (
         "serde_json",
-        &["src/serve/openapi.rs", "src/service/schema.rs", "src/testing/vectors.rs", "src/tools/"],
+        &[
+            "src/serve/key_set.rs",
+            "src/serve/openapi.rs",
+            "src/service/schema.rs",
+            "src/testing/vectors.rs",
+            "src/tools/",
+        ],
     ),
-    ("sha2", &["src/serve/access.rs"]),
     ("simd_json", &["src/decoder/json.rs"]),
     ("smol", &["src/runtime/ring_loop.rs", "src/serve/", "src/service/", "src/tools/demo/page.rs"]),
     ("snap", &["src/kafka/codec.rs", "src/testing/batch_builder.rs"]),
     ("strsim", &["src/service/settings.rs"]),
-    ("subtle", &["src/serve/access.rs"]),
     ("thiserror", &["src/"]),
-    ("toml", &["src/serve/access.rs", "src/service/"]),
+    ("toml", &["src/service/"]),
     ("tracing", &["src/"]),
     ("tracing_subscriber", &["src/service/journal_line.rs", "src/service/log.rs"]),
     (
