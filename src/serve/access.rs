@@ -1,8 +1,10 @@
 //! Who may do what: JSON Web Tokens (RFC 7519) that the game or its identity provider signs.
 
 use crate::serve::key_set::KeySet;
+use crate::serve::stream_tickets::StreamTickets;
 use crate::service::AccessOptions;
 use ring::digest::{SHA256, digest};
+use ring::rand::{self, SystemRandom};
 use serde::Deserialize;
 
 /// Seconds by which the clock of whoever signs a token may differ from this host's.
@@ -38,6 +40,8 @@ pub(crate) enum TokenRefusal {
     Early,
     /// It was good once.
     Expired,
+    /// The ticket is none of this service, or was good once.
+    WrongTicket,
 }
 
 impl TokenRefusal {
@@ -60,6 +64,9 @@ impl TokenRefusal {
             TokenRefusal::EndMissing => "the token has no `exp`",
             TokenRefusal::Early => "the token is not valid yet: its `nbf` is ahead of the time",
             TokenRefusal::Expired => "the token has expired; ask the game for a new one",
+            TokenRefusal::WrongTicket => {
+                "the ticket is not valid here, or not any more; post to /v1/ticket for a new one"
+            }
         }
     }
 }
@@ -126,6 +133,13 @@ impl Scopes {
             world: has("world"),
         }
     }
+
+    /// The claim that says them.
+    pub(super) fn to_claim(self) -> String {
+        let Scopes { reads, commands, joins, world } = self;
+        let all = [("read", reads), ("command", commands), ("join", joins), ("world", world)];
+        all.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect::<Vec<_>>().join(" ")
+    }
 }
 
 /// What a token allows whom, and when.
@@ -142,6 +156,11 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
+    /// A permit that is good now and up to this second since the Unix epoch, exclusive.
+    pub(crate) fn until(client: Client, scopes: Scopes, ends_s: u64) -> Permit {
+        Permit { client, scopes, begins_s: 0, ends_s }
+    }
+
     /// Whether it is good at this time.
     pub(crate) fn check(&self, now_s: u64) -> Result<(), TokenRefusal> {
         match now_s {
@@ -154,8 +173,10 @@ impl Permit {
 
 /// Who may ask.
 pub(crate) struct Access {
-    /// The keys that sign tokens.
-    pub(super) keys: KeySet,
+    keys: KeySet,
+    tickets: StreamTickets,
+    /// Of this process alone.
+    random: [u8; 32],
     audience: String,
     requests_per_s: u32,
     player_requests_per_s: u32,
@@ -164,12 +185,32 @@ pub(crate) struct Access {
 impl Access {
     /// For tokens that these keys have signed.
     pub(crate) fn new(keys: KeySet, options: &AccessOptions) -> Access {
+        let random = rand::generate(&SystemRandom::new()).expect("the kernel has random bytes");
+        let random: [u8; 32] = random.expose();
+        let tickets = StreamTickets::new(keys.ticket_secret(&random).as_ref());
         Access {
             keys,
+            tickets,
+            random,
             audience: options.audience.clone(),
             requests_per_s: options.requests_per_s,
             player_requests_per_s: options.player_requests_per_s,
         }
+    }
+
+    /// These keys count from now on. Whether they are others than before.
+    pub(crate) fn replace(&mut self, keys: KeySet) -> bool {
+        if self.keys.is_same(&keys) {
+            return false;
+        }
+        self.tickets = StreamTickets::new(keys.ticket_secret(&self.random).as_ref());
+        self.keys = keys;
+        true
+    }
+
+    /// The tickets of those who have shown a token.
+    pub(crate) fn tickets(&self) -> &StreamTickets {
+        &self.tickets
     }
 
     /// What a token allows, at some time.

@@ -14,9 +14,11 @@ use crate::serve::json::Json;
 use crate::serve::page::{self, Asset};
 use crate::serve::problem::Problem;
 use crate::serve::routes::{
-    ALLOWED_READ, At, EVENTS, Route, STREAM, WAIT_MS_MAX, allowed, at, post_query, route,
+    ALLOWED_READ, At, EVENTS, Route, STREAM, TICKET, WAIT_MS_MAX, allowed, at, post_query, route,
+    ticket_query,
 };
 use crate::serve::stream::{Stream, StreamTurn, write_halted};
+use crate::serve::stream_tickets::TICKET_S;
 use crate::serve::waiting::AwaitedOffset;
 use std::sync::Arc;
 
@@ -233,7 +235,8 @@ impl Exchange {
     /// can be read.
     fn refuse_for_good(&mut self, bytes: &[u8], problem: &Problem) {
         let is_head_only = bytes.starts_with(b"HEAD ");
-        let head = AnswerHead { is_head_only, persistence: Persistence::Closes, at: None };
+        let persistence = Persistence::Closes;
+        let head = AnswerHead { is_head_only, persistence, ..AnswerHead::default() };
         head.refuse(&mut self.unsent, problem);
         self.is_closing = true;
     }
@@ -264,8 +267,10 @@ impl Exchange {
             return Ok(());
         }
         let pass = self.admit(gate, request, now_ms)?;
-        if request.path != EVENTS {
-            return route(request).map(|_| ());
+        match &*request.path {
+            EVENTS => {}
+            TICKET => return ticket_query(request.query),
+            _ => return route(request).map(|_| ()),
         }
         post_query(request.query)?;
         if pass.may_post() { Ok(()) } else { Err(Problem::OutOfScope) }
@@ -280,7 +285,9 @@ impl Exchange {
         now_ms: u64,
     ) -> Option<ExchangeNeed> {
         let is_head_only = request.method == RequestMethod::Head;
-        let head = AnswerHead { is_head_only, persistence: request.persistence, at: None };
+        let cross_origin = gate.cross_origin(request);
+        let persistence = request.persistence;
+        let head = AnswerHead { is_head_only, persistence, at: None, cross_origin };
         self.body.clear();
         if let RequestMethod::Options | RequestMethod::Other = request.method {
             self.answer_method(request, head);
@@ -309,18 +316,16 @@ impl Exchange {
         };
         match (request.method, &*request.path) {
             (RequestMethod::Post, EVENTS) => self.answer_post(served, request, head, now_ms),
-            (RequestMethod::Get, STREAM) => {
-                match Stream::open(request.query, request.last_event_id, served.zones.len(), now_ms)
-                {
-                    Ok(stream) if stream.is_for(&pass) => {
-                        let halted = stream.halted(served).map(|(_, halted)| halted);
-                        match halted.map_or_else(|| gate.count_stream(&pass), Err) {
-                            Ok(place) => self.open(stream, pass, place),
-                            Err(problem) => head.refuse(&mut self.unsent, &problem),
-                        }
-                    }
-                    Ok(_) => head.refuse(&mut self.unsent, &Problem::OutOfScope),
+            (RequestMethod::Post, TICKET) => {
+                match ticket_query(request.query) {
+                    Ok(()) => self.write_ticket(head, &gate.ticket(&pass, now_ms)),
                     Err(problem) => head.refuse(&mut self.unsent, &problem),
+                }
+                None
+            }
+            (RequestMethod::Get, STREAM) => {
+                if let Err(problem) = self.open_stream(served, gate, request, head, now_ms) {
+                    head.refuse(&mut self.unsent, &problem);
                 }
                 None
             }
@@ -355,7 +360,7 @@ impl Exchange {
         match (allowed, request.method) {
             (None, _) => head.refuse(out, &Problem::NoRoute),
             (Some(allowed), RequestMethod::Options) => {
-                head.write_empty(out, &format!("Allow: {allowed}\r\n"));
+                head.write_methods(out, allowed);
             }
             (Some(allowed), _) => head.refuse(out, &Problem::MethodNotAllowed(allowed)),
         }
@@ -376,7 +381,7 @@ impl Exchange {
             }
             Ok(Ok(Answer::Unchanged(at))) => {
                 head.at = Some(at);
-                head.write_empty(&mut self.unsent, "");
+                head.write_empty(&mut self.unsent);
             }
             Ok(Ok(Answer::NotYet(_))) => unreachable!("it waits"),
             Ok(Err(need)) => return Some(need),
@@ -452,12 +457,37 @@ impl Exchange {
         head.write(&mut self.unsent, status, "application/json", &body, "");
     }
 
-    fn open(&mut self, stream: Stream, pass: Pass, place: Arc<()>) {
+    /// Begins a stream.
+    fn open_stream(
+        &mut self,
+        served: &Served,
+        gate: &Gate,
+        request: &ClientRequest,
+        head: AnswerHead,
+        now_ms: u64,
+    ) -> Result<(), Problem> {
+        let zones = served.zones.len();
+        let stream = Stream::open(request.query, request.last_event_id, zones, now_ms)?;
+        let pass = self.pass.filter(|pass| stream.is_for(pass)).ok_or(Problem::OutOfScope)?;
+        if let Some((_, halted)) = stream.halted(served) {
+            return Err(halted);
+        }
+        let place = gate.count_stream(&pass)?;
         self.unsent.extend_from_slice(
             b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n\
-              X-Accel-Buffering: no\r\nConnection: close\r\n\r\n",
+              X-Accel-Buffering: no\r\n",
         );
+        head.cross_origin.write(&mut self.unsent);
+        self.unsent.extend_from_slice(b"Connection: close\r\n\r\n");
         self.stream = Some((stream, pass, place));
+        Ok(())
+    }
+
+    fn write_ticket(&mut self, head: AnswerHead, ticket: &str) {
+        Json::object(&mut self.body, |json| {
+            json.text("ticket", ticket).number("expires_in_s", TICKET_S);
+        });
+        head.write(&mut self.unsent, "200 OK", "application/json", &self.body, "");
     }
 
     fn write_asset(&mut self, head: AnswerHead, asset: &Asset) {

@@ -5,15 +5,17 @@
 //! that site's `Origin`, or, where a name leads here only since the page was loaded, its `Host`.
 //! And a body of a type that browsers send without asking the server first is not read.
 
-use crate::http::request::{ClientRequest, RequestMethod};
+use crate::http::request::{ClientRequest, RequestMethod, parameter};
 use crate::hunt::event::ActionKind;
 use crate::kit::event::Subject;
 use crate::serve::access::{Access, Client, Permit, Scopes, TokenRefusal};
 use crate::serve::command::COMMANDS_MAX;
+use crate::serve::cross_origin::CrossOrigin;
 use crate::serve::key_set::KeySet;
 use crate::serve::permits::Permits;
 use crate::serve::problem::Problem;
-use crate::serve::routes::{PlayerQuery, Route};
+use crate::serve::routes::{PlayerQuery, Route, STREAM, TICKET_KEY};
+use crate::service::AllowedOrigins;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -37,6 +39,8 @@ const STREAMS_WITHOUT_TOKENS_MAX: usize = 10_000;
 pub struct Gate {
     /// `None`: requests need no token.
     access: RefCell<Option<Access>>,
+    /// Whose pages are served.
+    origins: AllowedOrigins,
     permits: RefCell<Permits>,
     /// Counts how often the keys were replaced.
     edition: Cell<u32>,
@@ -70,13 +74,15 @@ pub(crate) struct Pass {
 impl Gate {
     /// A gate that is open to everybody.
     pub fn open() -> Gate {
-        Gate::new(None, 0)
+        Gate::new(None, AllowedOrigins::default(), 0)
     }
 
-    /// A gate for these tokens. `origin_ms` is the Unix time at 0 of the caller's clock.
-    pub(crate) fn new(access: Option<Access>, origin_ms: u64) -> Gate {
+    /// A gate for these tokens and for pages of these origins. `origin_ms` is the Unix time at 0 of
+    /// the caller's clock.
+    pub(crate) fn new(access: Option<Access>, origins: AllowedOrigins, origin_ms: u64) -> Gate {
         Gate {
             access: RefCell::new(access),
+            origins,
             permits: RefCell::default(),
             edition: Cell::new(0),
             origin_ms,
@@ -89,13 +95,17 @@ impl Gate {
     /// clients show their tokens again.
     pub(crate) fn replace(&self, keys: KeySet) {
         let mut access = self.access.borrow_mut();
-        let Some(access) = access.as_mut().filter(|access| !access.keys.is_same(&keys)) else {
+        if !access.as_mut().is_some_and(|access| access.replace(keys)) {
             return;
-        };
-        access.keys = keys;
+        }
         self.permits.borrow_mut().clear();
         self.edition.set(self.edition.get() + 1);
         self.buckets.borrow_mut().clear();
+    }
+
+    /// What is said to the page that asks.
+    pub(crate) fn cross_origin<'a>(&self, request: &ClientRequest<'a>) -> CrossOrigin<'a> {
+        CrossOrigin::of(&self.origins, request.origin)
     }
 
     /// Lets a request in.
@@ -103,7 +113,7 @@ impl Gate {
         let edition = self.edition.get();
         let access = self.access.borrow();
         let Some(access) = access.as_ref() else {
-            admit_local(request)?;
+            admit_local(request, self.cross_origin(request))?;
             return Ok(Pass { client: None, edition, scopes: Scopes::ALL, ends_s: u64::MAX });
         };
         let permit = self.permit(access, request, now_ms).map_err(Problem::Unauthorized)?;
@@ -112,7 +122,18 @@ impl Gate {
         Ok(Pass { client: Some(client), edition, scopes, ends_s })
     }
 
-    /// What the request's token allows now.
+    /// A ticket with which whoever has this pass may open streams; an empty one where streams need
+    /// none.
+    pub(crate) fn ticket(&self, pass: &Pass, now_ms: u64) -> String {
+        let access = self.access.borrow();
+        let Some((access, client)) = access.as_ref().zip(pass.client) else {
+            return String::new();
+        };
+        let permit = Permit::until(client, pass.scopes, pass.ends_s);
+        access.tickets().issue(permit, self.unix_s(now_ms))
+    }
+
+    /// What the request's token allows now, or its ticket.
     fn permit(
         &self,
         access: &Access,
@@ -123,9 +144,17 @@ impl Gate {
             let (scheme, token) = value.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
         });
-        let token = shown.ok_or(TokenRefusal::Missing)?;
-        let permit = self.permits.borrow_mut().of(token, || access.permit(token))?;
-        permit.check(self.unix_s(now_ms))?;
+        let is_stream = request.path == STREAM && request.method == RequestMethod::Get;
+        let ticket = || parameter(request.query, TICKET_KEY).filter(|_| is_stream);
+        let now_s = self.unix_s(now_ms);
+        let permit = match shown {
+            Some(token) => self.permits.borrow_mut().of(token, || access.permit(token))?,
+            None => {
+                let ticket = ticket().ok_or(TokenRefusal::Missing)?;
+                access.tickets().permit(&ticket, now_s)?
+            }
+        };
+        permit.check(now_s)?;
         Ok(permit)
     }
 
@@ -257,14 +286,20 @@ impl Pass {
     }
 }
 
-/// Lets in what a program on this host asks, or a page that came from it.
-fn admit_local(request: &ClientRequest) -> Result<(), Problem> {
+/// Lets in what a program on this host asks, a page that came from it, or one that is served. Where
+/// all pages are, they may ask, but change nothing.
+fn admit_local(request: &ClientRequest, cross_origin: CrossOrigin) -> Result<(), Problem> {
     // HTTP/1.0 may have no Host; no browser speaks that.
     if !request.host.is_none_or(is_local) {
         return Err(Problem::HostForeign);
     }
-    let origin = request.origin.map(|origin| origin.split_once("://"));
-    if origin.is_some_and(|origin| !origin.is_some_and(|(_, authority)| is_local(authority))) {
+    let is_served = match cross_origin {
+        CrossOrigin::Served(_) => true,
+        CrossOrigin::Any => request.method != RequestMethod::Post,
+        CrossOrigin::Silent | CrossOrigin::Foreign => false,
+    };
+    let is_own = |origin: &str| origin.split_once("://").is_some_and(|(_, of)| is_local(of));
+    if !is_served && !request.origin.is_none_or(is_own) {
         return Err(Problem::OriginForeign);
     }
     let content_type = request.content_type.and_then(|value| value.split(';').next());

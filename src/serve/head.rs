@@ -4,22 +4,25 @@ use crate::http::head_lines;
 use crate::http::request::Persistence;
 use crate::serve::access::TokenRefusal;
 use crate::serve::answers::Moment;
+use crate::serve::cross_origin::CrossOrigin;
 use crate::serve::json::Json;
 use crate::serve::problem::Problem;
 use crate::view::zone::ZonePosition;
 
 /// What an answer's head says beside its length.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct AnswerHead {
+pub(super) struct AnswerHead<'a> {
     /// The body is left out.
     pub is_head_only: bool,
     /// What becomes of the connection.
     pub persistence: Persistence,
     /// The moment of the zone that the answer is about.
     pub at: Option<Moment>,
+    /// What is said to the page that asks.
+    pub cross_origin: CrossOrigin<'a>,
 }
 
-impl AnswerHead {
+impl AnswerHead<'_> {
     /// Writes an answer with a body.
     pub(super) fn write(
         self,
@@ -32,6 +35,7 @@ impl AnswerHead {
         head_lines::begin(out, status);
         out.extend_from_slice(more.as_bytes());
         self.write_moment(out);
+        self.cross_origin.write(out);
         head_lines::describe(out, content_type, body);
         head_lines::end(out, self.persistence);
         if !self.is_head_only {
@@ -39,11 +43,20 @@ impl AnswerHead {
         }
     }
 
-    /// Writes an answer that has no body for any method, with further header lines.
-    pub(super) fn write_empty(self, out: &mut Vec<u8>, more: &str) {
+    /// Writes an answer that has no body for any method.
+    pub(super) fn write_empty(self, out: &mut Vec<u8>) {
         head_lines::begin(out, "204 No Content");
-        out.extend_from_slice(more.as_bytes());
         self.write_moment(out);
+        self.cross_origin.write(out);
+        head_lines::end(out, self.persistence);
+    }
+
+    /// Writes which methods a path takes.
+    pub(super) fn write_methods(self, out: &mut Vec<u8>, methods: &str) {
+        head_lines::begin(out, "204 No Content");
+        out.extend_from_slice(format!("Allow: {methods}\r\n").as_bytes());
+        self.cross_origin.write(out);
+        self.cross_origin.write_preflight(out, methods);
         head_lines::end(out, self.persistence);
     }
 

@@ -9,6 +9,7 @@ use jsonwebtoken::jwk::{
 };
 use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind, Validation, decode, decode_header};
 use ring::digest::{SHA256, digest};
+use ring::hmac;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -32,6 +33,9 @@ const ED25519_BYTES: usize = 32;
 
 /// Bytes of a token. A request's head has room for it, and for what browsers send beside it.
 pub(crate) const TOKEN_BYTES_MAX: usize = 3 * 1024;
+
+/// What the secret of stream tickets is derived for.
+const TICKETS: &[u8] = b"huntd stream tickets";
 
 /// Why there are no keys.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +63,8 @@ pub(crate) struct KeySet {
     keys: Vec<TokenKey>,
     /// SHA-256 of the file.
     digest: [u8; 32],
+    /// The first secret of the file, which only those know who may read it.
+    secret: Option<Vec<u8>>,
 }
 
 /// A key, with the one algorithm that it is for.
@@ -100,13 +106,26 @@ impl KeySet {
                 keys.len()
             ));
         }
+        let is_secret = |key: &&TokenKey| key.validation.algorithms == [Algorithm::HS256];
+        let secret = keys.iter().find(is_secret).and_then(|of| of.key.try_get_as_bytes().ok());
+        let secret = secret.map(<[u8]>::to_vec);
         let digest = digest(&SHA256, text.as_bytes()).as_ref().try_into().expect("32 bytes");
-        Ok(KeySet { keys, digest })
+        Ok(KeySet { keys, digest, secret })
     }
 
     /// Whether the other set is of an equal file.
     pub(crate) fn is_same(&self, other: &KeySet) -> bool {
         self.digest == other.digest
+    }
+
+    /// The secret that signs tickets of streams. Every process with this file derives the same, if
+    /// the file has a secret; if not, it is made of `random`.
+    pub(crate) fn ticket_secret(&self, random: &[u8]) -> hmac::Tag {
+        let secret = self.secret.as_deref().unwrap_or(random);
+        let mut derived = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, secret));
+        // With the digest, no ticket outlives the keys that its token was verified with.
+        [TICKETS, &self.digest].iter().for_each(|part| derived.update(part));
+        derived.sign()
     }
 
     /// What a token says that one of the keys has signed.

@@ -27,6 +27,8 @@ pub(crate) mod command;
 
 pub(crate) mod stream;
 
+mod cross_origin;
+
 mod signatures;
 
 pub(crate) mod key_set;
@@ -34,6 +36,8 @@ pub(crate) mod key_set;
 pub(crate) mod access;
 
 mod permits;
+
+mod stream_tickets;
 
 pub mod gate;
 
@@ -172,7 +176,8 @@ impl Server {
         commands: Commands,
         rulebook: Rulebook,
     ) -> Result<Server, ServeError> {
-        let gate = Gate::new(access(&options)?, unix_ms().cast_unsigned());
+        let origins = options.origins.clone();
+        let gate = Gate::new(access(&options)?, origins, unix_ms().cast_unsigned());
         let players_max = rulebook.first().rules.actors.count_max as usize;
         let bell = Arc::new(Bell::new().map_err(ServeError::Resources)?);
         let (sender, reports) = queue::bounded_with_bell(COMMANDS_WAITING_MAX, &bell);

@@ -171,7 +171,9 @@ impl Problem {
             }
             Problem::NotJson => "send the body as Content-Type: application/json",
             Problem::HostForeign => "use an address of this host, as localhost, or set serve.keys",
-            Problem::OriginForeign => "pages of other sites are not served; set serve.keys",
+            Problem::OriginForeign => {
+                "pages of other sites are not served here; list this one in serve.origins"
+            }
             Problem::NoEvents => "send one event, or an array of at most 64",
             Problem::Unauthorized(refusal) => refusal.sentence(),
             Problem::OutOfScope => "use a token whose scope has this, or ask for your own player",

@@ -27,11 +27,17 @@ pub(crate) const EVENTS: &str = "/v1/events";
 /// Where streams are.
 pub(crate) const STREAM: &str = "/v1/stream";
 
+/// Where a page gets a ticket for streams.
+pub(crate) const TICKET: &str = "/v1/ticket";
+
+/// The key of the ticket in the query of a stream.
+pub(crate) const TICKET_KEY: &str = "ticket";
+
 /// What a path takes that is only read.
 pub(crate) const ALLOWED_READ: &str = "GET, HEAD, OPTIONS";
 
-/// What the path of events takes.
-const ALLOWED_EVENTS: &str = "POST, OPTIONS";
+/// What the paths take to which clients only post.
+const ALLOWED_POST: &str = "POST, OPTIONS";
 
 /// What the path of streams takes.
 const ALLOWED_STREAM: &str = "GET, OPTIONS";
@@ -128,7 +134,7 @@ pub(crate) fn route(request: &ClientRequest) -> Result<Route, Problem> {
             takes(query, &["at", "wait_ms"])?;
             Route::OpenApi
         }
-        ["v1", "events", "", ""] => return Err(Problem::MethodNotAllowed(ALLOWED_EVENTS)),
+        ["v1", "events" | "ticket", "", ""] => return Err(Problem::MethodNotAllowed(ALLOWED_POST)),
         ["v1", "stream", "", ""] => return Err(Problem::MethodNotAllowed(ALLOWED_STREAM)),
         _ => return Err(Problem::NoRoute),
     };
@@ -189,6 +195,11 @@ pub(crate) fn post_query(query: &str) -> Result<(Option<u16>, u64), Problem> {
     takes(query, &["zone", "wait_ms", "at"])?;
     let zone = parameter(query, "zone").map(|zone| zone_of(&zone)).transpose()?;
     Ok((zone, wait_ms(query)?))
+}
+
+/// Checks the query of a request for a ticket.
+pub(crate) fn ticket_query(query: &str) -> Result<(), Problem> {
+    takes(query, &["at", "wait_ms"])
 }
 
 fn wait_ms(query: &str) -> Result<u64, Problem> {

@@ -4,14 +4,14 @@
 //! a topic of state is written again when it changed. A client that reads slowly is written less
 //! often, and costs no memory. One that falls behind the recent updates gets `reset`.
 
-use crate::http::request::parameters;
+use crate::http::request::{parameter, parameters};
 use crate::kit::update::Update;
 use crate::output::update_json;
 use crate::serve::answers::{Answer, Moment, Served};
 use crate::serve::gate::Pass;
 use crate::serve::json::Json;
 use crate::serve::problem::Problem;
-use crate::serve::routes::{BoardPlaces, BoardQuery, PlayerQuery, Route};
+use crate::serve::routes::{BoardPlaces, BoardQuery, PlayerQuery, Route, TICKET_KEY};
 use crate::view::zone::{ZonePosition, ZoneView};
 use std::ops::RangeInclusive;
 
@@ -41,6 +41,9 @@ const AHEAD_MS_MAX: u64 = 10_000;
 
 /// Updates of a zone that are written in one piece.
 const UPDATES_PER_PIECE: usize = 64;
+
+/// The key of what a page says in the query that cannot send `Last-Event-ID`.
+const LAST_EVENT_ID_KEY: &str = "last_event_id";
 
 /// What a stream is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +105,8 @@ pub(crate) struct Stream {
 
 impl Stream {
     /// The stream that a query asks for: `zone`, `player`, `board`, each more than once if need be.
-    /// `last_event_id` is where the client's last stream ended; the world has this many zones.
+    /// `last_event_id` is where the client's last stream ended, unless the query says it; the world
+    /// has this many zones.
     pub(crate) fn open(
         query: &str,
         last_event_id: Option<&str>,
@@ -110,7 +114,9 @@ impl Stream {
         now_ms: u64,
     ) -> Result<Stream, Problem> {
         let mut stream = Stream { topics: Vec::new(), every_ms: STATE_EVERY_MS, alive_ms: now_ms };
-        let resumed = resumed(last_event_id);
+        // A browser that goes on by itself sends the header, and the query as it was.
+        let in_query = parameter(query, LAST_EVENT_ID_KEY);
+        let resumed = resumed(last_event_id.or(in_query.as_deref()));
         for (key, value) in parameters(query) {
             let wrong = |name, must_be| Problem::Parameter { name, must_be };
             let number = value.parse::<u64>().ok();
@@ -152,8 +158,10 @@ impl Stream {
                 }
                 // As for posts: they mean nothing here.
                 "at" | "wait_ms" => continue,
+                TICKET_KEY | LAST_EVENT_ID_KEY => continue,
                 _ => {
-                    let takes = &["zone", "player", "board", "every_ms"];
+                    let takes =
+                        &["zone", "player", "board", "every_ms", TICKET_KEY, LAST_EVENT_ID_KEY];
                     return Err(Problem::ParameterUnknown { name: key.into_owned(), takes });
                 }
             };

@@ -3,10 +3,13 @@
 use super::config::Check;
 use super::settings::ConfigError;
 use super::written::WrittenServe;
-use super::{AccessOptions, ServeOptions};
+use super::{AccessOptions, AllowedOrigins, ServeOptions};
 use crate::kafka::client::BOOTSTRAP_BROKERS_MAX;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+
+/// Origins whose pages are served.
+const ORIGINS_MAX: usize = 64;
 
 /// Requests per second that a client may be allowed.
 const REQUESTS_PER_S_MAX: u32 = 1_000_000;
@@ -42,7 +45,9 @@ impl Check<'_> {
             );
             return Err(self.error("serve.listen", sentence));
         }
-        Ok(ServeOptions { listen, share_address: written.share_address, access })
+        let origins = origins(&written.origins, access.is_some());
+        let origins = origins.map_err(|sentence| self.error("serve.origins", sentence))?;
+        Ok(ServeOptions { listen, share_address: written.share_address, access, origins })
     }
 
     fn access(&self, written: &WrittenServe) -> Result<Option<AccessOptions>, ConfigError> {
@@ -60,6 +65,42 @@ impl Check<'_> {
         let access = AccessOptions { keys, audience, requests_per_s, player_requests_per_s };
         Ok(Some(access).filter(|access| !access.keys.as_os_str().is_empty()))
     }
+}
+
+/// Whose pages may ask, or the sentence that says what to write.
+fn origins(written: &[String], has_tokens: bool) -> Result<AllowedOrigins, String> {
+    if written == ["*"] {
+        return match has_tokens {
+            false => Ok(AllowedOrigins::Any),
+            true => Err("= [\"*\"]: with serve.keys, list the origins of your pages".to_owned()),
+        };
+    }
+    if written.len() > ORIGINS_MAX {
+        return Err(format!("has {} entries: name at most {ORIGINS_MAX}", written.len()));
+    }
+    match written.iter().find(|origin| !is_origin(origin)) {
+        None => Ok(AllowedOrigins::Listed(written.to_vec())),
+        Some(origin) => Err(format!(
+            "has the entry \"{origin}\": write scheme and host as browsers do, as in \
+             \"https://game.example\" or \"http://localhost:8080\""
+        )),
+    }
+}
+
+/// Whether a browser could write a page's origin so: in lower case, without a path, and without the
+/// port that the scheme has anyway.
+fn is_origin(text: &str) -> bool {
+    let Some((scheme, authority)) = text.split_once("://") else { return false };
+    let is_usual_port = match scheme {
+        "http" => authority.ends_with(":80"),
+        "https" => authority.ends_with(":443"),
+        _ => false,
+    };
+    let of = |text: &str, more: &[u8]| {
+        let is_one = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        !text.is_empty() && text.bytes().all(|byte| is_one(byte) || more.contains(&byte))
+    };
+    of(scheme, b"+-.") && of(authority, b"-._:[]") && !is_usual_port
 }
 
 /// Parses an address, or returns a sentence that says how to write one.

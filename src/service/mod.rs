@@ -87,6 +87,23 @@ pub struct ServeOptions {
     pub share_address: bool,
     /// Which tokens requests need; `None`: everybody on this host may ask.
     pub access: Option<AccessOptions>,
+    /// Whose pages may ask, besides the process's own.
+    pub origins: AllowedOrigins,
+}
+
+/// Whose pages may ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AllowedOrigins {
+    /// Those of these origins, written as browsers write them.
+    Listed(Vec<String>),
+    /// Everybody's.
+    Any,
+}
+
+impl Default for AllowedOrigins {
+    fn default() -> AllowedOrigins {
+        AllowedOrigins::Listed(Vec::new())
+    }
 }
 
 /// Which tokens requests need, checked already.

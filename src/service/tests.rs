@@ -414,3 +414,36 @@ fn tls_and_sasl_are_whole_or_refused_with_what_to_do() {
     says("[kafka.tlss]\nenabled = true", "kafka.tlss");
     says("[kafka.tls]\npassword = \"secret\"", "there is no key kafka.tls.password");
 }
+
+#[test]
+fn origins_are_written_as_browsers_write_them_and_all_of_them_only_without_keys() {
+    let serve = |lines: &str| format!("[serve]\n{lines}\n");
+    for origins in [
+        "",
+        "\"https://game.example\"",
+        "\"http://localhost:8080\", \"http://[::1]:3000\", \"capacitor://localhost\"",
+        "\"*\"",
+    ] {
+        let parsed = from_text(&serve(&format!("origins = [{origins}]")));
+        parsed.unwrap_or_else(|error| panic!("{origins}: {error}"));
+    }
+    for origins in [
+        "\"game.example\"",
+        "\"https://game.example/\"",
+        "\"https://Game.example\"",
+        "\"https://game.example:443\"",
+        "\"https://*.game.example\"",
+        "\"https://\"",
+        "\"null\"",
+        "\"https://game.example\", \"*\"",
+    ] {
+        let sentence = refusal(&serve(&format!("origins = [{origins}]")));
+        assert!(sentence.contains("write scheme and host as browsers do"), "{sentence}");
+    }
+    let sentence = refusal(&serve("origins = [\"*\"]\nkeys = \"/etc/huntd/keys.json\""));
+    assert!(sentence.contains("list the origins of your pages"), "{sentence}");
+    let sentence = refusal(&serve("audience = \"\""));
+    assert!(sentence.contains("`aud`"), "{sentence}");
+    let sentence = refusal(&serve("listen = \"0.0.0.0:9465\""));
+    assert!(sentence.contains("write serve.keys, too"), "{sentence}");
+}

@@ -121,4 +121,5 @@ pub(super) struct WrittenServe {
     pub(super) audience: String,
     pub(super) requests_per_s: i64,
     pub(super) player_requests_per_s: i64,
+    pub(super) origins: Vec<String>,
 }

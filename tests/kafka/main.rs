@@ -10,6 +10,7 @@ mod campaign;
 mod certificates;
 mod clients;
 mod container;
+mod cross_origin;
 mod cut_off;
 mod damage;
 mod data_plane;

@@ -243,10 +243,10 @@ fn the_serving_thread_alone_may_call_only_what_it_needs() {
 }
 
 /// A secret in base64url: bytes of 11.
-const SECRET: &str = "CwsLCwsLCwsLCwsLCwsLCwsLCwsLCwsLCwsLCwsLCws";
+pub(crate) const SECRET: &str = "CwsLCwsLCwsLCwsLCwsLCwsLCwsLCwsLCwsLCwsLCws";
 
 /// A token that it has signed as the key `one`: of `a`, which may read until 2100.
-const TOKEN: &str = "eyJhbGciOiJIUzI1NiIsImtpZCI6Im9uZSJ9.\
+pub(crate) const TOKEN: &str = "eyJhbGciOiJIUzI1NiIsImtpZCI6Im9uZSJ9.\
     eyJhdWQiOiJodW50ZCIsImV4cCI6NDEwMjQ0NDgwMCwic3ViIjoiYSIsInNjb3BlIjoicmVhZCJ9.\
     tMbUJva4ePiRDoHfSGVsqOO5--HGBfpEwg6eF5Asb14";
 

@@ -7,7 +7,7 @@ use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::gate::Gate;
 use crate::serve::key_set::KeySet;
 use crate::serve::problem::Problem;
-use crate::service::AccessOptions;
+use crate::service::{AccessOptions, AllowedOrigins};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -61,6 +61,11 @@ pub(super) fn token_of(name: &str) -> String {
     signed(&json!({"sub": name, "aud": "huntd", "exp": 1_000_000, "scope": scope}))
 }
 
+/// A gate for these tokens and for pages of these origins.
+pub(super) fn gate_of(origins: AllowedOrigins, requests_per_s: u32) -> Gate {
+    Gate::new(Some(access(keys(false), requests_per_s)), origins, 1_000 * ORIGIN_S)
+}
+
 fn world() -> World {
     world_at_rate(1_000)
 }
@@ -68,7 +73,7 @@ fn world() -> World {
 /// A world whose clients have this many requests a second.
 pub(super) fn world_at_rate(requests_per_s: u32) -> World {
     let mut world = World::new();
-    world.gate = Gate::new(Some(access(keys(false), requests_per_s)), 1_000 * ORIGIN_S);
+    world.gate = gate_of(AllowedOrigins::default(), requests_per_s);
     world
 }
 

@@ -13,6 +13,7 @@ use crate::serve::command::{Appended, Stamps, commands};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::gate::Gate;
 use crate::serve::openapi::OPENAPI;
+use crate::serve::routes::TICKET;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -144,6 +145,11 @@ fn ask(shown: &mut Shown, served: &Served, target: &str) {
 
 /// Everything that can be asked of a world.
 fn ask_all(shown: &mut Shown, served: &Served) {
+    let mut exchange = Exchange::default();
+    let head = format!("POST {TICKET} HTTP/1.1\r\nHost: localhost");
+    exchange.receive(format!("{head}\r\nContent-Type: application/json\r\n\r\n").as_bytes());
+    exchange.advance(served, &Gate::open(), 0);
+    shown.check("POST", TICKET, &text_of(&exchange));
     let targets = ["/v1/zones", "/v1/boards/world?count=100", "/v1/openapi.json"];
     targets.into_iter().for_each(|target| ask(shown, served, target));
     for zone in 0..ZONES {

@@ -5,6 +5,7 @@ mod access;
 mod clients;
 mod closing;
 mod contract;
+mod cross_origin;
 mod documented;
 mod expecting;
 mod polls;
@@ -13,6 +14,7 @@ mod schema;
 mod sharing;
 mod statuses;
 mod streaming;
+mod tickets;
 mod tokens;
 mod turns;
 
@@ -26,7 +28,7 @@ use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::gate::Gate;
 use crate::serve::lag::Lag;
 use crate::serve::openapi::OPENAPI;
-use crate::serve::routes::{EVENTS, STREAM};
+use crate::serve::routes::{EVENTS, STREAM, TICKET};
 use crate::serve::waiting::AwaitedOffset;
 use crate::testing::hostile_zone::rulebook;
 use crate::testing::random::Random;
@@ -44,6 +46,7 @@ const ROUTES: &[(&str, &str)] = &[
     ("get", "/v1/zones/{zone}/tiles"),
     ("get", "/v1/openapi.json"),
     ("post", EVENTS),
+    ("post", TICKET),
     ("get", STREAM),
 ];
 

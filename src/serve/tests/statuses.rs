@@ -6,7 +6,7 @@ use crate::serve::command::{Appended, Stamps, commands};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::gate::Pass;
 use crate::serve::openapi::OPENAPI;
-use crate::serve::routes::{EVENTS, STREAM};
+use crate::serve::routes::{EVENTS, STREAM, TICKET};
 use simd_json::prelude::*;
 use std::collections::BTreeSet;
 
@@ -101,6 +101,19 @@ fn of_post() -> BTreeSet<String> {
     decided.into_iter().chain(refused).chain([untyped]).chain(refusals("POST", EVENTS)).collect()
 }
 
+fn of_ticket() -> BTreeSet<String> {
+    let (world, without_tokens) = (world(), World::new());
+    let token = format!("Authorization: Bearer {}\r\n", token_of("reader"));
+    let foreign = "Origin: https://evil.example\r\n";
+    let answers = [
+        status(&world, "POST", TICKET, &token),
+        status(&world, "POST", "/v1/ticket?zone=0", &token),
+        status(&without_tokens, "POST", TICKET, ""),
+        status(&without_tokens, "POST", TICKET, foreign),
+    ];
+    answers.into_iter().flatten().chain(refusals("POST", TICKET)).collect()
+}
+
 #[test]
 fn every_route_answers_with_the_statuses_that_the_document_has() {
     let document = json(&OPENAPI);
@@ -108,7 +121,11 @@ fn every_route_answers_with_the_statuses_that_the_document_has() {
         let responses = document["paths"][*path][*method]["responses"].as_object().unwrap();
         let documented: BTreeSet<String> = responses.keys().cloned().collect();
         let target = path.replace("{id}", "2").replace("{board}", "world").replace("{zone}", "0");
-        let answered = if *method == "post" { of_post() } else { of_get(&target) };
+        let answered = match *path {
+            EVENTS => of_post(),
+            TICKET => of_ticket(),
+            _ => of_get(&target),
+        };
         assert_eq!(answered, documented, "{method} {path}");
         for (status, response) in responses.iter().filter(|(status, _)| status.as_str() >= "400") {
             let reference = format!("#/components/responses/{status}");
