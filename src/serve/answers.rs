@@ -10,6 +10,7 @@ use crate::serve::lag::Lag;
 use crate::serve::openapi::OPENAPI;
 use crate::serve::problem::Problem;
 use crate::serve::routes::{At, BoardPlaces, BoardQuery, PlayerQuery, Route};
+use crate::serve::zone_players;
 use crate::view::board::Place;
 use crate::view::hunts::{PastHunt, RunningHunt};
 use crate::view::world::View;
@@ -221,6 +222,11 @@ impl Served {
             Route::Tiles { zone, since } => self.of_zone(*zone, out, |served, zone, out| {
                 tiles(served, zone, *since, out);
             }),
+            Route::Players { zone, from, count } => {
+                self.of_zone(*zone, out, |served, zone, out| {
+                    zone_players::write(served, zone, *from, *count, out);
+                })
+            }
             Route::OpenApi => {
                 out.extend_from_slice(OPENAPI.as_bytes());
                 Ok(Answer::Json(None))

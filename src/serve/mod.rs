@@ -19,6 +19,8 @@ pub mod answers;
 
 mod openapi;
 
+mod zone_players;
+
 pub mod lag;
 
 mod log_ends;

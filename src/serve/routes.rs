@@ -2,6 +2,7 @@
 
 use crate::http::request::{ClientRequest, RequestMethod, parameter, parameters};
 use crate::serve::problem::Problem;
+use crate::serve::zone_players::PAGE_PLAYERS_MAX;
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -14,6 +15,9 @@ const EACH_SIDE_MAX: u64 = 49;
 
 /// Places of a board in one answer where the request does not say.
 const BOARD_PLACES: u64 = 10;
+
+/// Players of a zone in one answer where the request does not say.
+const PAGE_PLAYERS: u64 = 100;
 
 /// Milliseconds that a request may wait for a position or an outcome.
 pub(crate) const WAIT_MS_MAX: u64 = 10_000;
@@ -61,6 +65,15 @@ pub(crate) enum Route {
         zone: u16,
         /// Only tiles whose players changed at or after this update.
         since: u64,
+    },
+    /// Where the players of a zone are, by their numbers.
+    Players {
+        /// The zone.
+        zone: u16,
+        /// The first player's number, or one below it.
+        from: u64,
+        /// Players of the answer, at most.
+        count: u32,
     },
     /// The document of all routes.
     OpenApi,
@@ -130,6 +143,7 @@ pub(crate) fn route(request: &ClientRequest) -> Result<Route, Problem> {
             let since = number(query, "since", "the number of an update")?.unwrap_or(0);
             Route::Tiles { zone: zone_of(zone)?, since }
         }
+        ["v1", "zones", zone, "players"] => players_route(zone, query)?,
         ["v1", "openapi.json", "", ""] => {
             takes(query, &["at", "wait_ms"])?;
             Route::OpenApi
@@ -212,6 +226,14 @@ fn player_query(id: &str, query: &str) -> Result<PlayerQuery, Problem> {
     let zone = parameter(query, "zone").map(|zone| zone_of(&zone)).transpose()?;
     let after = number(query, "after", "the number of an update")?;
     Ok(PlayerQuery { player_id: player_of("id", id)?, zone, after })
+}
+
+fn players_route(zone: &str, query: &str) -> Result<Route, Problem> {
+    takes(query, &["from", "count", "at", "wait_ms"])?;
+    let from = number(query, "from", "a player's number")?.unwrap_or(0);
+    let must_be = "a number from 1 to 1000";
+    let count = number_in(query, "count", 1..=PAGE_PLAYERS_MAX, must_be)?.unwrap_or(PAGE_PLAYERS);
+    Ok(Route::Players { zone: zone_of(zone)?, from, count: count as u32 })
 }
 
 fn board_query(board: &str, query: &str) -> Result<BoardQuery, Problem> {

@@ -94,4 +94,7 @@ fn a_posted_event_moves_a_player_on_the_page_and_the_page_outlives_a_restart() {
     let step = format!(r#"{{"type":"move","player_id":7,"seq":{later},"x":1080,"y":2000}}"#);
     post(&serving, &step);
     browser.wait_until("return String(players.get('7')) === '1080,2000'");
+    // A page that is opened while nothing happens asks where the players are.
+    browser.open(&format!("http://{}/", serving.address()));
+    browser.wait_until("return String(players.get('7')) === '1080,2000'");
 }

@@ -5,8 +5,8 @@ const $ = (id) => document.getElementById(id);
 const canvas = $("map"), pen = canvas.getContext("2d");
 const FEED_MAX = 100, SHOT_MS = 400, RETRY_MS = 1000;
 
-let zone = 0, map = null, walls = [], crowd = new Map();
-let players = new Map(), treasures = new Map(), shots = [], running = [];
+let zone = 0, map = null, walls = [];
+let players = new Map(), told = null, treasures = new Map(), shots = [], running = [];
 let clock = { zone: 0, here: 0 }, followed = "", followedZone = null;
 let count = null;
 let zoneStream = null, cardStream = null;
@@ -142,15 +142,17 @@ async function open(wanted) {
   zoneStream = new Stream(`/v1/stream?zone=${zone}&board=world`, (name, data, id) => {
     if (name === "update") take(data, Number(id.split(":")[1]));
     else if (name === "board") showBoard(data);
-    else if (name === "at" || name === "reset") count = new Count(data);
-    if (name === "reset") { players = new Map(); loadTiles().catch(() => {}); }
+    else if (name === "at" || name === "reset") {
+      count = new Count(data);
+      if (name === "reset") loadTiles().catch(() => {});
+      loadPlayers(new Map());
+    }
   }, say);
 }
 
 async function loadTiles() {
   const tiles = await get(`/v1/zones/${zone}/tiles`);
   map = { side: tiles.tiles_per_side * tiles.tile_cm, tile: tiles.tile_cm, tiles: tiles.tiles_per_side };
-  crowd = new Map(tiles.players);
   chooseWindow();
   treasures = new Map(tiles.treasures.map(([hunt, number, x, y]) => [`${hunt}:${number}`, [x, y]]));
   walls = [];
@@ -158,6 +160,28 @@ async function loadTiles() {
     let bits = BigInt(`0x${word}`);
     for (let bit = 0; bits; bit++, bits >>= 1n) if (bits & 1n) walls.push(at * 64 + bit);
   });
+}
+
+// Where the players are, while the stream goes on. What it tells of a player is newer than the player's page if the
+// page does not include that update.
+async function loadPlayers(all) {
+  players = all;
+  told = new Map();
+  const wanted = zone;
+  try {
+    for (let from = "0"; from;) {
+      const page = await get(`/v1/zones/${wanted}/players?count=1000&from=${from}`);
+      if (players !== all) return;
+      for (const { player_id: id, x, y } of page.players) {
+        if (!(told.get(id) >= page.at.update)) place(id, x, y);
+      }
+      from = page.next;
+    }
+    told = null;
+  } catch (error) {
+    if (!(error instanceof TypeError)) say(error.message);
+    setTimeout(() => { if (players === all) loadPlayers(all); }, RETRY_MS);
+  }
 }
 
 async function loadHunts() {
@@ -175,6 +199,7 @@ const now = () => clock.zone + performance.now() - clock.here;
 function take(update, number) {
   const id = update.player_id;
   count.take(update, number);
+  told?.set(id, number);
   switch (update.kind) {
     case "clock": setClock(update.unix_ms); break;
     case "joined": case "arrived": case "moved": case "respawned": place(id, update.x, update.y); break;
@@ -315,18 +340,6 @@ function fit() {
   if (side > 0 && canvas.width !== side) canvas.width = canvas.height = side;
 }
 
-// Players who have not moved since the page opened: their tile is known, their place on it is not.
-function unmoved() {
-  const rest = new Map(crowd);
-  for (const [x, y] of players.values()) {
-    const tile = Math.floor(y / map.tile) * map.tiles + Math.floor(x / map.tile);
-    const on = rest.get(tile);
-    if (on > 1) rest.set(tile, on - 1);
-    else rest.delete(tile);
-  }
-  return rest;
-}
-
 // An eighth of the map around the player whom one follows, else the smallest part that has all
 // players: a half, a quarter or an eighth of it.
 function chooseWindow() {
@@ -361,19 +374,6 @@ function draw() {
   pen.fillStyle = colors.wall;
   for (const wall of walls) { const [h, v] = corner(wall); pen.fillRect(h, v, side + .5, side + .5); }
   drawTreasures(at, dot);
-  pen.strokeStyle = colors.player;
-  pen.lineWidth = Math.max(1, dot / 2.5);
-  pen.beginPath();
-  for (const [tile, count] of unmoved()) {
-    const [h, v] = corner(tile);
-    for (let n = 1; n <= Math.min(count, 16); n++) {
-      // Spread over the tile, at the same spots in every frame.
-      const [x, y] = [h + side * ((n * .618) % 1), v + side * ((n * .755) % 1)];
-      pen.moveTo(x + dot, y);
-      pen.arc(x, y, dot, 0, 2 * Math.PI);
-    }
-  }
-  pen.stroke();
   pen.fillStyle = colors.player;
   pen.beginPath();
   for (const [x, y] of players.values()) {
@@ -427,7 +427,6 @@ async function everySecond() {
   try {
     await showZones();
     await loadHunts();
-    if (map) crowd = new Map((await get(`/v1/zones/${zone}/tiles`)).players);
   } catch (error) {
     if (!(error instanceof TypeError)) say(error.message);
   }

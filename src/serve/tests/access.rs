@@ -160,6 +160,7 @@ fn a_player_sees_and_acts_for_itself_alone() {
         "/v1/players/1/poll",
         "/v1/zones/0/tiles",
         "/v1/zones/0/hunts",
+        "/v1/zones/0/players",
         "/v1/stream?zone=0",
         "/v1/stream?player=2&player=1",
         "/metrics",

@@ -153,9 +153,13 @@ fn ask_all(shown: &mut Shown, served: &Served) {
     let targets = ["/v1/zones", "/v1/boards/world?count=100", "/v1/openapi.json"];
     targets.into_iter().for_each(|target| ask(shown, served, target));
     for zone in 0..ZONES {
-        for target in
-            ["boards/{}?from=2", "zones/{}/tiles", "zones/{}/tiles?since=9", "zones/{}/hunts"]
-        {
+        for target in [
+            "boards/{}?from=2",
+            "zones/{}/tiles",
+            "zones/{}/tiles?since=9",
+            "zones/{}/hunts",
+            "zones/{}/players?count=2",
+        ] {
             ask(shown, served, &format!("/v1/{}", target.replace("{}", &zone.to_string())));
         }
     }

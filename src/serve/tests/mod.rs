@@ -17,6 +17,7 @@ mod streaming;
 mod tickets;
 mod tokens;
 mod turns;
+mod zone_players;
 
 use crate::hunt::Shard;
 use crate::hunt::event::{Action, Event};
@@ -44,6 +45,7 @@ const ROUTES: &[(&str, &str)] = &[
     ("get", "/v1/zones"),
     ("get", "/v1/zones/{zone}/hunts"),
     ("get", "/v1/zones/{zone}/tiles"),
+    ("get", "/v1/zones/{zone}/players"),
     ("get", "/v1/openapi.json"),
     ("post", EVENTS),
     ("post", TICKET),
