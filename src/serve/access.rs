@@ -7,7 +7,7 @@ use ring::digest::{SHA256, digest};
 use ring::rand::{self, SystemRandom};
 use serde::Deserialize;
 
-/// Seconds by which the clock of whoever signs a token may differ from this host's.
+/// Seconds by which the signer's clock may differ from this host's.
 const CLOCK_SKEW_S: u64 = 30;
 
 /// Seconds since the Unix epoch that a token may name: up to the year 10000.
@@ -28,7 +28,7 @@ pub(crate) enum TokenRefusal {
     WrongAlgorithm,
     /// Its key has not signed it.
     WrongSignature,
-    /// A claim has the wrong form, or stands twice.
+    /// A claim has the wrong form, or occurs twice.
     WrongClaims,
     /// It is for others.
     WrongAudience,
@@ -40,7 +40,7 @@ pub(crate) enum TokenRefusal {
     Early,
     /// It was good once.
     Expired,
-    /// The ticket is none of this service, or was good once.
+    /// The ticket has expired, or this service has not signed it.
     WrongTicket,
 }
 
@@ -57,7 +57,7 @@ impl TokenRefusal {
             TokenRefusal::WrongAlgorithm => "the token's `alg` is not that of its key",
             TokenRefusal::WrongSignature => "the token's signature is not that of its key",
             TokenRefusal::WrongClaims => {
-                "a claim of the token has the wrong form, or stands twice; see docs/QUERIES.md"
+                "a claim of the token has the wrong form, or occurs twice; see docs/QUERIES.md"
             }
             TokenRefusal::WrongAudience => "the token's `aud` does not name this service",
             TokenRefusal::SubjectMissing => "the token has no `sub` and no `player_id`",
@@ -106,7 +106,7 @@ pub(crate) enum Client {
     Player(u64),
 }
 
-/// What a token is good for. That of a player is good for what is the player's own.
+/// The rights of a token. That of a player grants them for the player alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scopes {
     /// Asking.
@@ -142,12 +142,12 @@ impl Scopes {
     }
 }
 
-/// What a token allows whom, and when.
+/// A token's rights: whose, which, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Permit {
-    /// Whom.
+    /// Who has them.
     pub client: Client,
-    /// What.
+    /// The rights.
     pub scopes: Scopes,
     /// From this second since the Unix epoch on.
     begins_s: u64,
@@ -161,7 +161,7 @@ impl Permit {
         Permit { client, scopes, begins_s: 0, ends_s }
     }
 
-    /// Whether it is good at this time.
+    /// Refuses a permit that is not valid at this time.
     pub(crate) fn check(&self, now_s: u64) -> Result<(), TokenRefusal> {
         match now_s {
             _ if now_s < self.begins_s => Err(TokenRefusal::Early),
@@ -213,7 +213,7 @@ impl Access {
         &self.tickets
     }
 
-    /// What a token allows, at some time.
+    /// The permit of a token. The caller checks the time.
     pub(crate) fn permit(&self, token: &str) -> Result<Permit, TokenRefusal> {
         let TokenClaims { sub, player_id, aud, exp, nbf, scope } = self.keys.claims(token)?;
         let is_ours = match aud {

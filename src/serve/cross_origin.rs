@@ -14,13 +14,13 @@ const SETTABLE: &str = "Authorization, Content-Type, Huntd-At, Last-Event-ID";
 /// Seconds for which a browser need not ask again: no browser takes more than a day.
 const REMEMBERED_S: &str = "86400";
 
-/// What an answer says about the origin of the page that asks.
+/// The header lines of an answer for the page that asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum CrossOrigin<'a> {
-    /// Nothing: pages of other origins are not served.
+    /// None: pages of other origins are not served.
     #[default]
     Silent,
-    /// Pages of some origins are served, but this is none of them.
+    /// Pages of other origins than this one are served.
     Foreign,
     /// Pages of this origin are served.
     Served(&'a str),
@@ -29,7 +29,7 @@ pub(crate) enum CrossOrigin<'a> {
 }
 
 impl<'a> CrossOrigin<'a> {
-    /// What is said to a page of this origin. `None`: the request names none.
+    /// The lines for a page of this origin. `None`: the request has no `Origin`.
     pub(crate) fn of(allowed: &AllowedOrigins, origin: Option<&'a str>) -> CrossOrigin<'a> {
         match (allowed, origin) {
             (AllowedOrigins::Any, _) => CrossOrigin::Any,

@@ -1,9 +1,10 @@
 //! The gate: lets a request in, by its token and by how many came before it.
 //!
 //! Without tokens everybody on the host may do everything: the address is a loopback one then. A
-//! page of another site that is open in a browser of this host is not let in: a request of it has
-//! that site's `Origin`, or, where a name leads here only since the page was loaded, its `Host`.
-//! And a body of a type that browsers send without asking the server first is not read.
+//! page of another site that is open in a browser of this host is not let in, unless its origin is
+//! listed: a request of it has that site's `Origin`, or, where a name leads here only since the
+//! page was loaded, its `Host`. And a body of a type that browsers send without asking the server
+//! first is not read.
 
 use crate::http::request::{ClientRequest, RequestMethod, parameter};
 use crate::hunt::event::ActionKind;
@@ -103,7 +104,7 @@ impl Gate {
         self.buckets.borrow_mut().clear();
     }
 
-    /// What is said to the page that asks.
+    /// The header lines for the page that asks.
     pub(crate) fn cross_origin<'a>(&self, request: &ClientRequest<'a>) -> CrossOrigin<'a> {
         CrossOrigin::of(&self.origins, request.origin)
     }
@@ -122,7 +123,7 @@ impl Gate {
         Ok(Pass { client: Some(client), edition, scopes, ends_s })
     }
 
-    /// A ticket with which whoever has this pass may open streams; an empty one where streams need
+    /// A ticket with which the holder of this pass may open streams; an empty one if streams need
     /// none.
     pub(crate) fn ticket(&self, pass: &Pass, now_ms: u64) -> String {
         let access = self.access.borrow();
@@ -133,7 +134,7 @@ impl Gate {
         access.tickets().issue(permit, self.unix_s(now_ms))
     }
 
-    /// What the request's token allows now, or its ticket.
+    /// The permit of the request's token or ticket, valid now.
     fn permit(
         &self,
         access: &Access,

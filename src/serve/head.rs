@@ -18,7 +18,7 @@ pub(super) struct AnswerHead<'a> {
     pub persistence: Persistence,
     /// The moment of the zone that the answer is about.
     pub at: Option<Moment>,
-    /// What is said to the page that asks.
+    /// The header lines for the page that asks.
     pub cross_origin: CrossOrigin<'a>,
 }
 

@@ -34,7 +34,7 @@ const ED25519_BYTES: usize = 32;
 /// Bytes of a token. A request's head has room for it, and for what browsers send beside it.
 pub(crate) const TOKEN_BYTES_MAX: usize = 3 * 1024;
 
-/// What the secret of stream tickets is derived for.
+/// The purpose of the secret that is derived for stream tickets.
 const TICKETS: &[u8] = b"huntd stream tickets";
 
 /// Why there are no keys.
@@ -113,7 +113,7 @@ impl KeySet {
         Ok(KeySet { keys, digest, secret })
     }
 
-    /// Whether the other set is of an equal file.
+    /// Returns true if both sets come from equal files.
     pub(crate) fn is_same(&self, other: &KeySet) -> bool {
         self.digest == other.digest
     }
@@ -128,13 +128,13 @@ impl KeySet {
         derived.sign()
     }
 
-    /// What a token says that one of the keys has signed.
+    /// The claims of a token that one of the keys has signed.
     pub(crate) fn claims(&self, token: &str) -> Result<TokenClaims, TokenRefusal> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(TokenRefusal::TooLong);
         }
         let header = decode_header(token).map_err(|_| TokenRefusal::Malformed)?;
-        // Whoever signs a token may require what nobody here knows (RFC 7515, 4.1.11).
+        // The signer requires something that is not implemented here (RFC 7515, 4.1.11).
         if header.crit.is_some() {
             return Err(TokenRefusal::Malformed);
         }
@@ -151,7 +151,7 @@ impl KeySet {
     }
 }
 
-/// What a token says that this key has signed.
+/// The claims of a token that this key has signed.
 pub(super) fn claims<T: serde::de::DeserializeOwned>(
     token: &str,
     key: &DecodingKey,
@@ -166,8 +166,8 @@ pub(super) fn claims<T: serde::de::DeserializeOwned>(
     Ok(decoded.claims)
 }
 
-/// What `jsonwebtoken` checks: algorithm and signature. The claims are for the caller, who has the
-/// time.
+/// Checks of `jsonwebtoken`: algorithm and signature. The caller checks the claims, because it has
+/// the time.
 pub(super) fn validation(algorithm: Algorithm) -> Validation {
     let mut validation = Validation::new(algorithm);
     validation.required_spec_claims = HashSet::new();

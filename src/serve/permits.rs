@@ -18,7 +18,7 @@ pub(crate) struct Permits {
 }
 
 impl Permits {
-    /// The permit of a token: the one that is remembered, or what `verify` says of it.
+    /// The permit of a token: the one that is remembered, or the result of `verify`.
     pub(crate) fn of<E>(
         &mut self,
         token: &str,

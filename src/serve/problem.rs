@@ -121,7 +121,7 @@ impl Problem {
         )
     }
 
-    /// Whether it takes so long to find that a client may cause one per connection.
+    /// Returns true if finding it takes so long that a client may cause one per connection.
     pub(crate) fn is_costly(&self) -> bool {
         matches!(self, Problem::Unauthorized(TokenRefusal::WrongSignature))
     }

@@ -1,4 +1,5 @@
-//! SIGHUP: the rules files, the keys of tokens and the log level are read again while clients are served.
+//! SIGHUP: the rules files, the keys of tokens and the log level are read again while clients are
+//! served.
 //!
 //! A thread of its own reads the files: the serving thread may open none. systemd gets no messages
 //! about this reload.

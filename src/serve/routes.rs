@@ -40,7 +40,7 @@ pub(crate) const TICKET_KEY: &str = "ticket";
 /// What a path takes that is only read.
 pub(crate) const ALLOWED_READ: &str = "GET, HEAD, OPTIONS";
 
-/// What the paths take to which clients only post.
+/// The methods of the paths to which clients only post.
 const ALLOWED_POST: &str = "POST, OPTIONS";
 
 /// What the path of streams takes.

@@ -1,6 +1,7 @@
 //! The signatures of tokens, with ring: `jsonwebtoken` leaves the cryptography to its caller.
 //!
-//! Each key has one algorithm (RFC 8725, 3.1), so no token can have a public key taken for a secret.
+//! Each key has one algorithm (RFC 8725, 3.1), so no token can have a public key taken for a
+//! secret.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{ErrorKind, Result};
@@ -12,7 +13,7 @@ use ring::signature::{
 };
 use ring::{hmac, signature};
 
-/// What signs and verifies.
+/// Signs and verifies with ring.
 static PROVIDER: CryptoProvider = CryptoProvider {
     signer_factory: signer,
     verifier_factory: verifier,
@@ -22,7 +23,7 @@ static PROVIDER: CryptoProvider = CryptoProvider {
 
 /// Has `jsonwebtoken` sign and verify with ring. Call it before any key is used.
 pub(super) fn install() {
-    // Whoever was first has installed the same.
+    // An earlier call has installed the same.
     let _installed = PROVIDER.install_default();
 }
 

@@ -1,7 +1,7 @@
 //! Tickets of streams: what a page puts into the address of a stream, because `EventSource` cannot
 //! send a token. Addresses end up in logs, so a ticket soon expires.
 //!
-//! A ticket is a JWT of this process's own: nothing is kept of it.
+//! A ticket is a JWT of this process's own: the process remembers none.
 
 use crate::serve::access::{Client, Permit, Scopes, TokenRefusal};
 use crate::serve::key_set::{claims, validation};
@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 /// Seconds for which a ticket opens streams.
 pub(crate) const TICKET_S: u64 = 60;
 
-/// What signs tickets and knows its own.
+/// Signs and verifies tickets.
 pub(crate) struct StreamTickets {
     signing: EncodingKey,
     verifying: DecodingKey,
     validation: Validation,
 }
 
-/// What a ticket says.
+/// The claims of a ticket.
 #[derive(Serialize, Deserialize)]
 struct TicketClaims {
     /// Until when it opens streams, in seconds since the Unix epoch.
@@ -45,7 +45,7 @@ impl StreamTickets {
         }
     }
 
-    /// A ticket for whoever has this permit.
+    /// A ticket with the rights of this permit.
     pub(crate) fn issue(&self, permit: Permit, now_s: u64) -> String {
         let (player_id, subject) = match permit.client {
             Client::Player(player_id) => (Some(player_id), None),
@@ -57,7 +57,7 @@ impl StreamTickets {
         encode(&Header::new(Algorithm::HS256), &claims, &self.signing).expect("a secret signs")
     }
 
-    /// What a ticket allows.
+    /// The permit of a ticket.
     pub(crate) fn permit(&self, ticket: &str, now_s: u64) -> Result<Permit, TokenRefusal> {
         let claims = claims(ticket, &self.verifying, &self.validation);
         let TicketClaims { exp, ends, scope, player_id, subject } =

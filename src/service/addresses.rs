@@ -87,8 +87,8 @@ fn origins(written: &[String], has_tokens: bool) -> Result<AllowedOrigins, Strin
     }
 }
 
-/// Whether a browser could write a page's origin so: in lower case, without a path, and without the
-/// port that the scheme has anyway.
+/// Returns true if a browser could write a page's origin so: in lower case, without a path, and
+/// without the port that is the scheme's default.
 fn is_origin(text: &str) -> bool {
     let Some((scheme, authority)) = text.split_once("://") else { return false };
     let is_usual_port = match scheme {

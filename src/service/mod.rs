@@ -111,7 +111,7 @@ impl Default for AllowedOrigins {
 pub struct AccessOptions {
     /// The file of the keys that sign tokens.
     pub keys: std::path::PathBuf,
-    /// What a token's `aud` has to name.
+    /// The audience that a token's `aud` has to name.
     pub audience: String,
     /// Requests of a client that is no player.
     pub requests_per_s: u32,

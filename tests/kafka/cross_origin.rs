@@ -33,7 +33,7 @@ fn documented(begin: &str) -> &'static str {
     rest.split_once("```").expect("it ends").0
 }
 
-/// Runs what a page awaits, and returns what that gives, or its error as a text.
+/// Runs an asynchronous script in the page. Returns its result, or its error as a text.
 fn awaited(browser: &Browser, script: &str) -> Value {
     browser.run(&format!(
         "window.result = undefined; \

@@ -18,7 +18,7 @@ fn world(gate: Gate) -> World {
     world
 }
 
-/// What is answered to a request of a page: `posted` if it is one that is appended.
+/// The answer to a request of a page; `posted` if its events are appended.
 fn asked(world: &World, method: &str, target: &str, headers: &str) -> String {
     let body = if method == "POST" { r#"{"type":"loot","player_id":1}"# } else { "" };
     let mut exchange = Exchange::default();

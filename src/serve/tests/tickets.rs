@@ -9,7 +9,7 @@ use crate::serve::key_set::KeySet;
 use crate::service::AllowedOrigins;
 use simd_json::prelude::*;
 
-/// What is answered to a request at a time.
+/// The answer to a request at this time, and the exchange.
 fn asked(world: &World, request: &str, now_ms: u64) -> (String, Exchange) {
     let mut exchange = Exchange::default();
     exchange.receive(request.as_bytes());

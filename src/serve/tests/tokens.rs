@@ -1,4 +1,4 @@
-//! Tokens: who is believed, and why others are not.
+//! Tokens: which are valid, and why others are refused.
 
 use super::access::{ORIGIN_S, SKEW_S, access, ask, signed, token_of, world_at_rate};
 use super::text_of;
@@ -106,7 +106,7 @@ const SECRET: &[u8] = &[7; 32];
 const HEADER: &str = r#"{"alg":"HS256","kid":"game"}"#;
 const CLAIMS: &str = r#"{"sub":"a","aud":"huntd","exp":1010,"scope":"read"}"#;
 
-/// What is answered to a token: the status and the sentence.
+/// Status and sentence of the answer to a token.
 fn answered(token: &str) -> (String, String) {
     let world = world_at_rate(1_000);
     let (exchange, _) = ask(&world, "GET", "/v1/zones", token, "");

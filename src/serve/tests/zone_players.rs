@@ -57,7 +57,7 @@ fn all_pages_have_each_player_once_whatever_their_size() {
 }
 
 #[test]
-fn a_page_says_where_its_zone_stands_and_what_of_each_player() {
+fn a_page_has_the_position_of_its_zone_and_of_each_player() {
     let world = World::new();
     let player = |id: u64| {
         let x = 2_000 * id;

@@ -198,7 +198,8 @@ fn demo_config(brokers: &[String]) -> Result<Config, ToolError> {
          listen = \"127.0.0.1:0\"\n\
          log_level = \"warn\"\n\
          [serve]\n\
-         listen = \"127.0.0.1:0\"\n",
+         listen = \"127.0.0.1:0\"\n\
+         origins = [\"*\"]\n",
         brokers.join("\", \""),
         LINGER_MS * 1000
     );
