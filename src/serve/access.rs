@@ -45,6 +45,26 @@ pub(crate) enum TokenRefusal {
 }
 
 impl TokenRefusal {
+    /// Returns true if a signature was verified for it, and would be again for the same token.
+    pub(crate) fn is_costly(self) -> bool {
+        match self {
+            TokenRefusal::WrongSignature
+            | TokenRefusal::WrongClaims
+            | TokenRefusal::WrongAudience
+            | TokenRefusal::SubjectMissing
+            | TokenRefusal::EndMissing => true,
+            TokenRefusal::Missing
+            | TokenRefusal::TooLong
+            | TokenRefusal::Malformed
+            | TokenRefusal::KeyUnknown
+            | TokenRefusal::WrongAlgorithm
+            // The permits of these tokens are remembered, and tickets have the cheapest signature.
+            | TokenRefusal::Early
+            | TokenRefusal::Expired
+            | TokenRefusal::WrongTicket => false,
+        }
+    }
+
     /// What to do about it.
     pub(crate) fn sentence(self) -> &'static str {
         match self {

@@ -123,7 +123,7 @@ impl Problem {
 
     /// Returns true if finding it takes so long that a client may cause one per connection.
     pub(crate) fn is_costly(&self) -> bool {
-        matches!(self, Problem::Unauthorized(TokenRefusal::WrongSignature))
+        matches!(self, Problem::Unauthorized(refusal) if refusal.is_costly())
     }
 
     /// What to do about it.

@@ -240,7 +240,7 @@ fn a_token_without_kid_is_good_if_there_is_one_key() {
 }
 
 #[test]
-fn a_wrong_signature_ends_the_connection_and_other_refusals_do_not() {
+fn a_refusal_that_took_a_signature_ends_the_connection_and_others_do_not() {
     let world = world_at_rate(1_000);
     let request = |token: &str| {
         let head = "GET /v1/zones HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer";
@@ -248,9 +248,13 @@ fn a_wrong_signature_ends_the_connection_and_other_refusals_do_not() {
     };
     let forged = written(HEADER, CLAIMS, &[8; 32]);
     let expired = signed(&json!({"sub": "a", "aud": "huntd", "exp": ORIGIN_S - SKEW_S}));
-    for (token, answers, need) in
-        [(forged, 1, ExchangeNeed::Close), (expired, 3, ExchangeNeed::Bytes)]
-    {
+    let foreign = written(HEADER, &CLAIMS.replace("huntd", "shop"), SECRET);
+    for (token, answers, need) in [
+        (forged, 1, ExchangeNeed::Close),
+        (foreign, 1, ExchangeNeed::Close),
+        (expired, 3, ExchangeNeed::Bytes),
+        ("a.b.c".to_owned(), 3, ExchangeNeed::Bytes),
+    ] {
         let mut exchange = Exchange::default();
         exchange.receive(request(&token).repeat(3).as_bytes());
         assert_eq!(exchange.advance(&world.served, &world.gate, 0), need);
