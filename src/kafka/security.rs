@@ -229,12 +229,12 @@ mod tests {
             error.to_string()
         };
         assert!(missing("/hunt/password").starts_with("/hunt/password: cannot be read"));
-        assert!(missing("%d/password").contains("only in units"));
+        assert!(missing("%d/password").contains("only in systemd units"));
         for secret in ["hunter2", "aGVsbG8/d29ybGQ=", "-----BEGIN PRIVATE KEY-----\nMII/\n"] {
             let hidden = missing(secret);
             assert!(!hidden.contains(secret) && hidden.contains("give the path"), "{hidden}");
         }
         let folder = Secret::read(Path::new("/tmp"));
-        assert!(folder.is_err_and(|error| error.sentence.contains("no regular file")));
+        assert!(folder.is_err_and(|error| error.sentence.contains("not a regular file")));
     }
 }

@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(sampled(&mut standstill, &progress, at(2 * STILL_MS)), 1);
         let still = standstill.sample(&progress, at(2 * STILL_MS));
         assert!(matches!(still[..], [StillShard { partition: 3, .. }]), "{still:?}");
-        assert!(still[0].waits_for.contains("no broker says"), "{still:?}");
+        assert!(still[0].waits_for.contains("no broker reports"), "{still:?}");
         assert_is_short(still[0].waits_for);
         progress.shard(3).high_watermark.set(100);
         assert_eq!(sampled(&mut standstill, &progress, at(2 * STILL_MS)), 0);

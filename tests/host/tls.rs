@@ -190,9 +190,11 @@ fn files_that_are_no_regular_ones_or_too_long_are_refused() {
         client_config(&options).expect_err("it is refused").to_string()
     };
     let device = Path::new("/dev/zero").to_owned();
-    for (path, why) in
-        [(file("pipe"), "no regular file"), (device, "no regular file"), (file("long"), "longer")]
-    {
+    for (path, why) in [
+        (file("pipe"), "not a regular file"),
+        (device, "not a regular file"),
+        (file("long"), "longer"),
+    ] {
         let found = sentence(path.clone(), None);
         assert!(found.contains(why), "{found}");
         let [certificate_file, key_file] = [&path, &file("client.pem")].map(Clone::clone);

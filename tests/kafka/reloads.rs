@@ -136,9 +136,9 @@ fn rules_and_log_level_are_read_again_while_the_game_goes_on_and_is_served_or_re
     change(&daemon, &two, &one);
     hear_reload(&systemd);
     assert_eq!(known(&daemon), 2);
-    daemon.wait_until("a refusal", |huntd| huntd.log().contains("put its file back as it was"));
+    daemon.wait_until("a refusal", |huntd| huntd.log().contains("restore its file, or restart"));
     serving.reload();
-    serving.wait_for("put its file back as it was");
+    serving.wait_for("restore its file, or restart");
     change(&daemon, &one, &two);
     hear_reload(&systemd);
     change(&daemon, "[service]\n", "[service]\nlog_level = \"warn\"\n");

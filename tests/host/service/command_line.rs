@@ -81,7 +81,7 @@ fn a_variable_that_is_no_text_and_a_pipe_of_rules_are_refused_and_not_passed_ove
     assert!(error.contains("HUNTD_KAFKA__GROUP\u{fffd}: the name is not UTF-8"), "{error}");
     assert_eq!(error.lines().count(), 1, "{error}");
     let error = check(&format!("[rules]\nfiles = [{pipe:?}]"), &[]);
-    assert!(error.contains("no regular file"), "{error}");
+    assert!(error.contains("not a regular file"), "{error}");
 }
 
 #[test]
@@ -91,8 +91,8 @@ fn a_configuration_that_is_a_pipe_or_has_no_end_is_refused() {
     mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
     std::fs::write(&long, "#\n".repeat(1 << 20)).expect("it can be written");
     for (file, why) in [
-        (pipe.as_path(), "no regular file"),
-        (Path::new("/dev/zero"), "no regular file"),
+        (pipe.as_path(), "not a regular file"),
+        (Path::new("/dev/zero"), "not a regular file"),
         (&long, "longer than 1048576 bytes"),
     ] {
         let file = file.to_str().expect("text");
