@@ -52,7 +52,7 @@ pub(crate) struct SharedFetch {
     topic_doubt: Cell<Option<TopicDoubt>>,
     /// The brokers whose claims need another broker to confirm who leads.
     pub doubted_brokers: DoubtedBrokers,
-    /// When the cluster was last asked about although no leader was missing.
+    /// Time of the last metadata query that no change of leaders required.
     pub searched_at: Cell<Option<Instant>>,
     /// To the control thread.
     pub control: Sender<ToControl>,

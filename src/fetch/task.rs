@@ -65,7 +65,7 @@ pub(crate) struct FetchTask {
     pub(super) out_of_range: Vec<Rc<Cursor>>,
     /// True if the dialler was asked for a connection and has not answered yet.
     is_dialling: bool,
-    /// Since when the broker has led no partition of the topic.
+    /// The time since which the broker leads no partition of the topic; `None` while it leads one.
     unneeded_since: Option<Instant>,
 }
 

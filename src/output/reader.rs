@@ -183,9 +183,9 @@ impl Reader {
         }
     }
 
-    /// Returns whether another owner had already taken over when the fence where the reader joined
-    /// was written. An owner that takes over later first writes a fence with the next owner epoch,
-    /// and repeats no other fence.
+    /// Returns whether this frame shows that another owner had already taken over when the fence
+    /// where the reader joined was written. An owner that takes over after that fence begins with a
+    /// fence that has the next owner epoch and no position yet.
     fn is_overtaken_by(&self, header: &FrameHeader) -> bool {
         let takes_over = header.kind == FrameKind::Fence && header.next_offset < 0;
         let next_epoch = self.position.owner_epoch.saturating_add(1);

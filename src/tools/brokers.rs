@@ -93,8 +93,8 @@ fn without_authentication(client: &ClientOptions) -> DialOptions {
     }
 }
 
-/// Asks one broker. Returns what went wrong, to follow its name. A refusal is an answer, too: the
-/// code that uses the broker next says what to do about it. Malformed bytes are not an answer,
+/// Asks one broker. Returns what went wrong, worded to follow the broker's name. A refusal counts as
+/// an answer: the code that uses the broker next says what to do about it. Malformed bytes do not,
 /// because further requests to such a listener are pointless.
 fn ask(broker: &str, options: &DialOptions) -> Result<(), String> {
     let endpoint = Endpoint::parse(broker).ok_or("is not of the form host:port")?;
