@@ -200,11 +200,14 @@ impl Dialling {
     }
 }
 
-/// Questions about one need: how many went to other brokers, and when.
+/// Limits how often a question that is asked because a leader is missing may go to another broker.
 #[derive(Clone, Copy, Default)]
 struct NeededQuestions {
+    /// When such a question was last asked.
     last: Option<Instant>,
+    /// How many went to other brokers since the need began.
     others: u32,
+    /// When the next one may go to another broker, once `OTHERS_MAX` have.
     other_from: Option<Instant>,
 }
 

@@ -19,7 +19,7 @@ const SNAPPY_RATIO_MAX: usize = 22;
 /// How the records of a batch are compressed: the lowest three bits of its attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
-    /// Not at all.
+    /// Uncompressed.
     None,
     /// gzip (RFC 1952).
     Gzip,
