@@ -93,9 +93,9 @@ fn without_authentication(client: &ClientOptions) -> DialOptions {
     }
 }
 
-/// Asks one broker. Returns what went wrong, worded to follow the broker's name. A refusal counts as
-/// an answer: the code that uses the broker next says what to do about it. Malformed bytes do not,
-/// because further requests to such a listener are pointless.
+/// Asks one broker. Returns what went wrong, worded to follow the broker's name. A refusal counts
+/// as an answer: the code that uses the broker next says what to do about it. Malformed bytes do
+/// not, because further requests to such a listener are pointless.
 fn ask(broker: &str, options: &DialOptions) -> Result<(), String> {
     let endpoint = Endpoint::parse(broker).ok_or("is not of the form host:port")?;
     match dialler::ask_versions(&endpoint, options) {
