@@ -120,7 +120,7 @@ impl UnderWay {
         self.unanswered.strong_count() > 0
     }
 
-    /// What is to be said of it now.
+    /// The sentence about it that is due now.
     fn word(&mut self, now: Instant) -> Option<String> {
         let (waited_s, what) = (self.wait.word(now)?, &self.what);
         Some(format!(

@@ -122,8 +122,8 @@ impl Journal {
     pub(super) fn waits_for_answer(&mut self, what: &str, waited_s: u64, bootstrap: &[Endpoint]) {
         let brokers: Vec<String> = bootstrap.iter().map(Endpoint::to_string).collect();
         let sentence = format!(
-            "waiting for the brokers: for {waited_s} s they have owed {what}; see whether they hang, and \
-             what is between them and this host (asked first: {})",
+            "waiting for the brokers: for {waited_s} s they have owed {what}; see whether they \
+             hang, and what is between them and this host (asked first: {})",
             brokers.join(", ")
         );
         self.warn(LineKind::Brokers, &sentence);

@@ -75,7 +75,7 @@ impl TopicPolls {
         }
     }
 
-    /// What there is of each topic; one that this user may not ask for is left out.
+    /// Finds each topic; one that this user may not ask for is left out.
     fn ask<'a>(&mut self, topics: &'a [(String, Right)]) -> Result<PolledTopics<'a>, ControlError> {
         let is_used_up = self.sightings.are_doubted() || self.opened.elapsed() > CONNECTION_AGE_MAX;
         let mut client = match self.client.take().filter(|_| !is_used_up) {

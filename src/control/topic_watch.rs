@@ -30,7 +30,7 @@ struct TopicFindings {
     is_output_recreated: AtomicBool,
     /// 0: nothing yet.
     input_partitions: AtomicU32,
-    /// What a broker says about the group's coordinator while the daemon joins.
+    /// A broker's word about the group's coordinator while the daemon joins.
     coordinator: Mutex<Option<String>>,
 }
 
@@ -90,14 +90,14 @@ impl TopicWatch {
 /// Why a lock is not poisoned.
 const UNPOISONED: &str = "nobody panics while it is held";
 
-/// What a broker says about the group's coordinator.
+/// A broker's word about the group's coordinator.
 fn coordinator(client: &mut TopicClient, group: &str) -> String {
     match client.coordinator(group) {
         Err(error) => error.to_string(),
         Ok(broker) => format!(
-            "broker {} coordinates `{group}`, and waits for its other members to join again, or for \
-             their sessions to time out; `kafka-consumer-groups.sh --describe --members --group \
-             {group}` lists them",
+            "broker {} coordinates `{group}`, and waits for its other members to join again, or \
+             for their sessions to time out; `kafka-consumer-groups.sh --describe --members \
+             --group {group}` lists them",
             broker.node_id
         ),
     }

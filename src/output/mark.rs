@@ -32,8 +32,8 @@ impl Mark {
         Position { owner_epoch, next_update, next_offset, chain }
     }
 
-    /// Whether a log with this frame right before `output_offset` can be the one that the mark was
-    /// taken in.
+    /// Returns whether a log with this frame right before `output_offset` can be the one that the
+    /// mark was taken in.
     pub(crate) fn is_taken_at(&self, header: &FrameHeader) -> bool {
         let end = header.first_update.saturating_add(u64::from(header.count));
         let is_there = (end, header.chain) == (self.next_update, self.chain);

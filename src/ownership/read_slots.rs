@@ -52,7 +52,7 @@ impl ReadSlots {
         self.holders.get(&partition).map(|wait| wait.elapsed(now))
     }
 
-    /// Whether it is to be said now what a partition with a slot waits for.
+    /// Returns whether it is time to say what a partition with a slot waits for.
     pub(crate) fn has_word(&mut self, partition: i32, now: Instant) -> bool {
         self.holders.get_mut(&partition).is_some_and(|wait| wait.word(now).is_some())
     }

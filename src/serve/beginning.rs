@@ -1,5 +1,5 @@
-//! Where a zone begins: with its newest snapshot, from the state directory or the topic of replicas,
-//! else at the start of its log.
+//! Where a zone begins: with its newest snapshot, from the state directory or the topic of
+//! replicas, else at the start of its log.
 
 use crate::hunt::Shard;
 use crate::hunt::rules::rulebook::Rulebook;

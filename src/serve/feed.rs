@@ -468,7 +468,7 @@ fn lost(next_record: i64, (log_start, log_end): (i64, i64)) -> Option<String> {
     })
 }
 
-/// What the serving thread is told. The error says why the zone's snapshot is not of this log.
+/// The message for the serving thread. The error says why the zone's snapshot is not of this log.
 fn message_of(
     zone: u16,
     followed: Followed,

@@ -222,13 +222,9 @@ impl Follower {
             Err(FrameError::NotAFrame) => None,
             frame => Some(frame.map_err(|error| unreadable(offset, error))?),
         };
-        if offset + 1 == self.mark.output_offset
-            && !frame.as_ref().is_some_and(|(header, _)| self.mark.is_taken_at(header))
-        {
-            return Err(Followed::OtherLog(format!(
-                "offset {offset} of the output holds another record than the one that it was taken \
-                 after"
-            )));
+        let is_taken_at = |(header, _): &(FrameHeader, _)| self.mark.is_taken_at(header);
+        if offset + 1 == self.mark.output_offset && !frame.as_ref().is_some_and(is_taken_at) {
+            return Err(other_log(offset));
         }
         // What is no frame counts for no reader.
         let Some((header, updates)) = frame else { return Ok(()) };
@@ -344,6 +340,12 @@ fn is_of_owner(header: &FrameHeader, before: Position, after: Position) -> bool 
     let takes_over = header.kind == FrameKind::Fence && before.owner_epoch < owner_epoch;
     let knows_all = (header.first_update, header.chain) == (next_update, chain);
     takes_over || (header.owner_epoch == owner_epoch && knows_all)
+}
+
+/// Why a snapshot is not of this log, whose record before the mark is at this offset.
+fn other_log(offset: i64) -> Followed {
+    let what = "holds another record than the one that it was taken after";
+    Followed::OtherLog(format!("offset {offset} of the output {what}"))
 }
 
 /// What to do about a frame that only another version can read.
@@ -479,7 +481,7 @@ mod tests {
                 .flat_map(|(offset, record)| take(&mut follower, offset, record))
                 .collect();
             match given.as_slice() {
-                [Followed::OtherLog(why)] => Err(why.clone()),
+                [.., Followed::OtherLog(why)] => Err(why.clone()),
                 given => {
                     let new = |of: &Followed| match of {
                         Followed::Updates(new, _) => new.len(),

@@ -70,7 +70,7 @@ impl LogEnds {
     }
 }
 
-/// What is missing in an answer: why there is none, or the zones that it names no end of.
+/// The reason why there is no answer, or the zones that it names no end of.
 fn missing(ends: Result<&Vec<Option<i64>>, &impl Display>) -> Option<String> {
     let unnamed = |ends: &Vec<Option<i64>>| {
         let unnamed = (0..).zip(ends).filter(|(_, end)| end.is_none());

@@ -53,7 +53,7 @@ impl ClientSession {
         self.taken += self.taken_at.take().map_or(Duration::ZERO, |at| at.elapsed());
     }
 
-    /// Whether its client has no whole request under way.
+    /// Returns whether its client has no whole request under way.
     pub(super) fn is_asked_nothing(&self) -> bool {
         matches!(self.stage, SessionStage::Receiving)
     }

@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 /// now; while there are none, they wait in the listen backlog.
 const SESSIONS_MAX: u64 = 50_000;
 
-/// Sessions that are closed in one turn for clients that wait, at most. Of few sessions it is one of
-/// 16: those that were opened last have not had time for a request.
+/// Sessions that are closed in one turn for clients that wait, at most. Of few sessions it is one
+/// of 16: those that were opened last have not had time for a request.
 const CLOSED_FOR_OTHERS_MAX: usize = 64;
 
 /// Sessions among which a turn looks for those to close: some microseconds.

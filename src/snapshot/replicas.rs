@@ -455,7 +455,7 @@ fn take_record(
 /// A wait for brokers.
 struct ReplicaWait {
     lasts: LongWait,
-    /// What librdkafka has reported last.
+    /// The last report of librdkafka.
     said: Option<String>,
 }
 
@@ -468,17 +468,18 @@ impl ReplicaWait {
     fn note(&mut self, what: &str, topic: &str) {
         if let Some(waited_s) = self.lasts.word(Instant::now()) {
             tracing::warn!(
-                "waiting for {what} a snapshot's replica in `{topic}` for {waited_s} s: {}; see whether its \
-                 leader hangs, and whether min.insync.replicas of its replicas are in sync",
+                "waiting for {what} a snapshot's replica in `{topic}` for {waited_s} s: {}; see \
+                 whether its leader hangs, and whether min.insync.replicas of its replicas are in \
+                 sync",
                 self.said.as_deref().unwrap_or("no broker says why")
             );
         }
     }
 }
 
-/// What librdkafka's producer reports.
+/// A report of librdkafka's producer.
 enum ProducerReport {
-    /// What became of one record.
+    /// The outcome of one record.
     Delivered(Result<i64, KafkaError>),
     /// Trouble with brokers.
     Trouble(String),

@@ -169,9 +169,9 @@ impl<'a> Letter<'a> {
         })
     }
 
-    /// Why the letter's record is not sent to this input with so many partitions. Any writer of the
-    /// dead-letter topic chooses what a letter says, so a letter must not choose the topic. A record
-    /// that is still no event would only come back as another letter.
+    /// Why the letter's record is not sent to this input with so many partitions. Any writer of
+    /// the dead-letter topic chooses what a letter says, so a letter must not choose the topic. A
+    /// record that is still no event would only come back as another letter.
     fn why_not(
         &self,
         (input, partitions): (&str, u16),
@@ -260,7 +260,7 @@ mod tests {
     const NOW_MS: i64 = 1_767_225_600_000;
     const INPUT: &str = "events";
     const PARTITIONS: u16 = 4;
-    const LOOT: &[u8] = br#"{"type":"loot","player_id":1}"#;
+    const LOOT: &[u8] = br#"{"type":"loot","player_id":1,"seq":1,"ts_us":1}"#;
 
     #[test]
     fn one_letter_is_no_letters() {

@@ -17,7 +17,7 @@ impl Node {
         let connections = self.metrics.gauge(Gauge::Connections);
         let phase = Phase::of(&summary, connections, self.control.is_input_known);
         let trouble = Trouble { halted: summary.halted, ..Trouble::default() };
-        self.is_ready = is_ready(phase, trouble);
+        self.watched.is_ready = is_ready(phase, trouble);
     }
 }
 
@@ -25,7 +25,7 @@ impl Sim {
     /// A daemon that says that it is ready plays all partitions that the group lets it have, and
     /// has applied what their logs had when it got them.
     pub(crate) fn check_readiness(&mut self, host: usize) -> Result<(), String> {
-        let Some(node) = self.hosts[host].node.as_ref().filter(|node| node.is_ready) else {
+        let Some(node) = self.hosts[host].node.as_ref().filter(|node| node.watched.is_ready) else {
             return Ok(());
         };
         let Some(partitions) = self.group.settled(node.control.member) else { return Ok(()) };
@@ -49,10 +49,10 @@ impl Sim {
             let summary = node.control.ownership.summary();
             let is_hindered =
                 node.control.is_stopping || partitions.iter().any(|of| self.is_hopeless(*of));
-            if !is_hindered && node.is_ready != (summary.halted == 0) {
+            if !is_hindered && node.watched.is_ready != (summary.halted == 0) {
                 return Err(format!(
                     "node {} says {} of its readiness, with {summary:?}",
-                    node.name, node.is_ready
+                    node.name, node.watched.is_ready
                 ));
             }
         }

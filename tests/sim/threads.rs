@@ -27,6 +27,8 @@ pub(crate) struct Watched {
     turned_at: [u64; 3],
     /// Until when each thread stalls.
     stalled_until: [u64; 3],
+    /// The daemon has said that it is ready.
+    pub(crate) is_ready: bool,
 }
 
 impl Watched {

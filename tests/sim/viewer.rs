@@ -66,7 +66,8 @@ impl Viewer {
         viewer
     }
 
-    /// Whether a view that begins with a snapshot of another log gives it up, or is right.
+    /// Follows another log than the snapshot's. Returns whether the snapshot is given up; if it is
+    /// not, the view must be right.
     fn check_other_log(mut self, log: &OutputLog, expected: &str) -> Result<bool, String> {
         while self.next < log.end() && self.other_log.is_none() {
             self.take(&Mark::default(), log.records[self.next as usize].clone())?;
