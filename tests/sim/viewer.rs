@@ -266,7 +266,10 @@ fn created_again(chance: &mut Chance, replay: &Replay, end: &Mark, taken: &Mark)
     let mut log = OutputLog { records: Vec::new(), start: 0, forged: None };
     let (mut chain, mut published) = (Chain::default(), 0);
     let owner_epoch = chance.pick(&[1, taken.owner_epoch, taken.owner_epoch]);
-    while published < replay.updates.len() || log.end() <= taken.output_offset {
+    let mut is_whole = false;
+    // A frame whose updates are known does not say how far the input is. The last one has none.
+    while !is_whole || log.end() <= taken.output_offset {
+        is_whole = published == replay.updates.len();
         let left = &replay.updates[published..];
         let updates = &left[..left.len().min(chance.below(4) as usize)];
         let first_update = published as u64;
