@@ -505,7 +505,7 @@ mod tests {
             }
         }
         let why = begun_at(&behind, [&other, &second]).unwrap_err();
-        assert!(why.contains("the updates from 0 to 5 are not before offset 9"), "{why}");
+        assert!(why.contains("the updates from 1 to 5 are not before offset 9"), "{why}");
     }
 
     #[test]

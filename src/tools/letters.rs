@@ -154,7 +154,11 @@ impl<'a> Letter<'a> {
     /// `None`: the record is no letter of huntd's.
     fn of(message: &'a impl Message) -> Option<Letter<'a>> {
         let headers = message.headers()?;
-        let last_offset = number("huntd.last_offset", headers)?;
+        let last_offset: Option<i64> = number("huntd.last_offset", headers)?;
+        let records: Option<u64> = number("huntd.records", headers)?;
+        if records.is_some() != last_offset.is_some() {
+            return None;
+        }
         Some(Letter {
             place: (message.partition(), message.offset()),
             input_topic: text("huntd.topic", headers)??,
@@ -165,7 +169,7 @@ impl<'a> Letter<'a> {
             sentence: text("huntd.sentence", headers)?.unwrap_or_default(),
             value: message.payload(),
             value_bytes: number("huntd.value_bytes", headers)?,
-            run: number("huntd.records", headers)?.zip(last_offset),
+            run: records.zip(last_offset),
         })
     }
 
