@@ -14,9 +14,9 @@ pub fn wanted_version() -> String {
     version.expect("a module names its version of Go").to_owned()
 }
 
-/// Builds the client into a folder. `None`: this is no time for it, or this machine has no Go, an older one that cannot fetch
-/// the wanted one, or no way to the client's modules. A client that does not compile fails the
-/// test.
+/// Builds the client into a folder. `None`: there are no minutes for it, or this machine has no Go,
+/// an older one that cannot fetch the wanted one, or no way to the client's modules. A client that
+/// does not compile fails the test.
 pub fn build(folder: &Path) -> Option<PathBuf> {
     if !needs::has_minutes() {
         return None;
