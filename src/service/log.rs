@@ -4,11 +4,10 @@
 use super::ServiceOptions;
 use super::journal_line::JournalLayer;
 use super::log_thread::{LogSender, Sink};
-use super::terminal;
 use crate::telemetry::printable::printable;
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
 use std::sync::OnceLock;
 use tracing::Level;
@@ -87,7 +86,7 @@ pub(crate) fn start(options: &ServiceOptions) -> io::Result<()> {
         }
         LogFormat::Auto | LogFormat::Text | LogFormat::Journald => fmt_layer()
             .fmt_fields(debug_fn(write_field).delimited(" "))
-            .with_ansi(terminal::has_colours())
+            .with_ansi(has_colours())
             .with_writer(LineWriter { lines: lines.clone(), is_json: false })
             .boxed(),
     };
@@ -102,6 +101,14 @@ pub(crate) fn start(options: &ServiceOptions) -> io::Result<()> {
         tracing::warn!("the journal cannot be reached, so text goes to standard error: {refusal}");
     }
     Ok(())
+}
+
+/// Returns whether standard error is a terminal with colours. A user turns them off with the
+/// variable `NO_COLOR` (no-color.org).
+fn has_colours() -> bool {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let is_dumb = variable("TERM").is_none_or(|term| term == "dumb");
+    io::stderr().is_terminal() && !is_dumb && variable("NO_COLOR").is_none()
 }
 
 /// Writes to standard error, without waiting for its reader if the log thread runs. The text

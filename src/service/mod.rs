@@ -49,8 +49,6 @@ pub mod log;
 mod journal_line;
 mod log_thread;
 
-pub(crate) mod terminal;
-
 pub mod exit;
 
 use crate::telemetry::metrics::Metrics;

@@ -1,6 +1,5 @@
-//! A progress bar on standard error; nothing if that is not a terminal that can move its cursor.
+//! A progress bar on standard error; nothing if that is not a terminal, or a dumb one.
 
-use crate::service::terminal;
 use indicatif::{HumanCount, HumanDuration, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::fmt::Write;
 use std::time::Duration;
@@ -14,10 +13,7 @@ pub(crate) struct ProgressBar(indicatif::ProgressBar);
 impl ProgressBar {
     /// Starts a bar for this many events, or an open-ended one.
     pub(crate) fn start(events: Option<u64>) -> ProgressBar {
-        let target = match terminal::moves_its_cursor() {
-            true => ProgressDrawTarget::stderr_with_hz(10),
-            false => ProgressDrawTarget::hidden(),
-        };
+        let target = ProgressDrawTarget::stderr_with_hz(10);
         let bar = indicatif::ProgressBar::with_draw_target(events, target);
         let template = match events {
             Some(_) => "{wide_bar} {human_pos}/{human_len} events {rate} {left} left",
