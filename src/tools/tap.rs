@@ -41,10 +41,16 @@ pub fn run(args: &TapArgs) -> Result<(), ToolError> {
     let reader =
         TopicReader::connect(&cluster.client, topic, Isolation::Uncommitted, FETCH_WAIT_MS)?;
     let wanted = wanted_partitions(topic, args.zone.or(args.partition), partitions)?;
-    if newest::look(&cluster.client, topic, wanted.iter().copied())? == Newest::Others {
-        return Err(ToolError::TopicWrong(format!(
-            "`{topic}` holds records, and the newest are no frames; name the output topic"
-        )));
+    match newest::look(&cluster.client, topic, wanted.iter().copied())? {
+        Newest::Others => {
+            return Err(ToolError::TopicWrong(format!(
+                "`{topic}` holds records, and the newest are no frames; name the output topic"
+            )));
+        }
+        Newest::Nothing if !args.until_end => {
+            super::warn(&format!("`{topic}` is empty: waiting for the first frame"))?;
+        }
+        Newest::Nothing | Newest::Frames => {}
     }
     let mut tap = Tap {
         out: BufWriter::new(std::io::stdout().lock()),

@@ -1,7 +1,7 @@
 //! `huntd tap` on topics that a daemon writes at this moment.
 
 use crate::players::{events, produce};
-use crate::verbs::{bootstrap, huntd};
+use crate::verbs::{bootstrap, huntd, published};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use serde_json::Value;
@@ -55,9 +55,10 @@ fn a_tap_begins_at_the_last_fence_and_prints_at_once_what_was_asked_for() {
 
 #[test]
 fn a_tap_says_that_nobody_owns_a_zone_once_no_fence_has_come_for_longer_than_an_owner_takes() {
-    let topics = Topics::create(kafka::shared(), "unowned", 1);
+    let (topics, _) = published("unowned");
     let mut tap = Command::new(program())
         .args(["tap", "--brokers", &bootstrap(), "--topic", &topics.output])
+        .args(["--partition", "0", "--from", "999999"])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()

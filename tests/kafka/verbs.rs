@@ -252,7 +252,7 @@ fn every_codec_gives_the_same_digest_through_the_daemon_and_through_replay() {
 }
 
 /// A topic of updates that a daemon made.
-fn published(what: &str) -> (Topics, u64) {
+pub(crate) fn published(what: &str) -> (Topics, u64) {
     let topics = Topics::create(kafka::shared(), what, 2);
     let to = ["load", "--brokers", &bootstrap(), "--topic", &topics.input];
     let ended = huntd(&[&to[..], &["--events", "5000", "--players", "50"]].concat());
