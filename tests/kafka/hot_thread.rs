@@ -247,7 +247,9 @@ fn over_tls_the_hot_thread_makes_no_other_system_call_and_no_allocation_either()
     }
     for kind in [Kind::Sasl, Kind::Mutual] {
         let mut warm = Warm::reached_by(kind);
-        assert!(warm.settle(), "{kind:?}: no round of events is without an allocation");
+        let is_settled = warm.settle();
+        let log = warm.huntd.log();
+        assert!(is_settled, "{kind:?}: no round of events is without an allocation:\n{log}");
         // The broker seals records more slowly than it sends a file: the thread waits more often.
         assert_only_enters(&mut warm, 20);
         let is_confined = |line: &str| line.strip_prefix("Seccomp:").map(str::trim) == Some("2");
