@@ -12,6 +12,7 @@ use ring::signature::{
     UnparsedPublicKey,
 };
 use ring::{hmac, signature};
+use std::sync::Once;
 
 /// Signs and verifies with ring.
 static PROVIDER: CryptoProvider = CryptoProvider {
@@ -23,8 +24,10 @@ static PROVIDER: CryptoProvider = CryptoProvider {
 
 /// Has `jsonwebtoken` sign and verify with ring. Call it before any key is used.
 pub(super) fn install() {
-    // An earlier call has installed the same.
-    let _installed = PROVIDER.install_default();
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        PROVIDER.install_default().expect("no key is used before its provider is installed");
+    });
 }
 
 struct HmacSigner(hmac::Key);

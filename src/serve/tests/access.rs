@@ -7,6 +7,7 @@ use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::gate::Gate;
 use crate::serve::key_set::KeySet;
 use crate::serve::problem::Problem;
+use crate::serve::signatures;
 use crate::service::{AccessOptions, AllowedOrigins};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde_json::{Value, json};
@@ -39,6 +40,7 @@ pub(super) fn access(keys: KeySet, requests_per_s: u32) -> Access {
 
 /// A token with these claims.
 pub(super) fn signed(claims: &Value) -> String {
+    signatures::install();
     let header = Header { kid: Some("game".to_owned()), ..Header::new(Algorithm::HS256) };
     encode(&header, claims, &EncodingKey::from_secret(&SECRET)).expect("it can be signed")
 }
