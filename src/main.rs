@@ -6,8 +6,8 @@ use huntd::service::exit::{self, ExitCode};
 use huntd::service::log;
 use huntd::shards;
 use huntd::tools::{
-    check, demo, load, reference, replay, resources, rules, run, schema, serve,
-    snapshot, tap, topics,
+    check, demo, load, reference, replay, resources, rules, run, schema, serve, snapshot, tap,
+    topics,
 };
 
 fn main() -> std::process::ExitCode {
