@@ -8,8 +8,11 @@ use std::process::Command;
 const BEGIN: &str = "schema: begin";
 const END: &str = "schema: end";
 
+/// Writes the tables of one client from the list of updates.
+type WriteTables = fn(&[Value]) -> String;
+
 /// The clients, and how each has its tables.
-const CLIENTS: [(&str, fn(&[Value]) -> String); 5] = [
+const CLIENTS: [(&str, WriteTables); 5] = [
     ("docs/clients/huntd.py", python),
     ("docs/clients/huntd.mjs", javascript),
     ("docs/clients/go/main.go", go),

@@ -224,7 +224,7 @@ fn clients_that_do_not_end_their_requests_give_way_to_those_that_come_later() {
         let begun = Instant::now();
         let begin = |number: usize| {
             let mut stream = playing.connect();
-            let text = if number % 2 == 0 { GET } else { post };
+            let text = if number.is_multiple_of(2) { GET } else { post };
             stream.write_all(&text.as_bytes()[..1 + number % (text.len() - 1)]).unwrap();
             stream.set_nonblocking(true).unwrap();
             stream
