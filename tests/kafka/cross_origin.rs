@@ -49,7 +49,7 @@ fn a_page_of_an_origin_that_is_served_asks_and_follows_a_zone_and_another_page_d
     let Some(browser) = Browser::start() else { return };
     let topics = Topics::create(kafka::shared(), "cross-origin", 1);
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut huntd = Huntd::start(kafka::shared(), &topics, &[]);
+    let mut huntd = Huntd::start(kafka::shared(), &topics, &[("input", "tick_every_ms = 100")]);
     huntd.wait_for_address();
     let page = "<!doctype html><link rel=icon href=data:,><title>a game</title>";
     let [game, foreign] = [serve_page(page), serve_page(page)];
@@ -60,10 +60,11 @@ fn a_page_of_an_origin_that_is_served_asks_and_follows_a_zone_and_another_page_d
     let environment = [("HUNTD_SERVE__KEYS", keys), ("HUNTD_SERVE__ORIGINS", game.as_str())];
     let serving = Serving::start_at(&huntd, "127.0.0.1:0", &environment);
     let server = format!("http://{}", serving.address());
-    // The token goes along, so the browser asks before.
+    // The token goes along, so the browser asks before. At first the zone is not known yet.
     let ask = format!(
         "const headers = {{ Authorization: 'Bearer {TOKEN}' }}; \
-         const answer = await fetch('{server}/v1/zones', {{ headers }}); \
+         const ask = () => fetch('{server}/v1/zones', {{ headers }}); \
+         let answer = await ask(); while (answer.status === 503) answer = await ask(); \
          await answer.json(); return answer.status + ' ' + answer.headers.get('Huntd-At');"
     );
     browser.open(&foreign);
