@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 #[derive(Default)]
 pub(super) struct ClientSession {
     pub(super) stage: SessionStage,
+    /// When it was opened, in milliseconds of the sessions' clock.
+    pub(super) opened_ms: u64,
     /// `None`: nothing is under way.
     pub(super) exchange: Option<Box<Exchange>>,
     /// Since when it is answered: since its request was taken from the kernel, or since it goes on

@@ -31,6 +31,9 @@ const SOUGHT_MAX: usize = 1_024;
 /// Descriptors that are not for sessions: brokers, files, what librdkafka needs.
 pub(crate) const DESCRIPTORS_KEPT: u64 = 256;
 
+/// Milliseconds that a new session has for its first bytes before it gives way to others.
+const FIRST_BYTES_MS: u64 = 100;
+
 /// Milliseconds in which a request must have come whole, from its first byte on.
 const REQUEST_MS_MAX: u64 = 5_000;
 
@@ -93,6 +96,7 @@ pub(crate) struct Sessions {
     /// The session that was last looked at for whether it is to be closed.
     close_cursor: usize,
     accept_again_ms: u64,
+    last_opened_ms: u64,
     /// Answers that the kernel does not have yet.
     unsubmitted: usize,
     started: Instant,
@@ -120,6 +124,7 @@ impl Sessions {
             sessions_max: sessions_max as usize,
             close_cursor: 0,
             accept_again_ms: 0,
+            last_opened_ms: 0,
             unsubmitted: 0,
             started: Instant::now(),
             now: Duration::ZERO,
@@ -249,7 +254,9 @@ impl Sessions {
         if number as usize >= self.sessions.len() {
             self.sessions.resize_with(number as usize + 1, ClientSession::default);
         }
-        self.sessions[number as usize].stage = SessionStage::Receiving;
+        self.last_opened_ms = self.now_ms();
+        let session = &mut self.sessions[number as usize];
+        (session.stage, session.opened_ms) = (SessionStage::Receiving, self.last_opened_ms);
         self.open += 1;
         self.sockets.receive(number);
         self.timers.set(number, self.now_ms() + IDLE_MS_MAX);
@@ -261,9 +268,10 @@ impl Sessions {
     /// Closes some sessions that are asked nothing, so that others can be accepted: idle ones, or
     /// while there are none, those whose client has not sent its request whole.
     fn make_room(&mut self) {
-        let open = self.open;
-        self.close_some(ClientSession::is_idle);
-        if self.open == open {
+        let (open, young_ms) = (self.open, self.now_ms().saturating_sub(FIRST_BYTES_MS));
+        self.close_some(|session| session.is_idle() && session.opened_ms <= young_ms);
+        // The first bytes of a younger session may be on their way: its request counts as begun.
+        if self.open == open && self.last_opened_ms <= young_ms {
             self.close_some(ClientSession::is_asked_nothing);
         }
     }
