@@ -16,7 +16,7 @@ use crate::kit::words::Words;
 /// First word of an encoded state: its name and the format's version.
 pub(crate) const FORMAT: u64 = u64::from_le_bytes(*b"HNTSTAT\x05");
 
-/// How many actors ahead a restoring zone prefetches their places.
+/// The number of actors ahead for which a restoring zone prefetches places.
 const ACTORS_AHEAD: usize = 8;
 
 /// Parts of an encoded state: the actors, then each slot's treasures, then each slot's finishers.

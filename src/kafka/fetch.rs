@@ -163,7 +163,7 @@ pub enum FetchError {
 /// The fields of a Fetch response before the partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchResponse {
-    /// How long the client must not send requests, in milliseconds (KIP-219).
+    /// The time for which the client must not send requests, in milliseconds (KIP-219).
     pub throttle_ms: u32,
     /// An error of the whole request.
     pub error: ErrorCode,

@@ -157,7 +157,7 @@ struct SeenOffset {
     offset: i64,
     /// Time of its last sample.
     sampled_at: Instant,
-    /// How long it has not moved.
+    /// The time for which it has not moved.
     waited: Duration,
     /// True if it has not moved for too long.
     is_over: bool,

@@ -235,7 +235,8 @@ pub(crate) fn authenticate_request(envelope: Envelope<'_>, bytes: Vec<u8>, out: 
 pub(crate) struct Authenticated {
     /// The mechanism's bytes.
     pub bytes: Vec<u8>,
-    /// How long the authentication is valid; `None` for as long as the connection lasts (KIP-368).
+    /// The time for which the authentication is valid; `None` for as long as the connection lasts
+    /// (KIP-368).
     pub lifetime: Option<Duration>,
 }
 

@@ -12,7 +12,7 @@ pub trait Row: Copy + Debug + Default {
     /// Rows lie in memory as values of this type do.
     type Alignment: Copy + Debug + Default;
 
-    /// How many words it has.
+    /// The number of its words.
     const WORDS: usize = Self::Words::COUNT;
 
     /// What the row's hash is bound to beside its words.

@@ -16,7 +16,7 @@ pub trait GameState: Clone + Debug {
     /// Words that a checkpoint notes at once, at most: everything that is in no table.
     const NOTED_WORDS_MAX: usize;
 
-    /// How many parts a checkpoint reads.
+    /// The number of parts that a checkpoint reads.
     const PARTS: u8;
 
     /// The numbers that a designer may change.

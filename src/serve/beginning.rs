@@ -28,7 +28,7 @@ pub(super) struct Beginnings {
     refused: Vec<(u16, Mark)>,
 }
 
-/// Where one zone begins.
+/// The beginning of one zone.
 pub(super) struct Beginning {
     /// Takes what is read.
     pub follower: Follower,

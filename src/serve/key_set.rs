@@ -45,7 +45,7 @@ pub(crate) enum KeySetError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault in it.
         source: RegularFileError,
     },
     /// It is not in the required form.
@@ -53,7 +53,7 @@ pub(crate) enum KeySetError {
     Wrong {
         /// The file.
         path: PathBuf,
-        /// What to do.
+        /// The remedy.
         sentence: String,
     },
 }

@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 /// Players of one answer.
 pub(crate) const PAGE_PLAYERS_MAX: u64 = 1_000;
 
-/// Where a player is. The order is that of the numbers.
+/// The place of a player, ordered by number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct PlayerPlace {
     player_id: u64,

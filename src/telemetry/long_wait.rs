@@ -23,7 +23,7 @@ impl LongWait {
         LongWait { since, word_at: since + Duration::from_millis(WORDLESS_MS_MAX) }
     }
 
-    /// How long it has lasted.
+    /// Returns how long the wait has lasted.
     pub(crate) fn elapsed(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.since)
     }

@@ -34,7 +34,7 @@ const FLUSH_WAIT: Duration = Duration::from_secs(70);
 /// How long an event of a paced load may wait to be batched; this counts as latency.
 const LINGER_MS_PACED: u32 = 1;
 
-/// How long an event may wait to be batched if only the rate matters.
+/// The longest time that an event may wait to be batched if only the rate matters.
 const LINGER_MS_UNPACED: u32 = 20;
 
 /// Pause before the first event of a paced load, in which librdkafka gets its connections and its

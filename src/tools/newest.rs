@@ -14,7 +14,7 @@ const RECORDS: i64 = 16;
 /// The longest wait for these records.
 const LOOK_WAIT: Duration = Duration::from_secs(5);
 
-/// How long a broker may hold an answer back.
+/// The longest time that a broker may hold an answer back.
 const FETCH_WAIT_MS: u32 = 100;
 
 /// What the newest records of a topic's partitions are.

@@ -15,7 +15,7 @@ impl Pace {
         Pace { start: Instant::now(), rate }
     }
 
-    /// How long to wait for event `number`, counted from 0; `None` if it is due.
+    /// Returns the time to wait for event `number`, counted from 0; `None` if it is due.
     pub(crate) fn wait(&self, number: u64) -> Option<Duration> {
         self.due(number)?.checked_sub(self.start.elapsed()).filter(|wait| !wait.is_zero())
     }

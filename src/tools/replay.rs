@@ -19,7 +19,7 @@ use std::io::{BufWriter, StdoutLock, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a broker may hold an answer; the end of a partition is known by then.
+/// The longest time that a broker may hold an answer; the end of a partition is known by then.
 const FETCH_WAIT_MS: u32 = 100;
 
 /// Limit of handoffs after one record: an event causes one, and few are sent back.

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufWriter, ErrorKind, Write};
 use std::time::{Duration, Instant};
 
-/// How long a broker may hold an answer.
+/// The longest time that a broker may hold an answer.
 pub(super) const FETCH_WAIT_MS: u32 = 100;
 
 /// Milliseconds in which an owner writes a fence: it repeats one every ten seconds.
@@ -90,7 +90,7 @@ pub fn run(args: &TapArgs) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// What a line of this kind holds.
+/// Returns the bytes that every line of this kind contains.
 fn kind_words(kind: &str) -> Vec<u8> {
     format!("\"kind\":\"{kind}\",").into_bytes()
 }
@@ -130,7 +130,7 @@ struct Tap<W: Write> {
     player: Option<u64>,
     /// What a line of each kind to print holds; none: all kinds but the hidden one.
     kinds: Vec<Vec<u8>>,
-    /// What a line of the hidden kind holds.
+    /// The bytes that every line of the hidden kind contains.
     hidden: Vec<u8>,
     /// Lines that may still be printed.
     left: u64,

@@ -17,7 +17,7 @@ const FRAMES_MS_MAX: u64 = 3_000;
 /// fences of owners that did not continue.
 const FRAMES_READ: i64 = 20;
 
-/// How long a broker may hold an answer, in milliseconds.
+/// The longest time that a broker may hold an answer, in milliseconds.
 const FETCH_WAIT_MS: u32 = 100;
 
 /// The contents of the last records of an output topic.
