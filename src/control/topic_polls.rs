@@ -213,8 +213,7 @@ impl Sighting {
             self.doubted = Some(identity);
             if let Some(before) = self.identity {
                 tracing::warn!(
-                    "a broker says that the topic `{name}` {}: another connection is asked before \
-                     that counts",
+                    "a broker says that the topic `{name}` {}: confirming over another connection",
                     before.contradiction(identity)
                 );
             }

@@ -84,7 +84,7 @@ impl Beginnings {
                 Ok(Beginning { follower, begun: Some(begun), next_record })
             }
             None if log_start > 0 => Err(format!(
-                "its log begins at offset {log_start} and there is no snapshot of it to begin \
+                "its log begins at offset {log_start} and there is no snapshot to begin \
                  with: set snapshot.directory or snapshot.topic as for huntd run"
             )),
             None => {

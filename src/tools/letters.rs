@@ -175,7 +175,7 @@ impl<'a> Letter<'a> {
 
     /// Why the letter's record is not sent to this input with so many partitions. Any writer of
     /// the dead-letter topic chooses what a letter says, so a letter must not choose the topic. A
-    /// record that is still no event would only come back as another letter.
+    /// record that is still not an event would only come back as another letter.
     fn why_not(
         &self,
         (input, partitions): (&str, u16),
@@ -202,7 +202,7 @@ impl<'a> Letter<'a> {
             let reject = decoder.decode(RecordPosition { offset: 0, time_ms }, value).err()?;
             let sentence = decoder.explain(reject, value);
             Some(format!(
-                "the record at offset {offset} of partition {partition} is still no event: \
+                "the record at offset {offset} of partition {partition} is still not an event: \
                  {sentence}"
             ))
         })
