@@ -50,9 +50,10 @@ impl TopicWatch {
                 _ => ControlFlow::Break(()),
             };
             TopicPolls::new(dial).run(&topics, POLL_EVERY, pause, |client, sightings, _, _| {
-                if missing != sightings.missing() {
-                    missing = sightings.missing();
-                    status.set_missing_topics(missing.clone());
+                let missing_now = sightings.missing();
+                if missing != missing_now {
+                    missing.clone_from(&missing_now);
+                    status.set_missing_topics(missing_now);
                 }
                 by_thread.take(sightings, &names);
                 let coordinator =

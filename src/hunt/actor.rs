@@ -5,7 +5,6 @@ use crate::hunt::event::{EFFECT_SLOTS, INVENTORY_SLOTS, ItemStack};
 use crate::hunt::hunts::HUNTS_MAX;
 use crate::hunt::refusal::{Effect, Hint};
 use crate::kit::chunks::CacheLine;
-use crate::kit::players::Player;
 use crate::kit::row::{Identity, Row};
 use crate::kit::tombstones::HandoffId;
 
@@ -146,22 +145,7 @@ impl Body {
     }
 }
 
-impl Player for Body {
-    #[inline(always)]
-    fn player_id(&self) -> u64 {
-        self.player_id
-    }
-
-    #[inline(always)]
-    fn seq(&self) -> u64 {
-        self.seq
-    }
-
-    #[inline(always)]
-    fn set_seq(&mut self, seq: u64) {
-        self.seq = seq;
-    }
-}
+player_row!(Body);
 
 impl Row for Body {
     type Words = [u64; 7];

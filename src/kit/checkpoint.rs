@@ -199,7 +199,7 @@ impl<G: Game> Zone<G> {
     pub fn begin_checkpoint(&mut self) -> u64 {
         self.end_checkpoint();
         self.checkpoint = self.list();
-        self.parts().for_each(|part| self.part_mut(part).begin_checkpoint());
+        Self::part_numbers().for_each(|part| self.part_mut(part).begin_checkpoint());
         8 * self.checkpoint.words
     }
 
@@ -230,10 +230,10 @@ impl<G: Game> Zone<G> {
     /// Ends the checkpoint, if there is one.
     pub(crate) fn end_checkpoint(&mut self) {
         self.checkpoint.forget();
-        self.parts().for_each(|part| self.part_mut(part).end_checkpoint());
+        Self::part_numbers().for_each(|part| self.part_mut(part).end_checkpoint());
     }
 
-    fn parts(&self) -> impl Iterator<Item = u8> + use<G> {
+    fn part_numbers() -> impl Iterator<Item = u8> {
         (0..G::PARTS).chain([TOMBSTONES])
     }
 

@@ -15,6 +15,9 @@ pub mod kinds;
 pub(crate) mod packed;
 
 #[macro_use]
+pub mod players;
+
+#[macro_use]
 pub mod row;
 
 #[macro_use]
@@ -34,8 +37,6 @@ pub mod game;
 pub mod rulebook;
 
 pub mod checkpoint;
-
-pub mod players;
 
 pub(crate) mod clock;
 

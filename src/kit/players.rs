@@ -19,6 +19,28 @@ pub trait Player: Row {
     fn set_seq(&mut self, seq: u64);
 }
 
+/// Implements [`Player`] for a row with the fields `player_id` and `seq`.
+macro_rules! player_row {
+    ($row:ident) => {
+        impl $crate::kit::players::Player for $row {
+            #[inline(always)]
+            fn player_id(&self) -> u64 {
+                self.player_id
+            }
+
+            #[inline(always)]
+            fn seq(&self) -> u64 {
+                self.seq
+            }
+
+            #[inline(always)]
+            fn set_seq(&mut self, seq: u64) {
+                self.seq = seq;
+            }
+        }
+    };
+}
+
 /// Players by row.
 #[derive(Clone, Debug)]
 pub struct Players<P: Player> {

@@ -86,22 +86,7 @@ macro_rules! row {
             }
         }
 
-        impl $crate::kit::players::Player for $row {
-            #[inline(always)]
-            fn player_id(&self) -> u64 {
-                self.player_id
-            }
-
-            #[inline(always)]
-            fn seq(&self) -> u64 {
-                self.seq
-            }
-
-            #[inline(always)]
-            fn set_seq(&mut self, seq: u64) {
-                self.seq = seq;
-            }
-        }
+        player_row!($row);
     };
     (
         $(#[$doc:meta])*

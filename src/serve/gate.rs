@@ -159,7 +159,7 @@ impl Gate {
         Ok(permit)
     }
 
-    /// Whether a client that was let in may stay.
+    /// Returns whether an admitted client may stay.
     pub(crate) fn still_admits(&self, pass: &Pass, now_ms: u64) -> bool {
         pass.edition == self.edition.get() && self.unix_s(now_ms) < pass.ends_s
     }
@@ -236,8 +236,8 @@ impl Gate {
 }
 
 impl Pass {
-    /// Whether it is good for this answer. A player sees itself, the boards and how the zones are,
-    /// but not where the others and the treasures are.
+    /// Returns whether it allows this answer. A player sees itself, the boards and the state of the
+    /// zones, but not the places of other players and of treasures.
     pub(crate) fn may_read(&self, route: &Route) -> bool {
         self.scopes.reads
             && match (self.player(), route) {
@@ -253,12 +253,12 @@ impl Pass {
             }
     }
 
-    /// Whether it is good for everything that is to be read.
+    /// Returns whether it allows every answer.
     pub(crate) fn may_read_all(&self) -> bool {
         self.scopes.reads && self.player().is_none()
     }
 
-    /// Whether it is good for any event at all.
+    /// Returns whether it allows any event.
     pub(crate) fn may_post(&self) -> bool {
         let Scopes { commands, joins, world, .. } = self.scopes;
         commands || joins || (world && self.player().is_none())
@@ -272,7 +272,7 @@ impl Pass {
         }
     }
 
-    /// Whether it is good for this event. A player's is good for events of this player alone.
+    /// Returns whether it allows this event. A player's allows events of this player alone.
     pub(crate) fn may_command(&self, player_id: u64, action: ActionKind) -> bool {
         let Scopes { commands, joins, world, .. } = self.scopes;
         let is_its_own = self.player().is_none_or(|own| own == player_id);
@@ -311,7 +311,7 @@ fn admit_local(request: &ClientRequest, cross_origin: CrossOrigin) -> Result<(),
     }
 }
 
-/// Whether a host, perhaps with a port, is this one by a name that nobody else can give away.
+/// Returns whether a host, perhaps with a port, is this one by a name that nobody else can assign.
 fn is_local(authority: &str) -> bool {
     let host = match authority.strip_prefix('[') {
         Some(rest) => rest.split(']').next(),

@@ -2,13 +2,12 @@
 
 use crate::runtime::regular_file::{RegularFileError, read_text};
 use crate::serve::access::{TokenClaims, TokenRefusal};
-use crate::serve::signatures;
+use crate::serve::signatures::{self, sha256};
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::jwk::{
     AlgorithmParameters, EllipticCurve, Jwk, JwkSet, KeyAlgorithm, KeyOperations, PublicKeyUse,
 };
 use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind, Validation, decode, decode_header};
-use ring::digest::{SHA256, digest};
 use ring::hmac;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -109,7 +108,7 @@ impl KeySet {
         let is_secret = |key: &&TokenKey| key.validation.algorithms == [Algorithm::HS256];
         let secret = keys.iter().find(is_secret).and_then(|of| of.key.try_get_as_bytes().ok());
         let secret = secret.map(<[u8]>::to_vec);
-        let digest = digest(&SHA256, text.as_bytes()).as_ref().try_into().expect("32 bytes");
+        let digest = sha256(text.as_bytes());
         Ok(KeySet { keys, digest, secret })
     }
 

@@ -5,16 +5,17 @@ use crate::hunt::change::KINDS;
 use crate::hunt::event::{ActionKind, EventField};
 use crate::hunt::field::{FieldForm, FieldSpec};
 use crate::kit::kinds::{Form, PayloadPart, UpdateField, UpdateKind};
-use serde_json::{Value, json};
+use serde_json::{Number, Value, json};
 use std::sync::LazyLock;
 
 /// The whole document.
 pub(crate) static OPENAPI: LazyLock<String> = LazyLock::new(|| {
     const HAND_WRITTEN: &str = include_str!("openapi.json");
-    let schemas = [("\"Update\": {}", update()), ("\"Event\": {}", event())];
-    schemas.into_iter().fold(HAND_WRITTEN.to_owned(), |document, (place, schema)| {
-        let filled = format!("{}{schema}", place.trim_end_matches("{}"));
-        document.replacen(place, &filled, 1)
+    let schemas = [("\"Update\": ", update()), ("\"Event\": ", event())];
+    schemas.into_iter().fold(HAND_WRITTEN.to_owned(), |document, (name, schema)| {
+        let place = document.split_once(&format!("{name}{{}}"));
+        let (before, after) = place.expect("the document has a place for each schema");
+        [before, name, &schema.to_string(), after].concat()
     })
 });
 
@@ -23,10 +24,7 @@ fn part(name: &str) -> Value {
 }
 
 fn range(least: impl Into<i128>, most: impl Into<i128>) -> Value {
-    let integer = |number: i128| match u64::try_from(number) {
-        Ok(number) => json!(number),
-        Err(_) => json!(number as i64),
-    };
+    let integer = |number| Number::from_i128(number).expect("it fits 64 bits");
     let (least, most) = (integer(least.into()), integer(most.into()));
     json!({"type": "integer", "minimum": least, "maximum": most})
 }

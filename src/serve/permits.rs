@@ -2,7 +2,7 @@
 //! instead of a signature.
 
 use crate::serve::access::Permit;
-use ring::digest::{SHA256, digest};
+use crate::serve::signatures::sha256;
 use std::collections::HashMap;
 
 /// Permits of one age. With those of the age before, there is room for more clients than can be
@@ -24,8 +24,7 @@ impl Permits {
         token: &str,
         verify: impl FnOnce() -> Result<Permit, E>,
     ) -> Result<Permit, E> {
-        let digest = digest(&SHA256, token.as_bytes());
-        let key = digest.as_ref().try_into().expect("32 bytes");
+        let key = sha256(token.as_bytes());
         if let Some(permit) = self.recent.get(&key) {
             return Ok(*permit);
         }

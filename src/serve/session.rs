@@ -60,12 +60,12 @@ impl ClientSession {
         matches!(self.stage, SessionStage::Receiving)
     }
 
-    /// Whether its client has begun no request.
+    /// Returns whether its client has begun no request.
     pub(super) fn is_idle(&self) -> bool {
         self.is_asked_nothing() && self.exchange.is_none()
     }
 
-    /// Whether what the client sends may be a request.
+    /// Returns whether the next bytes of the client may be a request.
     pub(super) fn is_heard(&self) -> bool {
         let is_stream = self.exchange.as_ref().is_some_and(|exchange| exchange.is_stream());
         !is_stream && !matches!(self.stage, SessionStage::Closing)

@@ -207,7 +207,7 @@ impl Sessions {
         true
     }
 
-    /// Whether something was not dealt with yet that clients wait for.
+    /// Returns whether clients wait for work that is not done yet.
     pub(crate) fn has_work(&mut self) -> bool {
         !self.woken.is_empty() || self.sockets.has_work()
     }
@@ -270,7 +270,8 @@ impl Sessions {
     fn make_room(&mut self) {
         let (open, young_ms) = (self.open, self.now_ms().saturating_sub(FIRST_BYTES_MS));
         self.close_some(|session| session.is_idle() && session.opened_ms <= young_ms);
-        // The first bytes of a younger session may be on their way: its request counts as begun.
+        // While any session is young, its first bytes may be on their way; it may be the only idle
+        // one, so no request that has begun gives way yet.
         if self.open == open && self.last_opened_ms <= young_ms {
             self.close_some(ClientSession::is_asked_nothing);
         }

@@ -7,12 +7,18 @@ use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{ErrorKind, Result};
 use jsonwebtoken::signature::{Error, Signer, Verifier};
 use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind, EncodingKey};
+use ring::digest::{SHA256, digest};
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents,
     UnparsedPublicKey,
 };
 use ring::{hmac, signature};
 use std::sync::Once;
+
+/// Returns the SHA-256 of some bytes.
+pub(super) fn sha256(bytes: &[u8]) -> [u8; 32] {
+    digest(&SHA256, bytes).as_ref().try_into().expect("a SHA-256 has 32 bytes")
+}
 
 /// Signs and verifies with ring.
 static PROVIDER: CryptoProvider = CryptoProvider {

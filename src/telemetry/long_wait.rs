@@ -1,13 +1,13 @@
-//! A wait for the environment that has a word once it lasts: what is waited for, what the other
-//! side has said, and what to do. Who waits says it.
+//! Long waits for the environment. The code that waits logs what it waits for, the last answer and
+//! what to do; this says when a line is due.
 
 use std::time::{Duration, Instant};
 
-/// Milliseconds for which the process may wait for its environment without a word about it. A new
-/// group waits three seconds for further members.
+/// Milliseconds for which the process may wait for its environment without a log line. A new group
+/// waits three seconds for further members.
 pub(crate) const WORDLESS_MS_MAX: u64 = 4_000;
 
-/// Milliseconds between two words about the same wait.
+/// Milliseconds between two lines about the same wait.
 const WORD_EVERY_MS: u64 = 10_000;
 
 /// One wait.
@@ -18,7 +18,7 @@ pub(crate) struct LongWait {
 }
 
 impl LongWait {
-    /// A wait that has begun at this time.
+    /// Creates a wait that began at this time.
     pub(crate) fn since(since: Instant) -> LongWait {
         LongWait { since, word_at: since + Duration::from_millis(WORDLESS_MS_MAX) }
     }
@@ -28,8 +28,8 @@ impl LongWait {
         now.saturating_duration_since(self.since)
     }
 
-    /// For how many seconds it has lasted, if it is to be said now what is waited for: after a
-    /// while, and then again and again.
+    /// Returns how many seconds the wait has lasted if a line about it is due: after a while, and
+    /// then at intervals.
     pub(crate) fn word(&mut self, now: Instant) -> Option<u64> {
         (self.word_at <= now).then(|| {
             self.word_at = now + Duration::from_millis(WORD_EVERY_MS);

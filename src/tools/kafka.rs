@@ -19,6 +19,10 @@ use std::time::Duration;
 /// Upper limit of the wait for an answer about topics.
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
 
+/// Usual limit of the time, in milliseconds, for which a broker may hold an answer. The end of a
+/// partition is known by then.
+pub(super) const FETCH_WAIT_MS: u32 = 100;
+
 /// The cluster that a verb uses, and the names of its topics.
 pub(crate) struct Cluster {
     /// How to reach it.

@@ -2,10 +2,10 @@
 //! them to the input.
 
 use super::failure::ToolError;
-use super::kafka::{self, Cluster, Isolation, Read, TopicReader};
+use super::kafka::{self, Cluster, FETCH_WAIT_MS, Isolation, Read, TopicReader};
 use super::load::EventSender;
 use super::source::SourceRecord;
-use super::tap::{FETCH_WAIT_MS, check_reader, wanted_partitions};
+use super::tap::{check_reader, wanted_partitions};
 use crate::decoder::reject::Reject;
 use crate::decoder::{Decoder, RecordPosition};
 use crate::kafka::right::Right;

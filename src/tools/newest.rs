@@ -1,7 +1,7 @@
 //! What a topic holds, by its newest records: a daemon's frames, or something else.
 
 use super::failure::ToolError;
-use super::kafka::{Isolation, Read, TopicReader};
+use super::kafka::{FETCH_WAIT_MS, Isolation, Read, TopicReader};
 use crate::kafka::client::ClientOptions;
 use crate::output::encode::{FrameError, decode_frame};
 use rdkafka::message::Message;
@@ -13,9 +13,6 @@ const RECORDS: i64 = 16;
 
 /// The longest wait for these records.
 const LOOK_WAIT: Duration = Duration::from_secs(5);
-
-/// The longest time that a broker may hold an answer back.
-const FETCH_WAIT_MS: u32 = 100;
 
 /// What the newest records of a topic's partitions are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

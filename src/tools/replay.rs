@@ -2,7 +2,7 @@
 
 use super::accounts::{Account, Applied, OfflineShards};
 use super::failure::ToolError;
-use super::kafka::{self, Cluster, Isolation, Read, TopicReader};
+use super::kafka::{self, Cluster, FETCH_WAIT_MS, Isolation, Read, TopicReader};
 use super::matches::{MatchOptions, format_of, zones_of};
 use super::progress_bar::ProgressBar;
 use super::source::{Source, SourceError, SourceRecord};
@@ -18,9 +18,6 @@ use std::fmt::{self, Display};
 use std::io::{BufWriter, StdoutLock, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// The longest time that a broker may hold an answer; the end of a partition is known by then.
-const FETCH_WAIT_MS: u32 = 100;
 
 /// Limit of handoffs after one record: an event causes one, and few are sent back.
 const HANDOFFS_PER_RECORD: usize = 16;

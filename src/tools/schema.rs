@@ -5,7 +5,7 @@ use crate::hunt::change::KINDS;
 use crate::hunt::event::{ActionField, ActionKind, ActionSpec, Presence};
 use crate::hunt::field::{FieldForm, FieldSpec};
 use crate::kit::kinds::{UpdateField, UpdateKind};
-use serde_json::{Value, json};
+use serde_json::{Number, Value, json};
 use std::io::Write;
 
 /// Prints the tables.
@@ -37,8 +37,9 @@ fn event_field(ActionField { field, presence }: &ActionField) -> Value {
         "name": key, "form": form, "required": *presence == Presence::Required,
     });
     if least != most {
-        shown["least"] = integer(*least);
-        shown["most"] = integer(*most);
+        let integer = |number| Number::from_i128(number).expect("a bound fits 64 bits");
+        shown["least"] = json!(integer(*least));
+        shown["most"] = json!(integer(*most));
     }
     shown
 }
@@ -54,12 +55,4 @@ fn update_field(UpdateField { name, place, form, names }: &UpdateField) -> Value
         shown["names"] = json!(names);
     }
     shown
-}
-
-/// Returns a bound of a field, which fits 64 bits with or without a sign.
-fn integer(number: i128) -> Value {
-    match u64::try_from(number) {
-        Ok(number) => json!(number),
-        Err(_) => json!(number as i64),
-    }
 }

@@ -1,7 +1,7 @@
 //! `huntd tap`: prints the output topic as JSON lines, each update once.
 
 use super::failure::ToolError;
-use super::kafka::{self, Cluster, Isolation, Read, TopicReader};
+use super::kafka::{self, Cluster, FETCH_WAIT_MS, Isolation, Read, TopicReader};
 use super::letters;
 use super::load::now_us;
 use super::newest::{self, Newest};
@@ -17,9 +17,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufWriter, ErrorKind, Write};
 use std::time::{Duration, Instant};
-
-/// The longest time that a broker may hold an answer.
-pub(super) const FETCH_WAIT_MS: u32 = 100;
 
 /// Milliseconds in which an owner writes a fence: it repeats one every ten seconds.
 const FENCE_AGE_MS: i64 = 15_000;

@@ -1,7 +1,7 @@
 //! The current rules of zones, from the last frames of an output topic.
 
 use super::failure::ToolError;
-use super::kafka::{self, Cluster, Isolation, Read, TopicReader};
+use super::kafka::{self, Cluster, FETCH_WAIT_MS, Isolation, Read, TopicReader};
 use crate::kafka::right::Right;
 use crate::output::encode::{FrameError, decode_frame};
 use crate::output::frame::POSITION_UNKNOWN;
@@ -16,9 +16,6 @@ const FRAMES_MS_MAX: u64 = 3_000;
 /// Records at the end of a partition that include a frame with a ruleset: it may be followed by
 /// fences of owners that did not continue.
 const FRAMES_READ: i64 = 20;
-
-/// The longest time that a broker may hold an answer, in milliseconds.
-const FETCH_WAIT_MS: u32 = 100;
 
 /// The contents of the last records of an output topic.
 pub(super) struct Published {

@@ -80,7 +80,6 @@ const DOORS: &[(&str, &[&str])] = &[
             "src/kafka/tls/sealer.rs",
             "src/serve/access.rs",
             "src/serve/key_set.rs",
-            "src/serve/permits.rs",
             "src/serve/signatures.rs",
         ],
     ),
