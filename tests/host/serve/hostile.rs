@@ -184,9 +184,10 @@ fn idle_sessions_take_little_memory_and_leave_nothing_behind() {
     let playing = quiet();
     let (resident, descriptors) = (playing.resident(), playing.descriptors());
     let begun = Instant::now();
-    let holders: Vec<Holder> = (0..HOLDERS)
+    let mut holders: Vec<Holder> = (0..HOLDERS)
         .map(|number| Holder::start(&playing.address, number, SESSIONS / usize::from(HOLDERS)))
         .collect();
+    holders.iter_mut().for_each(Holder::wait_until_open);
     let (open, elapsed) = (playing.descriptors(), begun.elapsed());
     assert!(open + DESCRIPTORS_BESIDE >= descriptors + SESSIONS, "{open} after {elapsed:?}");
     let taken = playing.resident().saturating_sub(resident);
