@@ -14,6 +14,9 @@ const BENCHMARKS: &str = "docs/BENCHMARKS.md";
 
 const BENCHMARKS_LINES_MAX: usize = 150;
 
+/// The contents of the book, in the form of mdBook.
+const CONTENTS: &str = "docs/SUMMARY.md";
+
 /// A document fits a terminal. A table's row and an address cannot be broken, code is shown as it
 /// is, and decisions are history.
 pub(super) fn document_columns(tree: &Tree) -> Vec<Finding> {
@@ -110,6 +113,31 @@ fn has_heading(tree: &Tree, path: &str, anchor: &str) -> bool {
     };
     let headings = source.text.lines().filter(|line| line.starts_with('#'));
     headings.map(|line| line.trim_start_matches('#')).any(|heading| anchor_of(heading) == anchor)
+}
+
+/// Everything under `docs/` is a page of the book that its contents list, each once, and links only
+/// to what the book has: the pages are also rendered without the rest of the project.
+pub(super) fn contents(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let Some(contents) = tree.get(CONTENTS) else { return findings };
+    let links = |source| {
+        document_links(source).into_iter().map(|(line, link)| {
+            let (file, _) = link.split_once('#').unwrap_or((&link, ""));
+            (line, if file.is_empty() { source.path.clone() } else { resolve(&source.path, file) })
+        })
+    };
+    let listed: Vec<String> = links(contents).map(|(_, path)| path).collect();
+    for page in tree.documents().filter(|page| page.path.starts_with("docs/")) {
+        let times = listed.iter().filter(|path| **path == page.path).count();
+        if page.path != CONTENTS && times != 1 {
+            let message = format!("must list {} once, and lists it {times} times", page.path);
+            findings.push(Finding::at(contents, 1, message));
+        }
+        for (line, path) in links(page).filter(|(_, path)| !path.starts_with("docs/")) {
+            findings.push(Finding::at(page, line, format!("{path} is no part of the book")));
+        }
+    }
+    findings
 }
 
 /// The table of decisions has each page's title, and adds it if a page was replaced.
@@ -215,6 +243,25 @@ fn links_between_documents_lead_somewhere() {
                 target,
             ],
             &[("docs/A.md", "```\n[b](C.md)\n```\n")],
+        ],
+    );
+}
+
+#[test]
+fn the_contents_list_every_page_once_and_no_page_links_out_of_the_book() {
+    let list = |text| (CONTENTS, text);
+    let page = ("docs/A.md", "[b](decisions/001-b.md#why) [c](https://a.b) ![d](d.png)");
+    let decision = ("docs/decisions/001-b.md", "[a](../A.md) [here](#why)");
+    check(
+        contents,
+        &[
+            &[list("- [a](A.md)\n"), page, decision],
+            &[list("- [a](A.md)\n- [a](A.md)\n- [b](decisions/001-b.md)\n"), page, decision],
+            &[list("- [a](A.md)\n"), ("docs/A.md", "[changes](../CHANGELOG.md)")],
+        ],
+        &[
+            &[list("- [a](A.md)\n  - [b](decisions/001-b.md)\n"), page, decision],
+            &[list(""), ("README.md", "[a](docs/A.md)"), ("bench/peers/README.md", "")],
         ],
     );
 }

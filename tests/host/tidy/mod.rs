@@ -43,6 +43,7 @@ const SINGLED_OUT: &[&str] = &[
     "docs/BENCHMARKS.md",
     "docs/GLOSSARY.md",
     "docs/STYLE.md",
+    "docs/SUMMARY.md",
     "src/daemon/mod.rs",
     "src/hunt/mod.rs",
     "src/lib.rs",
