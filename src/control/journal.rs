@@ -243,14 +243,15 @@ impl Journal {
                 tracing::warn!(partition, wait_ms, "acquiring the shard again: {why}");
             }
             Note::EngineFailed { partition, offset, times } if *times < PANICS_MAX => {
-                tracing::error!(partition, offset, times, "the engine failed: acquiring again");
+                let sentence = "the engine failed: acquiring again (docs/RUNBOOKS.md#engine-fails)";
+                tracing::error!(partition, offset, times, "{sentence}");
             }
             Note::EngineFailed { partition, offset, times } => tracing::error!(
                 partition,
                 offset,
                 times,
                 "the engine failed once more: the record is passed over and becomes a dead letter; \
-                 keep it and report it"
+                 keep it and report it (docs/RUNBOOKS.md#engine-fails)"
             ),
             Note::Fenced { partition, owner_epoch } => tracing::warn!(
                 partition,
@@ -271,7 +272,8 @@ impl Journal {
             Note::Rival { partition } => tracing::warn!(
                 partition,
                 "the output has an owner that our group knows nothing of: another deployment, with \
-                 another kafka.group, seems to publish to it"
+                 another kafka.group, seems to publish to it \
+                 (docs/RUNBOOKS.md#another-deployment)"
             ),
             Note::CannotStart { partition, error } => {
                 let cause = error.cause();

@@ -106,13 +106,13 @@ impl FetchTask {
             match (offset_of(&first, partition), offset_of(&end, partition)) {
                 (Some(first), _) if position < first => cursor.fail(format!(
                     "retention has passed offset {position} of input partition {partition}, whose \
-                     log begins at {first} now: raise retention.ms, and begin over with `huntd run \
-                     --genesis`"
+                     log begins at {first} now: raise retention.ms, and start over with `huntd run \
+                     --genesis` (docs/RUNBOOKS.md#input-begins-late)"
                 )),
                 (_, Some(end)) if position > end => cursor.fail(format!(
                     "the log of input partition {partition} ends at {end}, below offset {position} \
                      that is applied already: an unclean election lost records; restore them, or \
-                     begin over with `huntd run --genesis`"
+                     start over with `huntd run --genesis` (docs/RUNBOOKS.md#input-ends-early)"
                 )),
                 // The offset is in the log, or the broker does not know its log yet.
                 _ => {

@@ -229,7 +229,7 @@ impl FetchTask {
             Some((epoch, leader_epoch)) => format!(
                 "it leads with leader epoch {leader_epoch}, but the previous record has leader \
                  epoch {epoch}: waiting for another leader; if the brokers' disks were restored, \
-                 begin over with `huntd run --genesis`"
+                 start over with `huntd run --genesis`"
             ),
             None if shared.doubts_broker(self.doubted(cursor)) => {
                 "confirming with another broker who leads".to_owned()
@@ -272,7 +272,7 @@ impl FetchTask {
         }
         let sentence = format!(
             "input partition {partition} cannot be read beyond offset {position}: {error}; \
-             nothing was skipped"
+             nothing was skipped (docs/RUNBOOKS.md#batch-unreadable)"
         );
         let Some(offsets) = offsets else {
             return self.stop(cursor, Claim::Unreadable, CursorFault::Unreadable(sentence));

@@ -95,7 +95,7 @@ fn log_unread(partitions: &[i32]) {
             ?partitions,
             "nobody reads these partitions: they have records, and the group has committed nothing \
              in them for {} s; no instance owns them, or their owner is restoring them, has halted \
-             them or is stalled",
+             them or is stalled (docs/RUNBOOKS.md#nobody-reads)",
             UNREAD_MS / 1_000
         );
     }
@@ -109,7 +109,7 @@ fn log_unplayed(partitions: &[i32], group: &str) {
              fence; no instance owns them, or their owner is restoring them or has halted them, \
              or another program in the group has taken them: list the members with \
              `kafka-consumer-groups.sh --describe --members --verbose --group {group}`, and give \
-             such a program a group of its own",
+             such a program a group of its own (docs/RUNBOOKS.md#nobody-plays)",
             UNPLAYED_MS / 1_000
         );
     }

@@ -73,7 +73,7 @@ pub enum MembershipError {
     /// start-up.
     #[error(
         "a broker refuses the secret that was read when huntd started; if another one is in its \
-         file, restart huntd: {0}"
+         file, restart huntd (docs/RUNBOOKS.md#after-a-rotation): {0}"
     )]
     NotAuthenticated(String),
     /// TLS fails.
@@ -83,7 +83,8 @@ pub enum MembershipError {
     /// ones.
     #[error(
         "no broker is reached with the files of [kafka.tls] that librdkafka's clients read when \
-         huntd started, and they have changed since: restart huntd: {0}"
+         huntd started, and they have changed since: restart huntd \
+         (docs/RUNBOOKS.md#after-a-rotation): {0}"
     )]
     TlsOutdated(String),
     /// librdkafka refuses its configuration, or the group refuses the member.

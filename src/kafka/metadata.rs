@@ -20,12 +20,15 @@ pub enum MetadataError {
     #[error("the input topic cannot be read: {0}")]
     Topic(ErrorCode),
     /// The topic was deleted and recreated: its offsets have a new meaning.
-    #[error("the input topic was deleted and created again: start over with `huntd run --genesis`")]
+    #[error(
+        "the input topic was deleted and created again: start over with `huntd run --genesis` \
+         (docs/RUNBOOKS.md#input-recreated)"
+    )]
     Recreated,
     /// The topic has another number of partitions: players would change shards.
     #[error(
         "the input topic has {now} partitions instead of {before}: the output topic and the \
-         producers must follow, then restart huntd"
+         producers must follow, then restart huntd (docs/RUNBOOKS.md#partitions-added)"
     )]
     PartitionCount {
         /// Partitions when the table was first filled.

@@ -1,5 +1,5 @@
 //! The rights that a user needs on a topic or the cluster, as named in Kafka's ACLs.
-//! docs/OPERATIONS.md lists the rights for each verb.
+//! docs/REFERENCE.md lists the rights for each verb.
 
 use crate::kafka::error_code::ErrorCode;
 use std::fmt::{self, Display, Formatter};

@@ -164,7 +164,8 @@ impl Acquirer {
             // It should be passed over, but its updates are published already.
             let sentence = format!(
                 "the engine fails at offset {offset}, whose updates are published: run the version \
-                 that published them, or start over with `huntd run --genesis`"
+                 that published them, or start over with `huntd run --genesis` \
+                 (docs/RUNBOOKS.md#engine-fails)"
             );
             return self.cannot_go_on(table, partition, sentence, None, now);
         }

@@ -2,7 +2,7 @@
 //! to do.
 //!
 //! huntd does not guess. If a change of leaders may be the cause, the start is tried again for a
-//! while. If the cause persists, the shard halts. docs/OPERATIONS.md has a remedy for each.
+//! while. If the cause persists, the shard halts. docs/RUNBOOKS.md has a remedy for each.
 
 use crate::output::encode::FrameError;
 use crate::output::fold::SKIPS_MAX;
@@ -53,7 +53,8 @@ pub enum StartError {
     /// The updates in the output are not those that its chain was made of.
     #[error(
         "the output is damaged at offset {offset}: the chain does not match the updates; restore \
-         the topic, or start the shard over with a new output topic"
+         the topic, or start the shard over with a new output topic \
+         (docs/RUNBOOKS.md#output-damaged)"
     )]
     Damaged {
         /// Output offset of the frame.
@@ -62,7 +63,8 @@ pub enum StartError {
     /// The output has a frame of another version, or of an unknown kind.
     #[error(
         "this huntd cannot read the frame at offset {offset} of the output: {error}; run the \
-         version that wrote it, or upgrade with a new output topic"
+         version that wrote it, or upgrade with a new output topic \
+         (docs/RUNBOOKS.md#frame-unreadable)"
     )]
     Unreadable {
         /// Output offset of the first of these frames that was met.
@@ -73,20 +75,22 @@ pub enum StartError {
     /// Retention has deleted the output's start, and nothing says where the shard stood after it.
     #[error(
         "the start of the output is deleted and nothing in the rest says where the shard stands; \
-         keep the output for longer than an owner's ten-second fences, or restore a snapshot"
+         keep the output for longer than an owner's ten-second fences, or restore a snapshot \
+         (docs/RUNBOOKS.md#output-begins-late)"
     )]
     StartGone,
     /// Another owner raises the owner epoch again and again.
     #[error(
         "another deployment takes the output over again and again, although our group gives the \
          partition to us; give each deployment an output topic of its own, or put all instances \
-         into one kafka.group"
+         into one kafka.group (docs/RUNBOOKS.md#another-deployment)"
     )]
     Contended,
     /// The oldest state that could be used needs input that retention has deleted.
     #[error(
         "the input begins at offset {input_start}, and the newest state needs it from {wanted} \
-         on; restore a newer snapshot, or start over with `huntd run --genesis`"
+         on; restore a newer snapshot, or start over with `huntd run --genesis` \
+         (docs/RUNBOOKS.md#input-begins-late)"
     )]
     InputGone {
         /// The first offset to apply.
@@ -98,7 +102,7 @@ pub enum StartError {
     #[error(
         "the input ends at offset {input_end}, and its records up to {wanted} were applied \
          before: it was truncated or created again; restore it, or start over with `huntd run \
-         --genesis`"
+         --genesis` (docs/RUNBOOKS.md#input-ends-early)"
     )]
     InputLost {
         /// The offset up to which it was applied.
@@ -118,14 +122,15 @@ pub enum StartError {
     /// The newest state was made from a topic of the same name that is gone.
     #[error(
         "the input topic was deleted and created again since this output was written: its offsets \
-         mean other records now; start over with `huntd run --genesis`"
+         mean other records now; start over with `huntd run --genesis` \
+         (docs/RUNBOOKS.md#input-recreated)"
     )]
     InputRecreated,
     /// The output is another topic than the one that the daemon began with.
     #[error(
         "the output topic was deleted and created again, and a reader that goes on from where it \
          was would pass over what is published now; let all readers begin at its start, and \
-         publish everything again with `huntd run --genesis`"
+         publish everything again with `huntd run --genesis` (docs/RUNBOOKS.md#output-recreated)"
     )]
     OutputRecreated,
     /// The output has nothing of what was acknowledged.
@@ -133,7 +138,7 @@ pub enum StartError {
         "the output holds none of the {made} updates that were acknowledged before: it was deleted \
          and created again, and a reader that goes on from where it was would pass over what is \
          published now; restore the topic, or let all readers begin at its start and publish \
-         everything again with `huntd run --genesis`"
+         everything again with `huntd run --genesis` (docs/RUNBOOKS.md#output-recreated)"
     )]
     OutputGone {
         /// Updates by the snapshot.
@@ -143,7 +148,7 @@ pub enum StartError {
     #[error(
         "the output holds {held} updates, and {made} were acknowledged before: it has lost its \
          end; restore the topic, or drop the snapshots (`huntd snapshot drop`) and start over \
-         with `huntd run --genesis`"
+         with `huntd run --genesis` (docs/RUNBOOKS.md#output-ends-early)"
     )]
     OutputLost {
         /// Updates by the snapshot.
@@ -155,7 +160,7 @@ pub enum StartError {
     #[error(
         "what is published was made by ruleset {published}, and rules.files have others, {ours} \
          first; add the rules that published, run the version that did, or start over with `huntd \
-         run --genesis`"
+         run --genesis` (docs/RUNBOOKS.md#other-ruleset)"
     )]
     RulesetChanged {
         /// The ruleset's hash in the output, or in the snapshot.
@@ -166,7 +171,8 @@ pub enum StartError {
     /// The input asks for rules that this daemon does not have.
     #[error(
         "the input asks at offset {offset} for ruleset {ruleset}, which is not loaded: add its \
-         file to rules.files (`replay --rules`), or pass the record over with `huntd run --skip`"
+         file to rules.files (`replay --rules`), or pass the record over with `huntd run --skip` \
+         (docs/RUNBOOKS.md#ruleset-missing)"
     )]
     RulesMissing {
         /// Input offset of the event.
@@ -178,7 +184,7 @@ pub enum StartError {
     #[error(
         "the output passes over {skips} records that are still to be replayed, and a snapshot has \
          room for {SKIPS_MAX}: another program writes to it; stop that program, and start over \
-         with `huntd run --genesis`"
+         with `huntd run --genesis` (docs/RUNBOOKS.md#too-many-skips)"
     )]
     SkipsTooMany {
         /// How many.
@@ -188,7 +194,8 @@ pub enum StartError {
     #[error(
         "the replay differs from what is published, at update {update}: the version or the input \
          has changed, or retention has deleted a skip from the output; run the version that \
-         published, restore a snapshot, or start over with `huntd run --genesis`"
+         published, restore a snapshot, or start over with `huntd run --genesis` \
+         (docs/RUNBOOKS.md#replay-differs)"
     )]
     Diverged {
         /// Number of the first update that is known to differ.
@@ -203,7 +210,7 @@ fn diverged(applied: i64, input_end: i64) -> String {
     };
     format!(
         "the input log {what} that is applied already: an unclean election lost records; restore \
-         them, or start over with `huntd run --genesis`"
+         them, or start over with `huntd run --genesis` (docs/RUNBOOKS.md#input-ends-early)"
     )
 }
 

@@ -1,4 +1,4 @@
-//! The closed list of exit codes, common to all verbs. docs/OPERATIONS.md has the same table.
+//! The closed list of exit codes, common to all verbs. docs/REFERENCE.md has the same table.
 
 use super::log;
 use crate::telemetry::printable::printable;
@@ -68,7 +68,7 @@ impl ExitCode {
         self as u8
     }
 
-    /// The meaning of the code and what to do, as in docs/OPERATIONS.md.
+    /// The meaning of the code and what to do, as in docs/REFERENCE.md.
     pub fn meaning(self) -> &'static str {
         match self {
             ExitCode::Ok => "All is well: the work is done, or a signal asked to stop.",

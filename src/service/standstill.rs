@@ -78,7 +78,11 @@ impl Standstill {
                 (true, false) => tracing::warn!(partition, "the partition moves again"),
                 (false, true) => {
                     let (lag, waits_for) = (shard.lag(), seen.waits_for(shard, now));
-                    tracing::error!(partition, lag, "the partition stands still: {waits_for}");
+                    tracing::error!(
+                        partition,
+                        lag,
+                        "the partition stands still: {waits_for} (docs/RUNBOOKS.md#stands-still)"
+                    );
                 }
                 _ => {}
             }

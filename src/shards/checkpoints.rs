@@ -218,7 +218,7 @@ impl Shards {
         let Some(shard) = self.shards[partition].as_deref() else { return };
         let sentence = format!(
             "the engine failed while its state at offset {} was checkpointed: report it; a restart \
-             begins with the snapshot before it",
+             begins with the snapshot before it (docs/RUNBOOKS.md#checkpoint-fails)",
             shard.framer.next_offset()
         );
         self.stop_shard(partition, ShardEnd::CheckpointFailed(sentence));

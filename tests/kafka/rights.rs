@@ -1,4 +1,4 @@
-//! The rights that docs/OPERATIONS.md lists for each verb: these suffice, and none can be left out.
+//! The rights that docs/REFERENCE.md lists for each verb: these suffice, and none can be left out.
 
 use crate::players::{events, produce};
 use crate::snapshots::stop;
@@ -18,7 +18,7 @@ type Right = (Operation, Resource, String);
 
 /// The rights that the document lists for a verb.
 fn documented(verb: &str) -> Vec<Right> {
-    let document = include_str!("../../docs/OPERATIONS.md");
+    let document = include_str!("../../docs/REFERENCE.md");
     let (_, section) = document.split_once("\n## Rights\n").expect("a section about rights");
     let mut lines = section.lines().skip_while(|line| {
         let title = line.strip_prefix("# ").unwrap_or_default();

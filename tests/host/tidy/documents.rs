@@ -3,6 +3,7 @@
 use super::check;
 use super::form::Finding;
 use super::source::{Source, Tree, find};
+use std::collections::BTreeSet;
 use std::path::{Component, Path};
 
 /// Of a document, which is read in a terminal too.
@@ -14,14 +15,18 @@ const BENCHMARKS: &str = "docs/BENCHMARKS.md";
 
 const BENCHMARKS_LINES_MAX: usize = 150;
 
+/// What an operator does about each sentence of the log that calls for it.
+const RUNBOOKS: &str = "docs/RUNBOOKS.md";
+
 /// The contents of the book, in the form of mdBook.
 const CONTENTS: &str = "docs/SUMMARY.md";
 
-/// A document fits a terminal. A table's row and an address cannot be broken, code is shown as it
-/// is, and decisions are history.
+/// A document fits a terminal. A table's row, an entry of the contents and an address cannot be
+/// broken, code is shown as it is, and decisions are history.
 pub(super) fn document_columns(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for source in tree.documents().filter(|source| !is_history(&source.path)) {
+    let is_prose = |source: &&Source| !is_history(&source.path) && source.path != CONTENTS;
+    for source in tree.documents().filter(is_prose) {
         let mut in_code = false;
         for (number, line) in source.lines() {
             in_code ^= line.starts_with("```");
@@ -113,6 +118,37 @@ fn has_heading(tree: &Tree, path: &str, anchor: &str) -> bool {
     };
     let headings = source.text.lines().filter(|line| line.starts_with('#'));
     headings.map(|line| line.trim_start_matches('#')).any(|heading| anchor_of(heading) == anchor)
+}
+
+/// Headings of documents that other files name, as in a line of the log, exist. The runbooks have
+/// no other headings of their level: each belongs to a sentence, which names it.
+pub(super) fn named_headings(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut named = BTreeSet::new();
+    let names = tree.sources.iter().filter(|source| !source.path.starts_with("tests/host/tidy/"));
+    for source in names.filter(|source| !source.path.ends_with(".md")) {
+        for (number, line) in source.lines() {
+            for rest in line.split("docs/").skip(1) {
+                let is_end = |c: char| !(c.is_ascii_alphanumeric() || "/_-.#".contains(c));
+                let name = rest.split(is_end).next().unwrap_or(rest).trim_end_matches('.');
+                let Some((file, heading)) = name.split_once('#') else { continue };
+                let path = format!("docs/{file}");
+                if !has_heading(tree, &path, heading) {
+                    let message = format!("{path} has no heading for #{heading}");
+                    findings.push(Finding::at(source, number, message));
+                }
+                named.insert((path, heading.to_owned()));
+            }
+        }
+    }
+    let Some(runbooks) = tree.get(RUNBOOKS) else { return findings };
+    for (number, line) in runbooks.lines() {
+        let Some(heading) = line.strip_prefix("### ") else { continue };
+        if !named.contains(&(RUNBOOKS.to_owned(), heading.to_owned())) {
+            findings.push(Finding::at(runbooks, number, format!("nothing names {heading}")));
+        }
+    }
+    findings
 }
 
 /// Everything under `docs/` is a page of the book that its contents list, each once, and links only
@@ -212,6 +248,7 @@ fn a_line_of_a_document_has_at_most_120_columns() {
         &[
             &[("docs/A.md", &"é".repeat(120))],
             &[("docs/A.md", &row)],
+            &[(CONTENTS, &wide)],
             &[("docs/A.md", &format!("```\n{wide}\n```\n"))],
             &[("docs/decisions/001-a.md", &wide)],
         ],
@@ -244,6 +281,22 @@ fn links_between_documents_lead_somewhere() {
             ],
             &[("docs/A.md", "```\n[b](C.md)\n```\n")],
         ],
+    );
+}
+
+#[test]
+fn headings_that_the_log_names_exist_and_every_runbook_is_named() {
+    let runbooks = (RUNBOOKS, "# Runbooks\n## Halted shards\n### input-gone\n");
+    let line = "// See docs/RUNBOOKS.md#input-gone.";
+    check(
+        named_headings,
+        &[
+            &[("src/a.rs", "\"restore it (docs/RUNBOOKS.md#input-lost)\""), runbooks],
+            &[("src/a.rs", line)],
+            &[("config/a.yml", "# docs/A.md#why"), ("docs/A.md", "# What\n")],
+            &[runbooks, ("README.md", "[a](docs/RUNBOOKS.md#input-gone)")],
+        ],
+        &[&[("src/a.rs", line), runbooks], &[("src/a.rs", "// docs/A.md, and docs/B.md.")]],
     );
 }
 

@@ -42,6 +42,7 @@ const SINGLED_OUT: &[&str] = &[
     "docs/ARCHITECTURE.md",
     "docs/BENCHMARKS.md",
     "docs/GLOSSARY.md",
+    "docs/RUNBOOKS.md",
     "docs/STYLE.md",
     "docs/SUMMARY.md",
     "src/daemon/mod.rs",
