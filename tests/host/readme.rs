@@ -1,4 +1,5 @@
-//! What README.md shows is what the program prints and takes, and what docs/BENCHMARKS.md says.
+//! README.md, docs/GUARANTEES.md and docs/INTEGRATION.md show what the programs print and take, and
+//! what docs/BENCHMARKS.md says.
 
 use huntd::service::rules::load_all;
 use huntd::telemetry::progress::SHARDS_MAX;
@@ -6,6 +7,7 @@ use huntd::tools::load::LOAD_EVENTS_DEFAULT;
 use serde_json::Value;
 use std::process::Command;
 use support::daemon::program;
+use support::needs;
 
 fn text(path: &str) -> String {
     std::fs::read_to_string(path).expect("the repository has it")
@@ -118,6 +120,37 @@ fn a_zone_takes_as_many_players_and_an_input_as_many_zones_as_the_readme_says() 
         load_all(&[file]).is_ok()
     };
     assert!(takes(131_071) && takes(131_072) && !takes(131_073));
+}
+
+#[test]
+fn each_promise_names_its_test_and_each_of_its_figures_stands_in_the_benchmarks() {
+    let (guarantees, benchmarks) = (text("docs/GUARANTEES.md"), text("docs/BENCHMARKS.md"));
+    let (_, table) = guarantees.split_once("| promise |").expect("a table of promises");
+    let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+    assert!(rows.len() > 8, "only {rows:?}");
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").collect();
+        let [_, shown_by, figure] = cells[..] else { panic!("three cells: {row}") };
+        let names: Vec<&str> = shown_by.split('`').skip(1).step_by(2).collect();
+        let function = format!("fn {}(", names[1]);
+        assert!(text(names[0]).contains(&function), "{} has no {function}", names[0]);
+        let figures = figure.split_whitespace().map(|word| word.trim_matches([':', ',', ';']));
+        for figure in figures.filter(|word| word.contains(|c: char| c.is_ascii_digit())) {
+            assert!(benchmarks.contains(figure), "docs/BENCHMARKS.md has no {figure}: {row}");
+        }
+    }
+}
+
+#[test]
+fn an_account_has_the_id_that_the_document_says() {
+    if !needs::has_program("python3", "--version") {
+        return;
+    }
+    let document = text("docs/INTEGRATION.md");
+    let program = between(&document, "```python\n", "```");
+    assert!(program.len() == 1 && program[0].contains("assert "), "{program:?}");
+    let ended = Command::new("python3").args(["-c", program[0]]).status();
+    assert!(ended.expect("python runs").success(), "{}", program[0]);
 }
 
 /// What stands between two texts.

@@ -44,6 +44,7 @@ mod snapshots;
 mod stalls;
 mod tapping;
 mod threads;
+mod tutorial;
 mod verbs;
 mod versions;
 mod wire_faults;

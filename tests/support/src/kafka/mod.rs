@@ -36,7 +36,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The version of Kafka that the tests run on, if they do not say another one.
-const VERSION: &str = "4.3.0";
+pub const VERSION: &str = "4.3.0";
 
 /// How brokers are started.
 pub struct Options {
