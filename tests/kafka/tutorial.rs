@@ -52,7 +52,9 @@ impl Host {
             ports[1]
         );
         fs::write(folder.path().join("huntd.toml"), text).expect("the folder is ours");
-        std::os::unix::fs::symlink(program(), folder.path().join("huntd")).expect("it is ours");
+        let programs = folder.path().join("bin");
+        fs::create_dir(&programs).expect("the folder is ours");
+        std::os::unix::fs::symlink(program(), programs.join("huntd")).expect("the folder is ours");
         Host { services, folder, prefix, ports, running: BTreeMap::new() }
     }
 
@@ -99,7 +101,7 @@ impl Host {
         let shell = Command::new("bash")
             .args(["-e", "-c", &self.named_here(lines)])
             .envs(self.environment())
-            .env("PATH", format!("{}:{path}", self.folder.path().display()))
+            .env("PATH", format!("{}/bin:{path}", self.folder.path().display()))
             .stdin(Stdio::null())
             .output();
         let Output { status, stdout, stderr } = shell.expect("bash runs");
