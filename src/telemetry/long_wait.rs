@@ -1,5 +1,5 @@
 //! Long waits for the environment. The code that waits logs what it waits for, the last answer and
-//! what to do; this says when a line is due.
+//! what to do; a [`LongWait`] says when its line is due.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! README.md, docs/GUARANTEES.md and docs/INTEGRATION.md show what the programs print and take, and
-//! what docs/BENCHMARKS.md says.
+//! Tests that README.md, docs/GUARANTEES.md and docs/INTEGRATION.md agree with the programs and
+//! with docs/BENCHMARKS.md.
 
 use huntd::service::rules::load_all;
 use huntd::telemetry::progress::SHARDS_MAX;
