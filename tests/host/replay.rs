@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
-use support::recordings;
+use support::{generated, recordings};
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/MATCHES.md");
 
@@ -51,16 +51,10 @@ fn every_recorded_match_comes_out_as_the_document_says() {
         return;
     };
     let rows: String = files.iter().map(|file| row(file)).collect();
-    let document = std::fs::read_to_string(DOCUMENT).expect("the document is part of the source");
-    let (before, after) = document.split_once(RULE).expect("the document has the table");
-    let table: String =
-        after.split_inclusive('\n').take_while(|line| line.starts_with('|')).collect();
-    if std::env::var("HUNTD_REGENERATE").as_deref() == Ok("true") {
-        let after = &after[table.len()..];
-        std::fs::write(DOCUMENT, format!("{before}{RULE}{rows}{after}")).expect("it is written");
-        return;
-    }
-    assert_eq!(table, rows, "left: docs/MATCHES.md; it says how to write the table again");
+    generated::check(DOCUMENT, "replay", |document| {
+        let rule = document.find(RULE).expect("the document has the table");
+        vec![(generated::rows(document, rule), rows)]
+    });
 }
 
 #[test]

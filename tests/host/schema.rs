@@ -3,6 +3,7 @@
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::process::Command;
+use support::generated;
 
 /// Lines between which a client has its tables.
 const BEGIN: &str = "schema: begin";
@@ -26,23 +27,14 @@ fn the_clients_tables_are_those_of_the_schema() {
     let schema = schema.expect("the program runs").stdout;
     let schema: Value = serde_json::from_slice(&schema).expect("the schema is JSON");
     let updates = schema["updates"].as_array().expect("a list of updates");
-    let regenerates = std::env::var("HUNTD_REGENERATE").as_deref() == Ok("true");
     for (path, tables) in CLIENTS {
-        let client = std::fs::read_to_string(path).expect("the client is part of the source");
-        let (before, rest) = client.split_once(BEGIN).expect("the tables begin");
-        let (heading, rest) = rest.split_once('\n').expect("the line ends");
-        let (found, after) = rest.split_once(END).expect("the tables end");
-        let (found, indent) = found.rsplit_once('\n').expect("the end is on a line of its own");
-        let wanted = tables(updates);
-        if regenerates {
-            let client = format!("{before}{BEGIN}{heading}\n{wanted}\n{indent}{END}{after}");
-            std::fs::write(path, client).expect("it is writable");
-        } else {
-            assert_eq!(
-                found, wanted,
-                "{path} is stale: HUNTD_REGENERATE=true cargo test --test host schema writes it"
-            );
-        }
+        generated::check(path, "schema", |client| {
+            let begin = client.find(BEGIN).expect("the tables begin");
+            let start = begin + client[begin..].find('\n').expect("the line ends") + 1;
+            let end = start + client[start..].find(END).expect("the tables end");
+            let end = client[..end].rfind('\n').expect("the end is on a line of its own");
+            vec![(start..end, tables(updates))]
+        });
     }
 }
 

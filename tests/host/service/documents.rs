@@ -1,10 +1,11 @@
-//! The tables of docs/REFERENCE.md are those of the code.
+//! Tests that the tables of docs/REFERENCE.md match the code.
 
 use huntd::service::exit::ExitCode;
 use huntd::service::exposition::FAMILIES;
 use huntd::service::settings::DEFAULTS;
 use huntd::telemetry::metrics::Counter;
 use std::process::Command;
+use support::generated;
 
 const PAGE: &str = "docs/REFERENCE.md";
 
@@ -55,25 +56,16 @@ fn metrics() -> Vec<String> {
 
 #[test]
 fn the_tables_of_the_reference_are_those_of_the_code() {
-    let mut page = std::fs::read_to_string(PAGE).expect("the repository has it");
-    let regenerates = std::env::var("HUNTD_REGENERATE").as_deref() == Ok("true");
-    for (heading, rows) in tables() {
-        let heading = format!("\n## {heading}\n");
-        let section = page.find(&heading).unwrap_or_else(|| panic!("no section {heading:?}"));
-        let rule = page[section..].find("| --- |").expect("a table has a line below its head");
-        let rule = section + rule;
-        let start = rule + page[rule..].find('\n').expect("the line ends") + 1;
-        let found: String =
-            page[start..].split_inclusive('\n').take_while(|line| line.starts_with('|')).collect();
-        let wanted: String = rows.iter().map(|row| format!("{row}\n")).collect();
-        if regenerates {
-            page.replace_range(start..start + found.len(), &wanted);
-        } else {
-            let how = "HUNTD_REGENERATE=true cargo test --test host service::documents writes it";
-            assert_eq!(found, wanted, "{PAGE}, {heading:?} is stale: {how}");
-        }
-    }
-    if regenerates {
-        std::fs::write(PAGE, page).expect("it is writable");
-    }
+    generated::check(PAGE, "service::documents", |page| {
+        let part = |(heading, rows): (&str, Vec<String>)| {
+            let heading = format!("\n## {heading}\n");
+            let section = page.find(&heading).unwrap_or_else(|| panic!("no section {heading:?}"));
+            let rule = page[section..].find("| --- |").expect("a table has a line below its head");
+            (
+                generated::rows(page, section + rule),
+                rows.iter().map(|row| format!("{row}\n")).collect(),
+            )
+        };
+        tables().map(part).to_vec()
+    });
 }

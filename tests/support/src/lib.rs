@@ -3,6 +3,8 @@
 
 pub mod needs;
 
+pub mod generated;
+
 pub mod go_client;
 
 pub mod recordings;
