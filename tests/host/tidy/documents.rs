@@ -15,7 +15,7 @@ const BENCHMARKS: &str = "docs/BENCHMARKS.md";
 
 const BENCHMARKS_LINES_MAX: usize = 150;
 
-/// What an operator does about each sentence of the log that calls for it.
+/// The remedies for the sentences of the log that call for one.
 const RUNBOOKS: &str = "docs/RUNBOOKS.md";
 
 /// The contents of the book, in the form of mdBook.
@@ -58,15 +58,10 @@ pub(super) fn benchmarks_lines(tree: &Tree) -> Vec<Finding> {
 pub(super) fn links(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in tree.documents() {
-        for (line, link) in document_links(source) {
-            let (file, heading) = link.split_once('#').unwrap_or((&link, ""));
-            let path = match file.is_empty() {
-                true => source.path.clone(),
-                false => resolve(&source.path, file),
-            };
+        for Link { line, path, heading } in document_links(source) {
             if !tree.has(&path) {
-                findings.push(Finding::at(source, line, format!("{link} leads nowhere")));
-            } else if !heading.is_empty() && !has_heading(tree, &path, heading) {
+                findings.push(Finding::at(source, line, format!("{path} is not there")));
+            } else if !heading.is_empty() && !has_heading(tree, &path, &heading) {
                 let message = format!("{path} has no heading for #{heading}");
                 findings.push(Finding::at(source, line, message));
             }
@@ -75,8 +70,17 @@ pub(super) fn links(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Links to files of the project, outside blocks of code.
-fn document_links(source: &Source) -> Vec<(usize, String)> {
+/// A link of a document to a file of the project.
+struct Link {
+    line: usize,
+    /// The file, from the project's root.
+    path: String,
+    /// The heading's anchor in it, or nothing.
+    heading: String,
+}
+
+/// Returns a document's links to files of the project, outside blocks of code.
+fn document_links(source: &Source) -> Vec<Link> {
     let mut links = Vec::new();
     let mut in_code = false;
     for (number, line) in source.lines() {
@@ -86,7 +90,12 @@ fn document_links(source: &Source) -> Vec<(usize, String)> {
         for rest in line.split("](").skip(1).filter(|_| !in_code) {
             let link = rest.split([')', ' ']).next().unwrap_or(rest);
             if !link.contains("://") && !link.starts_with("mailto:") {
-                links.push((number, link.to_owned()));
+                let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+                let path = match file.is_empty() {
+                    true => source.path.clone(),
+                    false => resolve(&source.path, file),
+                };
+                links.push(Link { line: number, path, heading: heading.to_owned() });
             }
         }
     }
@@ -156,21 +165,16 @@ pub(super) fn named_headings(tree: &Tree) -> Vec<Finding> {
 pub(super) fn contents(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let Some(contents) = tree.get(CONTENTS) else { return findings };
-    let links = |source| {
-        document_links(source).into_iter().map(|(line, link)| {
-            let (file, _) = link.split_once('#').unwrap_or((&link, ""));
-            (line, if file.is_empty() { source.path.clone() } else { resolve(&source.path, file) })
-        })
-    };
-    let listed: Vec<String> = links(contents).map(|(_, path)| path).collect();
+    let listed = document_links(contents);
     for page in tree.documents().filter(|page| page.path.starts_with("docs/")) {
-        let times = listed.iter().filter(|path| **path == page.path).count();
+        let times = listed.iter().filter(|link| link.path == page.path).count();
         if page.path != CONTENTS && times != 1 {
             let message = format!("must list {} once, and lists it {times} times", page.path);
             findings.push(Finding::at(contents, 1, message));
         }
-        for (line, path) in links(page).filter(|(_, path)| !path.starts_with("docs/")) {
-            findings.push(Finding::at(page, line, format!("{path} is no part of the book")));
+        let links = document_links(page);
+        for Link { line, path, .. } in links.iter().filter(|link| !link.path.starts_with("docs/")) {
+            findings.push(Finding::at(page, *line, format!("{path} is no part of the book")));
         }
     }
     findings
