@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use support::PATIENCE;
 use support::daemon::program;
 use support::kafka::broker::free_ports;
 use support::kafka::{self, unique_name};
@@ -58,7 +59,7 @@ impl Host {
         Host { services, folder, prefix, ports, running: BTreeMap::new() }
     }
 
-    /// What the tutorial says, as it is called here.
+    /// Returns the tutorial's words with the names, ports and files of this test.
     fn named_here(&self, words: &str) -> String {
         let config = self.folder.path().join("huntd.toml");
         words
@@ -68,7 +69,7 @@ impl Host {
             .replace(":9465", &format!(":{}", self.ports[1]))
     }
 
-    /// What the compose file sets for every process of huntd.
+    /// Returns the variables that the compose file sets for every process of huntd.
     fn environment(&self) -> BTreeMap<&str, String> {
         let set = self.services["huntd"]["environment"].as_object().expect("an environment");
         let here = |value: &Value| self.named_here(value.as_str().expect("a value is text"));
@@ -95,11 +96,13 @@ impl Host {
         self.running.insert(name, child.into());
     }
 
-    /// What the shell prints for these lines.
+    /// Runs these lines in a shell, and returns what it prints. The tutorial's loops wait for as
+    /// long as it takes, and this test for minutes.
     fn run(&self, lines: &str) -> String {
         let path = std::env::var("PATH").expect("there is one");
-        let shell = Command::new("bash")
-            .args(["-e", "-c", &self.named_here(lines)])
+        let shell = Command::new("timeout")
+            .args(["--kill-after=1", &PATIENCE.as_secs().to_string()])
+            .args(["bash", "-e", "-c", &self.named_here(lines)])
             .envs(self.environment())
             .env("PATH", format!("{}/bin:{path}", self.folder.path().display()))
             .stdin(Stdio::null())

@@ -8,7 +8,7 @@ use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 use support::PATIENCE;
 use support::process::{OwnedChild, wait_for_line};
@@ -28,10 +28,9 @@ const ASK_AGAIN: Duration = Duration::from_secs(30);
 
 /// Sessions that are idle. Dropped, they are closed.
 pub(crate) struct Holder {
-    _child: OwnedChild,
+    child: OwnedChild,
     /// The child ends when this does.
     _lives: ChildStdin,
-    output: Option<ChildStdout>,
 }
 
 impl Holder {
@@ -50,13 +49,12 @@ impl Holder {
             .expect("the test program runs");
         let mut child = OwnedChild::from(child);
         let lives = child.stdin.take().expect("it was piped");
-        let output = child.stdout.take();
-        Holder { _child: child, _lives: lives, output }
+        Holder { child, _lives: lives }
     }
 
     /// Waits until all sessions are open. Each has had an answer shortly before.
     pub(crate) fn wait_until_open(&mut self) {
-        let output = self.output.take().expect("it is waited for once");
+        let output = self.child.stdout.take().expect("it was piped, and is waited for once");
         let holds = wait_for_line(output, |line| line.contains(HOLDING).then_some(()));
         holds.expect("all sessions are answered");
     }
