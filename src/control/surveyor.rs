@@ -1,7 +1,8 @@
 //! Finds out where the logs of partitions begin and end: their leaders say it.
 //!
-//! Each leader is asked on a connection of its own, and the control thread does not wait: a broker
-//! that is silent holds up the partitions that it leads, and no others.
+//! The control thread does not wait. Each pair of leaders, of output and input, is asked on
+//! connections of its own: a broker that is silent holds up the partitions that it leads, and no
+//! others.
 
 use super::link::Link;
 use super::roll_call::RollCall;
@@ -57,8 +58,9 @@ pub struct Surveyor {
 /// The input topic and the output topic.
 type Topics = [String; 2];
 
-/// The place of the input topic.
+/// The places of the topics.
 const INPUT: usize = 0;
+const OUTPUT: usize = 1;
 
 /// What the thread of a survey reports.
 enum Finding {
@@ -158,28 +160,22 @@ struct SurveyThread {
     findings: mpsc::Sender<Finding>,
 }
 
-/// A question to the leader of some partitions of a topic.
+/// A question to the leaders of some partitions.
 #[derive(Clone)]
 struct LeaderQuestion {
-    /// The topic's place.
-    topic: usize,
-    leader: Endpoint,
+    /// By the topic's place.
+    leaders: [Endpoint; 2],
     partitions: Vec<i32>,
 }
 
 /// The leader epoch and the leader, by topic and partition.
 type Leaders = BTreeMap<(usize, i32), (i32, Option<Endpoint>)>;
 
-/// What is known of a partition's logs, each in the place of its topic: the first offset and the
-/// one after the last record.
-type Extents = [Option<Range<i64>>; 2];
-
 impl SurveyThread {
     fn run(self) {
         let until = Instant::now() + Duration::from_millis(METADATA_MS_MAX);
-        let surveyed = self
-            .ask_who_leads(until)
-            .and_then(|leaders| self.ask_leaders(&leaders, self.questions(&leaders), until));
+        let surveyed =
+            self.ask_who_leads(until).and_then(|leaders| self.ask_leaders(&leaders, until));
         match surveyed {
             Ok(()) => self.report(Finding::End),
             Err(error) => self.fail(&error),
@@ -210,57 +206,52 @@ impl SurveyThread {
         answer
     }
 
-    /// One question for each leader of each topic. A partition without a leader has failed.
+    /// One question for each pair of leaders. A partition without both has failed.
     fn questions(&self, leaders: &Leaders) -> Vec<LeaderQuestion> {
-        let mut by_leader: BTreeMap<(usize, Endpoint), Vec<i32>> = BTreeMap::new();
-        for (topic, name) in self.topics.iter().enumerate() {
-            for partition in &self.partitions {
-                if let Some((_, Some(leader))) = leaders.get(&(topic, *partition)) {
-                    by_leader.entry((topic, leader.clone())).or_default().push(*partition);
-                } else {
+        let mut by_leaders: BTreeMap<[Endpoint; 2], Vec<i32>> = BTreeMap::new();
+        for partition in &self.partitions {
+            let leader = |topic| match leaders.get(&(topic, *partition)) {
+                Some((_, Some(leader))) => Ok(leader.clone()),
+                _ => {
+                    let name = &self.topics[topic];
                     let why = format!("partition {partition} of `{name}` has no leader now");
-                    self.report_partition(*partition, Err(TopicError::NotNow(why)));
+                    Err(TopicError::NotNow(why))
                 }
+            };
+            match (leader(INPUT), leader(OUTPUT)) {
+                (Ok(input), Ok(output)) => {
+                    by_leaders.entry([input, output]).or_default().push(*partition);
+                }
+                (Err(error), _) | (_, Err(error)) => self.report_partition(*partition, Err(error)),
             }
         }
-        let question = |((topic, leader), partitions)| LeaderQuestion { topic, leader, partitions };
-        by_leader.into_iter().map(question).collect()
+        let question = |(leaders, partitions)| LeaderQuestion { leaders, partitions };
+        by_leaders.into_iter().map(question).collect()
     }
 
-    fn ask_leaders(
-        &self,
-        leaders: &Leaders,
-        mut questions: Vec<LeaderQuestion>,
-        until: Instant,
-    ) -> Result<(), TopicError> {
+    fn ask_leaders(&self, leaders: &Leaders, until: Instant) -> Result<(), TopicError> {
         let (options, topics) = (self.options.clone(), self.topics.clone());
-        let ask = move |question: LeaderQuestion| ask_leader(&question, &options, &topics);
+        let mut questions = self.questions(leaders);
+        let ask = move |question: LeaderQuestion| ask_leaders(&question, &options, &topics);
         let call = RollCall::begin(questions.clone(), ask, until).map_err(no_thread)?;
-        let mut found: BTreeMap<i32, Extents> = BTreeMap::new();
         for (number, answer) in call {
-            let LeaderQuestion { topic, partitions, .. } = &mut questions[number];
             // What is left in a question has no answer.
-            for partition in std::mem::take(partitions) {
-                let name = &self.topics[*topic];
-                let extent = answer.as_ref().map_err(Clone::clone).and_then(|offsets| {
-                    extent_of(offsets, partition).map_err(|error| refused(name, error))
+            for partition in std::mem::take(&mut questions[number].partitions) {
+                let leader_epoch = leaders.get(&(INPUT, partition)).map_or(-1, |(epoch, _)| *epoch);
+                let bounds = answer.as_ref().map_err(Clone::clone).and_then(|offsets| {
+                    let extent = |topic: usize| {
+                        extent_of(&offsets[topic], partition)
+                            .map_err(|error| refused(&self.topics[topic], error))
+                    };
+                    Ok(bounds(&extent(INPUT)?, leader_epoch, &extent(OUTPUT)?))
                 });
-                match extent {
-                    Ok(extent) => {
-                        let extents = found.entry(partition).or_default();
-                        extents[*topic] = Some(extent);
-                        if let [Some(input), Some(output)] = extents {
-                            let leader = leaders.get(&(INPUT, partition));
-                            let epoch = leader.map_or(-1, |(leader_epoch, _)| *leader_epoch);
-                            self.report_partition(partition, Ok(bounds(input, epoch, output)));
-                        }
-                    }
-                    Err(error) => self.report_partition(partition, Err(error)),
-                }
+                self.report_partition(partition, bounds);
             }
         }
-        for LeaderQuestion { leader, partitions, .. } in questions {
-            let error = TopicError::Unreachable(late(&leader.to_string()));
+        for LeaderQuestion { leaders, partitions } in questions {
+            let leaders = BTreeSet::from(leaders.map(|leader| leader.to_string()));
+            let leaders: Vec<String> = leaders.into_iter().collect();
+            let error = TopicError::Unreachable(late(&leaders.join(" or ")));
             for partition in partitions {
                 self.report_partition(partition, Err(error.clone()));
             }
@@ -319,16 +310,20 @@ fn fold_leaders(leaders: &mut Leaders, metadata: &[Metadata; 2]) {
 /// Where the logs of some partitions begin, and where they end.
 type LogOffsets = [Offsets; 2];
 
-fn ask_leader(
-    question: &LeaderQuestion,
+/// Asks the leader of the output, then that of the input: an owner may append meanwhile.
+fn ask_leaders(
+    LeaderQuestion { leaders, partitions }: &LeaderQuestion,
     options: &DialOptions,
     topics: &Topics,
-) -> Result<LogOffsets, TopicError> {
-    let LeaderQuestion { topic, leader, partitions } = question;
-    let mut link = Link::open(leader, options).map_err(unanswered)?;
-    let mut ask = |end| link.ask_offsets(options, &topics[*topic], partitions, end);
-    let starts = ask(LogEnd::Earliest).map_err(unanswered)?;
-    Ok([starts, ask(LogEnd::Latest).map_err(unanswered)?])
+) -> Result<[LogOffsets; 2], TopicError> {
+    let ask = |topic: usize| {
+        let mut link = Link::open(&leaders[topic], options).map_err(unanswered)?;
+        let mut ask =
+            |end| link.ask_offsets(options, &topics[topic], partitions, end).map_err(unanswered);
+        Ok([ask(LogEnd::Earliest)?, ask(LogEnd::Latest)?])
+    };
+    let output = ask(OUTPUT)?;
+    Ok([ask(INPUT)?, output])
 }
 
 fn extent_of([starts, ends]: &LogOffsets, partition: i32) -> Result<Range<i64>, ErrorCode> {

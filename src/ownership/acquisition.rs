@@ -25,6 +25,10 @@ use std::collections::BTreeSet;
 /// in between; this many losses in a row mean that two instances fight over the shard.
 const FENCE_ATTEMPTS_MAX: usize = 8;
 
+/// Records that may come to an input partition while its shard is acquired: at a million a second
+/// they take half an hour. An output that covers more than that was written by no owner.
+const INPUT_GROWTH_MAX: i64 = 1 << 31;
+
 /// A state that a shard may start from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
@@ -126,6 +130,8 @@ pub struct Acquisition {
     turned_at: Option<i64>,
     /// The end was reached since the candidate was chosen.
     is_at_end: bool,
+    /// The input offset that the output covered when its end was surveyed, as far as is read.
+    surveyed_cover: i64,
     state: AcquisitionState,
     owner_epoch: u64,
     fence_id: u128,
@@ -143,6 +149,7 @@ impl Acquisition {
             fold: Fold::from_log_start(0),
             turned_at: None,
             is_at_end: false,
+            surveyed_cover: 0,
             state: AcquisitionState::Head,
             owner_epoch: 0,
             fence_id: 0,
@@ -174,6 +181,7 @@ impl Acquisition {
             // If retention has passed the mark, a reader joins later.
             _ => Fold::from_log_start(output_start),
         };
+        self.note_surveyed_cover();
         self.go_on();
     }
 
@@ -208,7 +216,10 @@ impl Acquisition {
             return;
         }
         match self.fold.take(offset, payload) {
-            Ok(()) => self.go_on(),
+            Ok(()) => {
+                self.note_surveyed_cover();
+                self.go_on();
+            }
             Err(Broken::Damaged { offset }) => self.end(Err(StartError::Damaged { offset })),
             Err(Broken::Unreadable { offset, error }) => {
                 self.end(Err(StartError::Unreadable { offset, error }));
@@ -218,6 +229,14 @@ impl Acquisition {
                 self.try_candidate(self.candidate + 1);
                 self.turned_at = Some(offset).filter(|offset| self.fold.next() <= *offset);
             }
+        }
+    }
+
+    /// The owner before us may play on, so later records cover input that was not there when its
+    /// end was surveyed.
+    fn note_surveyed_cover(&mut self) {
+        if self.fold.next() <= self.bounds.output_end {
+            self.surveyed_cover = self.position().map_or(0, |position| position.next_offset);
         }
     }
 
@@ -400,7 +419,7 @@ impl Acquisition {
             return Err(StartError::RulesetChanged { published, ours: self.brief.rulesets[0] });
         }
         let mut start = genesis.or(kept.map(|kept| kept.start)).unwrap_or_default();
-        let Bounds { input_start, input_end, .. } = self.bounds;
+        let input_start = self.bounds.input_start;
         let nothing_published = start == Start::default() && published.next_update == 0;
         if nothing_published {
             // The snapshots' updates were published to a log that is gone, and readers may have
@@ -425,8 +444,15 @@ impl Acquisition {
             let wanted = start.next_offset;
             return Err(StartError::InputGone { wanted, input_start });
         }
-        if input_end < start.next_offset.max(published.next_offset) {
-            let wanted = start.next_offset.max(published.next_offset);
+        // A genesis may be newer than the survey.
+        let surveyed_start = if genesis.is_some() { 0 } else { start.next_offset };
+        let input_end = self.bounds.input_end;
+        let covered = match published.next_offset.saturating_sub(input_end) > INPUT_GROWTH_MAX {
+            true => published.next_offset,
+            false => self.surveyed_cover.min(published.next_offset),
+        };
+        let wanted = surveyed_start.max(covered);
+        if input_end < wanted {
             return Err(StartError::InputLost { wanted, input_end });
         }
         let skips = self.skips().range(start.next_offset..).count();

@@ -1,6 +1,7 @@
 //! Where the logs of a partition begin and end.
 
-/// Where the logs of a partition begin and end.
+/// Where the logs of a partition begin and end. The output was asked for first: whatever it covers
+/// up to its end was in the input when that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// The first offset that the input still has.

@@ -120,6 +120,24 @@ fn an_input_that_is_shorter_than_what_was_applied_is_refused() {
     assert_eq!(log.acquire(brief(Vec::new())), Err(lost));
 }
 
+/// What it publishes covers input that came after the survey.
+#[test]
+fn an_owner_that_plays_on_is_fenced_at_the_first_attempt() {
+    for remedy in [Remedy::Refuse, Remedy::StartOver] {
+        let (mut log, mut shard) = owned_log(9);
+        log.input = (0, shard.next_offset);
+        let mut fences = 0;
+        let briefed = Brief { remedy, ..brief(vec![snapshot(&log, &shard)]) };
+        let acquired = log.acquire_beside(briefed, |log| {
+            fences += 1;
+            log.publish(&mut shard, 9);
+        });
+        let acquired = acquired.expect("acquired");
+        assert_eq!((acquired.mark.next_offset, fences), (shard.next_offset, 1));
+        assert_eq!(acquired.candidate, Some(0), "it goes on where it was");
+    }
+}
+
 #[test]
 fn an_output_whose_start_is_gone_is_acquired_by_a_snapshot_or_a_repeated_fence() {
     let (mut log, mut shard) = owned_log(9);
