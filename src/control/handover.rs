@@ -20,6 +20,7 @@ pub fn facts(progress: &Progress, partition: i32) -> ShardFacts {
         input_end: progress.high_watermark.get(),
         applied: progress.applied.get(),
         acked: progress.acked.get(),
+        settled_offset: progress.settled_offset.get(),
         is_busy: is_sending || is_storing,
     }
 }
@@ -32,6 +33,7 @@ pub fn open(progress: &Progress, opening: Opening, engine: Box<Shard>) -> (ToPub
     let (partition, mark, start) = (acquired.partition, acquired.mark, acquired.start);
     let progress = progress.shard(partition);
     progress.acked.set(acquired.acked());
+    progress.settled_offset.set(start.next_offset);
     progress.high_watermark.set(-1);
     progress.goal.set(-1);
     progress.applied.set(start.next_offset);

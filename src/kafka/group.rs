@@ -176,7 +176,9 @@ impl Membership {
 
     /// Asks the group whether this instance is still a member of the current generation. A
     /// [`MembershipEvent::Answered`] with this number follows. A process that was suspended does
-    /// not know that others have taken its place, but a broker refuses its commits.
+    /// not know that others have taken its place, but a broker refuses its commits. Committed
+    /// offsets stay, because an owner beside this process knows better what is settled; where
+    /// nothing is committed, these offsets are.
     pub fn ask(&mut self, question: u64, offsets: &[(i32, i64)]) {
         let question = CommitQuestion { number: question, offsets: self.offset_list(offsets) };
         let asker = self.asker.as_ref().expect("it is there until the membership is dropped");
@@ -269,7 +271,7 @@ impl Asker {
         let (questions, asked) = mpsc::channel();
         let ask = move || {
             for CommitQuestion { number: question, offsets } in asked {
-                let committed = consumer.commit(&offsets, CommitMode::Sync);
+                let committed = commit_again(&consumer, &offsets);
                 // The receiver is gone only while the membership is being dropped.
                 if let Some(trouble) = missing_right(&options, &consumer, &committed) {
                     answers.send(Rebalance::Trouble(trouble)).ok();
@@ -282,6 +284,23 @@ impl Asker {
         let thread = thread.map_err(|error| MembershipError::Refused(error.to_string()))?;
         Ok(Asker { questions, thread })
     }
+}
+
+/// Commits what is committed already, and these offsets where nothing is.
+fn commit_again(
+    consumer: &BaseConsumer<Callbacks>,
+    offsets: &TopicPartitionList,
+) -> KafkaResult<()> {
+    let wait = Duration::from_millis(METADATA_MS_MAX);
+    let committed = consumer.committed_offsets(offsets.clone(), wait)?;
+    let mut again = offsets.clone();
+    for known in committed.elements() {
+        known.error()?;
+        if let Offset::Offset(_) = known.offset() {
+            again.set_partition_offset(known.topic(), known.partition(), known.offset())?;
+        }
+    }
+    consumer.commit(&again, CommitMode::Sync)
 }
 
 fn partitions(

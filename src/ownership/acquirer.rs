@@ -230,10 +230,10 @@ impl Acquirer {
         let mut offsets = Vec::new();
         for partition in table.partitions() {
             if let Some(task) = table.task(partition)
-                && let need @ Need::Confirm { next_offset } = task.need()
+                && let need @ Need::Confirm { input_start } = task.need()
                 && task.ask(need)
             {
-                offsets.push((partition, next_offset));
+                offsets.push((partition, input_start));
             }
         }
         if offsets.is_empty() {

@@ -90,8 +90,8 @@ pub enum Need {
     States,
     /// Whether the group still counts us in: [`Acquisition::confirm`].
     Confirm {
-        /// The input offset that the output covers, to be committed as the question.
-        next_offset: i64,
+        /// Where the input begins, to be committed as the question where nothing is.
+        input_start: i64,
     },
     /// A frame in the output, with acknowledgements from all replicas: [`Acquisition::appended`].
     Append(FrameHeader),
@@ -187,14 +187,13 @@ impl Acquisition {
 
     /// What it waits for now.
     pub fn need(&self) -> Need {
-        let next_offset = || self.position().map_or(0, |position| position.next_offset);
         match self.state {
             AcquisitionState::Asking => Need::States,
             AcquisitionState::Head
             | AcquisitionState::Offered
             | AcquisitionState::Tail(_)
             | AcquisitionState::Amended(_) => Need::Read { from: self.fold.next() },
-            AcquisitionState::Confirming => Need::Confirm { next_offset: next_offset().max(0) },
+            AcquisitionState::Confirming => Need::Confirm { input_start: self.bounds.input_start },
             AcquisitionState::Fencing => Need::Append(self.fence()),
             AcquisitionState::Amending(header) => Need::Append(header),
             AcquisitionState::Ended => Need::End,

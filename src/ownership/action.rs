@@ -42,12 +42,13 @@ pub enum OwnershipAction {
         /// Output partition.
         partition: i32,
     },
-    /// Commit these input offsets as a question: does the group still count us in?
+    /// Commit what is committed once more, as a question: does the group still count us in? Where
+    /// nothing is committed, commit these input offsets.
     /// [`MembershipEvent::Answered`](crate::kafka::membership::MembershipEvent::Answered).
     Ask {
         /// The question's number.
         question: u64,
-        /// Partitions with their next input offsets.
+        /// Partitions with the offsets at which their inputs begin.
         offsets: Vec<(i32, i64)>,
     },
     /// Load the state to start from: `OwnershipEvent::Loaded`.

@@ -218,6 +218,8 @@ pub struct ShardFacts {
     pub applied: i64,
     /// The first input offset that no acknowledged frame covers.
     pub acked: i64,
+    /// The first input offset whose dead letters and handoffs may not be acknowledged.
+    pub settled_offset: i64,
     /// Whether something is on its way to the broker or to the disk.
     pub is_busy: bool,
 }

@@ -102,7 +102,6 @@ impl LogTask {
             return false;
         };
         let Purpose::Acquire(acquisition) = &mut self.purpose else { return false };
-        // Frames of the owner before us may have moved the offset since; no matter.
         self.asked = None;
         acquisition.confirm(fence_id);
         true

@@ -251,9 +251,9 @@ impl Ownership {
             release.add_unopened(partition);
         }
         for partition in partitions {
-            let acked = self.table.open_mut(*partition).map(|open| open.acked);
-            release.add(*partition, acked);
-            match acked {
+            let settled = self.table.open_mut(*partition).map(|open| open.settled_offset);
+            release.add(*partition, settled);
+            match settled {
                 Some(_) => self.table.close(*partition),
                 None if self.table.is_halted(*partition) => release.add_unopened(*partition),
                 None => {
@@ -431,7 +431,7 @@ impl Ownership {
             let open = self
                 .table
                 .iter()
-                .filter_map(|(partition, shard)| shard.open().map(|open| (partition, open.acked)));
+                .filter_map(|(partition, shard)| Some((partition, shard.open()?.settled_offset)));
             let offsets = open.collect();
             self.table.actions.push_back(OwnershipAction::Commit(offsets));
         }
@@ -444,7 +444,7 @@ impl Ownership {
         let Ownership { table, acquirer, .. } = self;
         let partition = facts.partition;
         let Some(open) = table.open_mut(partition) else { return };
-        open.acked = facts.acked;
+        open.settled_offset = facts.settled_offset;
         let OpenPhase::Restoring(goal) = open.phase else { return };
         if facts.is_input_short() {
             let why = "the input ends before what the output covers of it".to_owned();

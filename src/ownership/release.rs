@@ -33,7 +33,7 @@ pub(super) struct Release {
 #[derive(Clone, Copy, Debug)]
 struct Leaving {
     /// What to commit for it, if it was on the hot thread.
-    acked: Option<i64>,
+    settled_offset: Option<i64>,
     /// Whether something is on its way to the broker or to the disk, as far as is known.
     is_busy: bool,
     /// Whether the release waits for it. It does not wait for what an earlier ownership left, nor
@@ -49,14 +49,15 @@ impl Release {
     }
 
     /// Adds a shard.
-    pub(super) fn add(&mut self, partition: i32, acked: Option<i64>) {
-        self.shards.insert(partition, Leaving { acked, is_busy: true, is_waited_for: true });
+    pub(super) fn add(&mut self, partition: i32, settled_offset: Option<i64>) {
+        self.shards
+            .insert(partition, Leaving { settled_offset, is_busy: true, is_waited_for: true });
     }
 
     /// Adds a shard that is not on the hot thread. What an ownership has left that did not end in
     /// order may wait for ever.
     pub(super) fn add_unopened(&mut self, partition: i32) {
-        let nothing = Leaving { acked: None, is_busy: false, is_waited_for: false };
+        let nothing = Leaving { settled_offset: None, is_busy: false, is_waited_for: false };
         self.shards.insert(partition, nothing);
     }
 
@@ -106,7 +107,7 @@ impl Release {
     /// Takes where a shard stands.
     pub(super) fn take(&mut self, facts: &ShardFacts) {
         if let Some(leaving) = self.shards.get_mut(&facts.partition) {
-            leaving.acked = leaving.acked.map(|_| facts.acked);
+            leaving.settled_offset = leaving.settled_offset.map(|_| facts.settled_offset);
             leaving.is_busy = leaving.is_waited_for && facts.is_busy;
         }
     }
@@ -121,10 +122,12 @@ impl Release {
         now >= self.until
     }
 
-    /// The input offsets that are acknowledged.
+    /// The input offsets to commit.
     pub(super) fn offsets(&self) -> Vec<(i32, i64)> {
-        let acked = |(partition, leaving): (&i32, &Leaving)| Some((*partition, leaving.acked?));
-        self.shards.iter().filter_map(acked).collect()
+        let settled = |(partition, leaving): (&i32, &Leaving)| {
+            leaving.settled_offset.map(|offset| (*partition, offset))
+        };
+        self.shards.iter().filter_map(settled).collect()
     }
 }
 
@@ -133,7 +136,14 @@ mod tests {
     use super::*;
 
     fn facts(partition: i32, acked: i64, is_busy: bool) -> ShardFacts {
-        ShardFacts { partition, input_end: 100, applied: acked, acked, is_busy }
+        ShardFacts {
+            partition,
+            input_end: 100,
+            applied: acked,
+            acked,
+            settled_offset: acked,
+            is_busy,
+        }
     }
 
     #[test]

@@ -54,8 +54,9 @@ pub(super) struct OpenShard {
     pub(super) changed_from: Option<i64>,
     /// Its phase.
     pub(super) phase: OpenPhase,
-    /// The first input offset that no acknowledged frame covers.
-    pub(super) acked: i64,
+    /// The first input offset whose dead letters and handoffs may not be acknowledged: what the
+    /// group is told.
+    pub(super) settled_offset: i64,
     /// The check of a foreign span between its frames. It goes on while the shard closes, because
     /// it decides what was acknowledged.
     pub(super) span: Option<Box<LogTask>>,

@@ -108,13 +108,20 @@ impl ShardTable {
     /// A shard goes to the hot thread.
     pub(super) fn open(&mut self, opening: Opening, now: Instant) {
         let partition = opening.acquired.partition;
-        let acked = opening.acquired.acked();
+        let settled_offset = opening.acquired.start.next_offset;
         let ownership_id = opening.ownership_id;
         let phase = OpenPhase::Restoring(None);
         let History { fences, changed_from, .. } = self.history(partition);
         let opened_at = now;
-        let open =
-            OpenShard { ownership_id, opened_at, fences, changed_from, phase, acked, span: None };
+        let open = OpenShard {
+            ownership_id,
+            opened_at,
+            fences,
+            changed_from,
+            phase,
+            settled_offset,
+            span: None,
+        };
         self.step(partition, ShardState::Open(open));
         self.actions.push_back(OwnershipAction::Open(Box::new(opening)));
     }

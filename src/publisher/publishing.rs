@@ -346,7 +346,11 @@ impl<P: Produce<Sent>> Publisher<P> {
     fn move_on(&mut self, partition: i32, ownership_id: u32, settled: Settled) {
         match settled {
             Settled::Nothing => {}
-            Settled::UpTo(offset) => self.ends.progress.shard(partition).acked.set(offset),
+            Settled::UpTo { acked, settled_offset } => {
+                let progress = self.ends.progress.shard(partition);
+                progress.acked.set(acked);
+                progress.settled_offset.set(settled_offset);
+            }
             Settled::Unverified(sentence) => {
                 let failure = SendFailure { sentence: sentence.to_owned(), is_too_large: false };
                 self.fail(partition, ownership_id, failure);

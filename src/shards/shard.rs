@@ -320,8 +320,12 @@ impl OwnedShard {
         self.hand_over(workspace, first, sealed)
     }
 
-    /// Like [`OwnedShard::flush`]; without updates, an empty frame says how far the input is.
+    /// Like [`OwnedShard::flush`]; without updates, an empty frame says how far the input is. It
+    /// does not say so before the handoffs from before it are handed over.
     pub(super) fn flush_position(&mut self, workspace: &mut Workspace) -> Result<(), StartError> {
+        if !self.handoffs.is_empty() {
+            return Ok(());
+        }
         if !self.framer.has_frame() {
             self.obtain_frame(workspace)?;
         }
@@ -360,7 +364,7 @@ impl OwnedShard {
     /// Repeats the fence when it is time, and a frame is free.
     pub(super) fn repeat_fence(&mut self, workspace: &mut Workspace) {
         let now = workspace.context.turns.now();
-        if !self.framer.is_fence_due(now) {
+        if !self.framer.is_fence_due(now) || !self.handoffs.is_empty() {
             return;
         }
         if let Ok(true) = self.obtain_frame(workspace)

@@ -101,9 +101,14 @@ pub struct ShardProgress {
     pub applied: Offset,
     /// In a frame that was handed to the publisher. Hot thread.
     pub published: Offset,
-    /// In a frame that the broker has acknowledged, with all dead letters before it. Publisher; the
-    /// control thread when it begins an ownership, for lag tools.
+    /// In a frame that the broker has acknowledged, with all dead letters before it that this
+    /// ownership has made. Publisher; the control thread when it begins an ownership.
     pub acked: Offset,
+    /// In such a frame of this ownership, so that every dead letter and handoff from before it is
+    /// acknowledged. It begins at the state from which the ownership replays: the output may cover
+    /// more, but what stands beside it is sent again. Publisher; the control thread when it begins
+    /// an ownership.
+    pub settled_offset: Offset,
     /// Frames and dead letters handed to the publisher since the process began. Hot thread.
     pub sent: Count,
     /// How many of these are acknowledged, failed or dropped with a failed ownership. The others

@@ -79,10 +79,14 @@ impl Control {
                 self.tell_publisher(ToPublisher::SpanChecked { partition, ownership_id, mark });
             }
             OwnershipAction::KeepPanicCounts(counts) => self.keep_panics(around, counts),
-            OwnershipAction::Commit(_) => {}
+            OwnershipAction::Commit(offsets) => self.commit(&offsets),
             OwnershipAction::CheckTopic => self.check_topic(around),
-            OwnershipAction::Release(_) => self.release(around),
-            OwnershipAction::Leave { .. } => {
+            OwnershipAction::Release(offsets) => {
+                self.commit(&offsets);
+                self.release(around);
+            }
+            OwnershipAction::Leave { offsets, .. } => {
+                self.commit(&offsets);
                 around.group.leave(self.member);
                 self.has_left = true;
             }

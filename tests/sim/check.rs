@@ -166,8 +166,9 @@ impl Sim {
             return Err(format!("{published} updates are published of {made}"));
         }
         self.check_snapshots(partition, &replay)?;
+        self.check_commits(partition, &replay)?;
         self.check_letters(partition, &replay)?;
-        self.check_handoffs(partition, &replay)?;
+        self.check_handoffs(&replay)?;
         self.check_digest(partition, &replay)?;
         self.check_views(partition, &replay)?;
         self.check_late_readers(partition, &replay)
@@ -256,7 +257,8 @@ impl Sim {
         Ok(())
     }
 
-    fn letters(&self, partition: i32, count: usize) -> BTreeSet<i64> {
+    /// Input offsets of a partition whose dead letters are among the first ones.
+    pub(crate) fn letters(&self, partition: i32, count: usize) -> BTreeSet<i64> {
         let prefix = format!("{}/{partition}/", crate::answers::TOPIC);
         let keys = self.broker.letters[..count].iter().filter_map(|key| key.strip_prefix(&prefix));
         keys.map(|offset| offset.parse().expect("an offset")).collect()
@@ -277,8 +279,8 @@ impl Sim {
 
     /// Every player that has left for another zone is on its way there, no matter which process has
     /// died.
-    fn check_handoffs(&self, partition: i32, replay: &Replay) -> Result<(), String> {
-        for handoff in HandoffRecord::all(partition, 0, 0, &replay.updates) {
+    fn check_handoffs(&self, replay: &Replay) -> Result<(), String> {
+        for handoff in &replay.handoffs {
             let mut value = Vec::new();
             handoff.write(&mut value);
             let arrives = |record: &Record| record.value.as_ref() == Some(&value);

@@ -82,6 +82,8 @@ pub(crate) struct Control {
     pub(crate) blocked_until: u64,
     pub(crate) is_stopping: bool,
     pub(crate) has_left: bool,
+    /// Partitions with the input offsets that were committed of them.
+    pub(crate) committed: Vec<(i32, i64)>,
     /// The results of acquisitions: why shards were refused, or where they began.
     pub(crate) acquired: Vec<(i32, Result<Mark, StartError>)>,
     /// Errors in decisions.
@@ -169,6 +171,7 @@ impl Control {
             is_stopping: false,
             has_left: false,
             ends,
+            committed: Vec::new(),
             acquired: Vec::new(),
             wrong: None,
             mutation,

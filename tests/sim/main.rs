@@ -15,6 +15,7 @@ mod asked_fetch;
 mod broker;
 mod chance;
 mod check;
+mod commits;
 mod control;
 mod cut_off;
 mod damage;

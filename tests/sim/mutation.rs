@@ -21,6 +21,8 @@ closed_list! {
         Unverified,
         /// Dead letters count as acknowledged when they are sent.
         LettersUngated,
+        /// The group is told what the output covers, whatever stands beside it.
+        FramesTakenForSettled,
         /// A mark says where the snapshot stands, not where a reader does.
         MarkOfSnapshot,
         /// The output is read before the fence is written, and not after.

@@ -13,6 +13,7 @@ use huntd::kit::update::{Update, Updates};
 use huntd::output::encode::decode_frame;
 use huntd::output::fold::Start;
 use huntd::output::frame::{Chain, FrameHeader, FrameKind};
+use huntd::output::handoff::HandoffRecord;
 use huntd::output::mark::Mark;
 use huntd::output::reader::{Reader, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
@@ -251,6 +252,8 @@ pub(crate) struct Replay {
     pub(crate) updates: Vec<Update>,
     /// Offsets of the records that are no events, or passed over.
     pub(crate) letters: BTreeSet<i64>,
+    /// Players that have left for another zone.
+    pub(crate) handoffs: Vec<HandoffRecord>,
     pub(crate) shard: Shard,
     pub(crate) chain: Chain,
 }
@@ -269,12 +272,13 @@ impl Replay {
         let mut shard = Shard::new(partition as u16, &era.rules_from(rulebook));
         let mut decoder = Decoder::new();
         let mut updates = Updates::new();
-        let (mut all, mut letters) = (Vec::new(), BTreeSet::new());
+        let (mut all, mut letters, mut handoffs) = (Vec::new(), BTreeSet::new(), Vec::new());
         for (offset, record) in records.range(era.begin.next_offset..) {
             let position = RecordPosition { offset: *offset, time_ms: record.time_ms };
             match decoder.decode(position, record.value.as_deref()) {
                 Ok(event) if !era.skips.contains(offset) => {
                     shard.apply(&event, &mut updates);
+                    handoffs.extend(HandoffRecord::all(partition, 0, *offset, updates.as_slice()));
                     all.extend_from_slice(updates.as_slice());
                     updates.clear();
                 }
@@ -284,6 +288,6 @@ impl Replay {
             }
         }
         let chain = all.iter().fold(era.begin.chain, |chain, update| chain.with(update));
-        Replay { begin: era.begin, updates: all, letters, shard, chain }
+        Replay { begin: era.begin, updates: all, letters, handoffs, shard, chain }
     }
 }

@@ -3,6 +3,7 @@
 use crate::broker::{BROKERS, Broker};
 use crate::chance::{Chance, Counts, Fault, Sight};
 use crate::check::CROWDED_US;
+use crate::commits::Commit;
 use crate::disk::HostDisk;
 use crate::game::{Game, Record};
 use crate::group::Group;
@@ -66,6 +67,7 @@ pub(crate) struct Sim {
     turns: u64,
     /// Snapshots, each with how many dead letters there were when it was stored.
     pub(crate) snapshots: Vec<(Header, usize)>,
+    pub(crate) commits: Vec<Commit>,
     pub(crate) mutation: Mutation,
     /// Records that operators have asked to pass over, by partition and offset; and whether an
     /// output was seen that does.
@@ -137,6 +139,7 @@ impl Sim {
             chaos_until: chaos_us,
             turns: 0,
             snapshots: Vec::new(),
+            commits: Vec::new(),
             asked_skips: BTreeMap::new(),
             starts_over: chance.is_on(Fault::GenesisAsked),
             is_genesis_asked: false,
@@ -259,6 +262,8 @@ impl Sim {
         }
         let acquired = std::mem::take(&mut node.control.acquired);
         let stored = std::mem::take(&mut node.snapshots.stored);
+        let committed = std::mem::take(&mut node.control.committed);
+        self.note_commits(committed);
         for (partition, came) in acquired {
             match came {
                 Ok(_) => self.start_errors.remove(&partition),

@@ -143,6 +143,7 @@ impl Daemon {
             input_end: 100,
             applied: acked,
             acked,
+            settled_offset: acked,
             is_busy,
         };
         let facts: Vec<ShardFacts> = self.ownership.watched().iter().map(facts).collect();
@@ -344,6 +345,7 @@ fn a_stop_during_a_release_does_not_wait_for_what_the_release_did_not_wait_for()
         input_end: 100,
         applied: 12,
         acked: 12,
+        settled_offset: 12,
         is_busy,
     };
     daemon.hear(OwnershipEvent::Tick(&[facts(0, false), facts(1, true)]));
