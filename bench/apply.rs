@@ -193,7 +193,7 @@ fn block(shard: &mut Shard, events: &Events, updates: &mut Updates) -> f64 {
     let mut applied = 0;
     while applied < events.len() {
         updates.clear();
-        applied += shard.apply_all(events, applied, updates, |_, _, _| {});
+        applied += shard.apply_all(events, applied..events.len(), updates, |_, _, _| {});
     }
     start.elapsed().as_nanos() as f64 / events.len() as f64
 }

@@ -15,7 +15,7 @@ use huntd::output::encode::{decode_frame, encode};
 use huntd::output::frame::{Chain, Format, Frame};
 use huntd::queue::{Receiver, Sender, bounded};
 use huntd::service::rules::built_in;
-use huntd::shards::framer::{Framer, Grant, Sealed};
+use huntd::shards::framer::{Framer, Grant, Sealed, ShardRole};
 use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 use std::fs::File;
 use std::hint::black_box;
@@ -151,6 +151,7 @@ impl Path {
             start_offset: 0,
             start_leader_epoch: None,
             input_leader_epoch: -1,
+            settled_offset: 0,
         };
         let file = memfd_create("responses", MemfdFlags::CLOEXEC).expect("a file in memory");
         Path {
@@ -166,7 +167,7 @@ impl Path {
             pool: BlockPool::default(),
             queue: bounded(1024),
             shard: Shard::new(0, &Rulebook::of(built_in())),
-            framer: Framer::new(ownership, Instant::now()),
+            framer: Framer::new(ownership, ShardRole::Owner, Instant::now()),
             free_frames: (0..16).map(|_| Frame::new()).collect(),
             bytes: Vec::new(),
             times: vec![Vec::new(); STAGES.len()],
@@ -423,7 +424,7 @@ fn stage_apply(path: &mut Path, block: &Block) {
         framer.supply(free_frames.pop().expect("frames go round"));
     }
     let updates = framer.updates().expect("a block's updates fit an empty frame");
-    let applied = shard.apply_all(&block.events, 0, updates, |_, _, _| {});
+    let applied = shard.apply_all(&block.events, 0..block.events.len(), updates, |_, _, _| {});
     assert_eq!(applied, block.events.len(), "a block's updates fit an empty frame");
 }
 

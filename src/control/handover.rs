@@ -3,11 +3,13 @@
 //! The simulator's control thread uses these functions, too.
 
 use crate::hunt::Shard;
+use crate::output::mark::Mark;
+use crate::ownership::acquired::Acquired;
 use crate::ownership::action::Opening;
 use crate::ownership::event::ShardFacts;
 use crate::publisher::ToPublisher;
 use crate::shards::ToHot;
-use crate::shards::framer::Grant;
+use crate::shards::framer::{Grant, ShardRole};
 use crate::telemetry::progress::Progress;
 
 /// Where a shard is.
@@ -21,6 +23,7 @@ pub fn facts(progress: &Progress, partition: i32) -> ShardFacts {
         applied: progress.applied.get(),
         acked: progress.acked.get(),
         settled_offset: progress.settled_offset.get(),
+        next_update: progress.next_update.get(),
         is_busy: is_sending || is_storing,
     }
 }
@@ -28,18 +31,59 @@ pub fn facts(progress: &Progress, partition: i32) -> ShardFacts {
 /// An ownership begins: its progress is set, and these messages go to the publisher and then to the
 /// hot thread.
 pub fn open(progress: &Progress, opening: Opening, engine: Box<Shard>) -> (ToPublisher, ToHot) {
-    let grant = Grant::new(&opening);
-    let Opening { ownership_id, zones, acquired, .. } = opening;
-    let (partition, mark, start) = (acquired.partition, acquired.mark, acquired.start);
-    let progress = progress.shard(partition);
-    progress.acked.set(acquired.acked());
-    progress.settled_offset.set(start.next_offset);
+    let begin = begin(progress, &opening);
+    let start = opening.acquired.start.next_offset;
+    progress.shard(opening.acquired.partition).applied.set(start);
+    (begin, to_hot(opening, engine, ShardRole::Owner))
+}
+
+/// An engine begins to follow another owner: its progress is set, and this message goes to the hot
+/// thread.
+pub fn follow(progress: &Progress, opening: Opening, engine: Box<Shard>) -> ToHot {
+    set_progress(progress, &opening);
+    progress.shard(opening.acquired.partition).following.set(1);
+    let Acquired { partition, mark, start, .. } = opening.acquired;
+    progress.shard(partition).goal.set(mark.next_offset);
+    progress.shard(partition).applied.set(start.next_offset);
+    to_hot(opening, engine, ShardRole::Follower)
+}
+
+/// An engine that has followed goes on as the owner: its progress is set, and these messages go to
+/// the publisher and then to the hot thread.
+pub fn promote(progress: &Progress, opening: Opening) -> (ToPublisher, ToHot) {
+    let begin = begin(progress, &opening);
+    let (grant, settled_offset) = (Grant::new(&opening), opening.settled_offset);
+    (begin, ToHot::Promote { grant, settled_offset })
+}
+
+/// The output covers more than an engine was told that follows: its progress is set, and this
+/// message goes to the hot thread.
+pub fn cover(progress: &Progress, partition: i32, ownership_id: u32, mark: Mark) -> ToHot {
+    progress.shard(partition).acked.set(mark.next_offset);
+    ToHot::Cover { partition, ownership_id, mark }
+}
+
+fn begin(progress: &Progress, opening: &Opening) -> ToPublisher {
+    set_progress(progress, opening);
+    let Opening { ownership_id, zones, ref acquired, .. } = *opening;
+    let (partition, mark) = (acquired.partition, acquired.mark);
+    ToPublisher::Begin { partition, ownership_id, mark, zones }
+}
+
+fn set_progress(progress: &Progress, opening: &Opening) {
+    let progress = progress.shard(opening.acquired.partition);
+    progress.acked.set(opening.acquired.acked());
+    progress.settled_offset.set(opening.settled_offset);
     progress.high_watermark.set(-1);
     progress.goal.set(-1);
-    progress.applied.set(start.next_offset);
-    progress.ownership_id.set(ownership_id);
-    let is_ahead = |offset: &i64| *offset >= start.next_offset;
-    let skips = acquired.skips.into_iter().filter(is_ahead).collect();
-    let begin = ToPublisher::Begin { partition, ownership_id, mark, zones };
-    (begin, ToHot::Open { grant, engine, skips })
+    progress.following.set(0);
+    progress.ownership_id.set(opening.ownership_id);
+}
+
+fn to_hot(opening: Opening, engine: Box<Shard>, role: ShardRole) -> ToHot {
+    let grant = Grant::new(&opening);
+    let start = opening.acquired.start.next_offset;
+    let is_ahead = |offset: &i64| *offset >= start;
+    let skips = opening.acquired.skips.into_iter().filter(is_ahead).collect();
+    ToHot::Open { grant, role, engine, skips }
 }

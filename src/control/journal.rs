@@ -205,6 +205,20 @@ impl Journal {
         );
     }
 
+    pub(super) fn follows(&self, opening: &Opening) {
+        let followed = &opening.acquired;
+        tracing::info!(
+            partition = followed.partition,
+            owner_epoch = followed.mark.owner_epoch,
+            published = followed.mark.next_update,
+            start_offset = followed.start.next_offset,
+            start_update = followed.start.next_update,
+            from_snapshot = followed.candidate.is_some(),
+            ruleset = opening.ruleset,
+            "following its output until this instance can take it over"
+        );
+    }
+
     /// How far the shards are that have to catch up: a line a second, while there are any.
     pub(super) fn restoring(&mut self, metrics: &Metrics, progress: &Progress) {
         let elapsed = self.restoring_at.elapsed();

@@ -31,6 +31,7 @@ use crate::kafka::group::{GroupOptions, Membership};
 use crate::kafka::group_lag::GroupLag;
 use crate::kafka::membership::MembershipEvent;
 use crate::output::fence_id::FenceIds;
+use crate::output::mark::Mark;
 use crate::ownership::acquisition::Remedy;
 use crate::ownership::action::{Opening, OwnershipAction};
 use crate::ownership::event::{OutputEvent, OwnershipEvent, ShardFacts, Survey, ToControl};
@@ -79,6 +80,10 @@ pub(crate) const RULEBOOKS_MAX: usize = 1;
 
 /// Messages about shards that may wait for a thread: several for every shard.
 pub(crate) const MESSAGES_MAX: usize = 4 * SHARDS_MAX;
+
+/// Messages that wait for the hot thread at which it is not told of covers: the others need their
+/// room.
+const COVERS_SENT_MAX: usize = SHARDS_MAX;
 
 /// The control thread's ends of all that it shares with other threads.
 pub(crate) struct ControlEnds {
@@ -140,6 +145,8 @@ struct Control {
     ownership: Ownership,
     /// Events of the group that came while states were searched.
     group_events: VecDeque<MembershipEvent>,
+    /// How far engines may go that follow, by partition, as far as the hot thread does not know it.
+    covers: BTreeMap<i32, (u32, Mark)>,
     /// States that were loaded for shards that are not open yet.
     loaded: BTreeMap<i32, Box<Shard>>,
     journal: Journal,
@@ -191,6 +198,7 @@ impl Control {
             panic_file: None,
             ownership: Ownership::new(ownership, Instant::now()),
             group_events: VecDeque::new(),
+            covers: BTreeMap::new(),
             loaded: BTreeMap::new(),
             journal: Journal::new(),
             group_lag,
@@ -220,6 +228,7 @@ impl Control {
                     return end;
                 }
             }
+            self.tell_covers();
             self.show_phase();
         }
     }
@@ -346,9 +355,15 @@ impl Control {
                 self.load(partition, candidate, begun_by);
             }
             OwnershipAction::Open(opening) => self.open(*opening),
+            OwnershipAction::Follow(opening) => self.follow(*opening),
+            OwnershipAction::Cover { partition, ownership_id, mark } => {
+                self.covers.insert(partition, (ownership_id, mark));
+            }
+            OwnershipAction::Promote(opening) => self.promote(*opening),
             OwnershipAction::Close { partition } => self.tell_hot(ToHot::Close { partition }),
             OwnershipAction::Drop { partition } => self.tell_hot(ToHot::Drop { partition }),
             OwnershipAction::Disown { partition } => {
+                self.covers.remove(&partition);
                 self.loaded.remove(&partition);
                 self.ends.progress.shard(partition).ownership_id.set(0);
             }
@@ -430,6 +445,36 @@ impl Control {
         let (begin, open) = handover::open(&self.ends.progress, opening, engine);
         self.tell_publisher(begin);
         self.tell_hot(open);
+    }
+
+    /// Another owner plays on, and our engine follows it.
+    fn follow(&mut self, opening: Opening) {
+        self.journal.follows(&opening);
+        let engine = self.loaded.remove(&opening.acquired.partition);
+        let engine = engine.expect("it was loaded a moment ago");
+        let open = handover::follow(&self.ends.progress, opening, engine);
+        self.tell_hot(open);
+    }
+
+    /// The output is ours: the engine that has followed takes over.
+    fn promote(&mut self, opening: Opening) {
+        self.journal.acquired(&opening);
+        journal::passed_over(&opening, &self.options.skips);
+        self.covers.remove(&opening.acquired.partition);
+        let (begin, promote) = handover::promote(&self.ends.progress, opening);
+        self.tell_publisher(begin);
+        self.tell_hot(promote);
+    }
+
+    /// Tells the hot thread how far the engines may go that follow. A hot thread that is behind is
+    /// told the newest only, once it has taken what was sent before.
+    fn tell_covers(&mut self) {
+        if self.ends.hot.len() < COVERS_SENT_MAX {
+            for (partition, (ownership_id, mark)) in std::mem::take(&mut self.covers) {
+                let cover = handover::cover(&self.ends.progress, partition, ownership_id, mark);
+                self.tell_hot(cover);
+            }
+        }
     }
 
     fn commit_and_wait(&mut self, offsets: &[(i32, i64)]) {

@@ -149,8 +149,14 @@ impl Stages {
     fn take_messages(&mut self) {
         loop {
             match self.messages.receive() {
-                Received::Item(ToHot::Open { grant, engine, skips }) => {
-                    self.shards.open(grant, engine, skips);
+                Received::Item(ToHot::Open { grant, role, engine, skips }) => {
+                    self.shards.open(grant, role, engine, skips);
+                }
+                Received::Item(ToHot::Cover { partition, ownership_id, mark }) => {
+                    self.shards.cover(partition, ownership_id, mark);
+                }
+                Received::Item(ToHot::Promote { grant, settled_offset }) => {
+                    self.shards.promote(grant, settled_offset);
                 }
                 Received::Item(ToHot::Rulebook(rulebook)) => self.shards.know(&rulebook),
                 Received::Item(ToHot::Close { partition }) => self.shards.close(partition),

@@ -51,6 +51,7 @@ use hunts::HUNTS_MAX;
 use refusal::Refusal;
 use rules::inventory::Inventory;
 use state::TreasureHunt;
+use std::ops::Range;
 
 /// The state of one zone of the hunt.
 pub type Shard = Zone<TreasureHunt>;
@@ -98,17 +99,17 @@ impl Shard {
         self.game.actors.find(player_id).map(|row| &self.game.actors.pack(row).items)
     }
 
-    /// Applies events from `first` on, as long as the updates have room for one more and the rules
+    /// Applies a part of the events, as long as the updates have room for one more and the rules
     /// are loaded. Passes each event to `on_outcome`, with its outcome and its updates. Returns the
     /// number of these events.
     pub fn apply_all(
         &mut self,
         events: &Events,
-        first: usize,
+        part: Range<usize>,
         updates: &mut Updates,
         on_outcome: impl FnMut(&ListedEvent, Outcome, &[Update]),
     ) -> usize {
-        self.apply_each(&events.listed()[first..], events.handoffs(), updates, on_outcome)
+        self.apply_each(&events.listed()[part], events.handoffs(), updates, on_outcome)
     }
 
     /// Applies one event, in bounded work, and returns its outcome. The caller has made sure that

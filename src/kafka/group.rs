@@ -76,7 +76,7 @@ enum Rebalance {
     Assigned(Vec<i32>),
     Revoked(Vec<i32>),
     Lost(Vec<i32>),
-    Answered { question: u64, is_member: bool },
+    Answered { question: u64, is_member: bool, committed: Vec<(i32, i64)> },
     Trouble(MembershipError),
 }
 
@@ -143,8 +143,8 @@ impl Membership {
         match self.rebalances.try_recv().ok()? {
             Rebalance::Assigned(partitions) => Some(MembershipEvent::Assigned(partitions)),
             Rebalance::Lost(partitions) => Some(MembershipEvent::Lost(partitions)),
-            Rebalance::Answered { question, is_member } => {
-                Some(MembershipEvent::Answered { question, is_member })
+            Rebalance::Answered { question, is_member, committed } => {
+                Some(MembershipEvent::Answered { question, is_member, committed })
             }
             Rebalance::Trouble(trouble) => Some(MembershipEvent::Error(trouble)),
             Rebalance::Revoked(partitions) => {
@@ -277,7 +277,8 @@ impl Asker {
                     answers.send(Rebalance::Trouble(trouble)).ok();
                 }
                 let is_member = committed.is_ok();
-                answers.send(Rebalance::Answered { question, is_member }).ok();
+                let committed = committed.unwrap_or_default();
+                answers.send(Rebalance::Answered { question, is_member, committed }).ok();
             }
         };
         let thread = std::thread::Builder::new().name("asker".to_owned()).spawn(ask);
@@ -286,21 +287,22 @@ impl Asker {
     }
 }
 
-/// Commits what is committed already, and these offsets where nothing is.
+/// Commits what is committed already, which it returns, and these offsets where nothing is.
 fn commit_again(
     consumer: &BaseConsumer<Callbacks>,
     offsets: &TopicPartitionList,
-) -> KafkaResult<()> {
+) -> KafkaResult<Vec<(i32, i64)>> {
     let wait = Duration::from_millis(METADATA_MS_MAX);
     let committed = consumer.committed_offsets(offsets.clone(), wait)?;
-    let mut again = offsets.clone();
-    for known in committed.elements() {
-        known.error()?;
-        if let Offset::Offset(_) = known.offset() {
-            again.set_partition_offset(known.topic(), known.partition(), known.offset())?;
+    let (mut again, mut known) = (offsets.clone(), Vec::new());
+    for element in committed.elements() {
+        element.error()?;
+        if let Offset::Offset(offset) = element.offset() {
+            known.push((element.partition(), offset));
+            again.set_partition_offset(element.topic(), element.partition(), element.offset())?;
         }
     }
-    consumer.commit(&again, CommitMode::Sync)
+    consumer.commit(&again, CommitMode::Sync).map(|()| known)
 }
 
 fn partitions(
@@ -332,10 +334,10 @@ fn partitions(
 
 /// Returns the missing right if a commit failed because of one. The right may be granted again, so
 /// this does not end the membership.
-fn missing_right(
+fn missing_right<T>(
     options: &GroupOptions,
     consumer: &BaseConsumer<Callbacks>,
-    committed: &KafkaResult<()>,
+    committed: &KafkaResult<T>,
 ) -> Option<MembershipError> {
     let trouble = trouble(options, consumer, committed.as_ref().err()?);
     let is_missing = matches!(trouble, MembershipError::NotAuthorised { .. });

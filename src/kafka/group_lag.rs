@@ -61,7 +61,7 @@ impl GroupLag {
                 drop(consumer.poll(Duration::ZERO));
                 let lags = lags(&consumer, &topic).unwrap_or_default();
                 note(&lags, &progress);
-                let is_ours = |partition| progress.shard(partition).ownership_id.get() != 0;
+                let is_ours = |partition| progress.shard(partition).is_played();
                 log_unread(&commits.news(&lags, is_ours, Instant::now()));
                 let dues = dues(&consumer, &output, lags.len() as i32).unwrap_or_default();
                 log_unplayed(&outputs.news(&dues, is_ours, Instant::now()), &group);

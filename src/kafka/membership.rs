@@ -19,6 +19,8 @@ pub enum MembershipEvent {
         question: u64,
         /// True if this instance is still a member.
         is_member: bool,
+        /// The input offsets that are committed, by partition, as far as there are any.
+        committed: Vec<(i32, i64)>,
     },
     /// An error. [`MembershipError::is_final`] says whether waiting can help.
     Error(MembershipError),

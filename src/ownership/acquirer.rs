@@ -1,5 +1,6 @@
-//! Acquires shards and hands them to the hot thread: survey, read, ask the group, fence, load,
-//! open. A start, a restart and a rebalance all take this path.
+//! Acquires shards and hands them to the hot thread: survey, read, load, follow, ask the group,
+//! fence, promote. A start, a restart and a rebalance all take this path. If no engine can follow,
+//! it is loaded and opened after the fence.
 
 use crate::kafka::READ_STALL_MS_MAX;
 use crate::kafka::metadata::MetadataError;
@@ -7,12 +8,12 @@ use crate::kafka::topic_error::TopicError;
 use crate::ownership::acquired::Acquired;
 use crate::ownership::acquisition::{Acquisition, Brief, Candidate, Need, Remedy};
 use crate::ownership::action::{Note, Opening, OwnershipAction, Waiting};
-use crate::ownership::event::Survey;
+use crate::ownership::event::{ShardFacts, Survey};
 use crate::ownership::history::History;
 use crate::ownership::log_task::{LogTask, Purpose};
 use crate::ownership::panic_counts::PanicCounts;
 use crate::ownership::rivals::{OutputState, Rivals};
-use crate::ownership::shard_state::ShardState;
+use crate::ownership::shard_state::{FollowingShard, ShardState};
 use crate::ownership::shard_table::ShardTable;
 use crate::ownership::start_error::StartError;
 use crate::ownership::{GROUP_ANSWER_MS_MAX, OwnershipOptions, PANICS_MAX};
@@ -127,7 +128,8 @@ impl Acquirer {
         let brief = self.brief(partition, candidates, &history);
         let acquisition = Box::new(Acquisition::begin(brief, bounds));
         let task = Box::new(LogTask::new(Purpose::Acquire(acquisition)));
-        table.step(partition, ShardState::Acquiring { task, history, why_unknown: None });
+        let (why_unknown, follower) = (None, None);
+        table.step(partition, ShardState::Acquiring { task, history, why_unknown, follower });
     }
 
     fn brief(&self, partition: i32, candidates: Vec<Candidate>, history: &History) -> Brief {
@@ -171,7 +173,14 @@ impl Acquirer {
     pub(super) fn go_on(&mut self, table: &mut ShardTable, now: Instant) {
         let stall_max = Duration::from_millis(READ_STALL_MS_MAX);
         for partition in table.partitions() {
-            if table.task(partition).is_none() || !table.slots.take(partition, now) {
+            self.follow(table, partition, now);
+            let Some(task) = table.task(partition) else { continue };
+            // Reading on from the end takes no slot: another owner may publish little.
+            if matches!(task.need(), Need::Follow { .. }) && task.was_at_end() {
+                table.slots.free(partition);
+                continue;
+            }
+            if !table.slots.take(partition, now) {
                 continue;
             }
             if table.slots.idle(partition, now) >= Some(stall_max) {
@@ -192,6 +201,72 @@ impl Acquirer {
         }
         self.find_states(table);
         self.ask_the_group(table, now);
+    }
+
+    /// Lets an engine follow the output, from where that can begin now.
+    fn follow(&mut self, table: &mut ShardTable, partition: i32, now: Instant) {
+        let Some(ShardState::Acquiring { task, follower, why_unknown, .. }) =
+            table.get_mut(partition)
+        else {
+            return;
+        };
+        if !matches!(task.need(), Need::Follow { .. }) {
+            return;
+        }
+        let begun = task.followed().expect("it follows something").clone();
+        let is_right = follower.as_ref().is_some_and(|it| it.begun.begins_like(&begun));
+        let why = why_unknown.clone().filter(|_| begun.begins_late());
+        if is_right {
+            return;
+        }
+        if let Some(why) = why {
+            return self.fail(table, partition, &TopicError::NotNow(why), now);
+        }
+        table.stop_following(partition);
+        let (candidate, begun_by) = (begun.candidate, begun.begun_by);
+        let Some(ShardState::Acquiring { follower, .. }) = table.get_mut(partition) else {
+            unreachable!("just looked at");
+        };
+        *follower = Some(Box::new(FollowingShard::new(begun, now)));
+        table.actions.push_back(OwnershipAction::Load { partition, candidate, begun_by });
+    }
+
+    /// Takes where a shard is that follows, and lets it go on to where the output is read.
+    pub(super) fn locate_follower(
+        &mut self,
+        table: &mut ShardTable,
+        facts: &ShardFacts,
+        now: Instant,
+    ) {
+        let partition = facts.partition;
+        let Some(ShardState::Acquiring { task, follower: Some(follower), .. }) =
+            table.get_mut(partition)
+        else {
+            return;
+        };
+        let Some(ownership_id) = follower.ownership_id else { return };
+        // Later covers may be of input that was not there at the last Fetch.
+        if (0..follower.begun.acked()).contains(&facts.input_end) {
+            let why = "the input ends before what the output covers of it".to_owned();
+            return self.fail(table, partition, &TopicError::NotNow(why), now);
+        }
+        let mut cover = None;
+        if let Some(mark) = task.cover().filter(|mark| *mark != follower.covered) {
+            follower.covered = mark;
+            cover = Some(OwnershipAction::Cover { partition, ownership_id, mark });
+        }
+        if matches!(task.need(), Need::Follow { .. }) && task.cover().is_some() {
+            let is_read_to_end = task.was_at_end();
+            if follower.stays_ahead(facts.next_update, now) {
+                follower.cannot_promote = true;
+                task.bid();
+            } else if follower.is_warm(facts.applied, is_read_to_end, now) {
+                task.bid();
+            } else if follower.goal.1 == now {
+                task.forget_end();
+            }
+        }
+        table.actions.extend(cover);
     }
 
     /// One shard at a time: if brokers do not answer, it takes a while, and the group's events are
@@ -252,6 +327,7 @@ impl Acquirer {
         table: &mut ShardTable,
         number: u64,
         is_member: bool,
+        committed: &[(i32, i64)],
         now: Instant,
     ) {
         let is_ours = |question: &mut GroupQuestion| question.number == number;
@@ -261,6 +337,15 @@ impl Acquirer {
             return self.fail_to_confirm(table, &question.partitions, &error, now);
         }
         for partition in question.partitions {
+            let committed = committed.iter().find(|(of, _)| *of == partition);
+            let Some(task) = table.task(partition) else { continue };
+            task.committed = committed.map(|(_, offset)| *offset);
+            let Some(may_fence) = task.may_fence() else { continue };
+            if !may_fence {
+                task.follow();
+                table.slots.moved(partition, now);
+                continue;
+            }
             let fence_id = self.options.fence_ids.next();
             let Some(task) = table.task(partition) else { continue };
             let Some((owner_epoch, in_force)) = task.fence_in_force() else { continue };
@@ -276,11 +361,10 @@ impl Acquirer {
             let Some(ShardState::Acquiring { task, history, .. }) = table.get_mut(partition) else {
                 continue;
             };
-            if task.confirm(fence_id) {
-                history.fences += 1;
-                self.rivals.fence(partition, owner_epoch + 1);
-                table.slots.moved(partition, now);
-            }
+            task.confirm(fence_id);
+            history.fences += 1;
+            self.rivals.fence(partition, owner_epoch + 1);
+            table.slots.moved(partition, now);
         }
     }
 
@@ -301,22 +385,49 @@ impl Acquirer {
 
     /// The task of a shard that is being acquired needs nothing more.
     pub(super) fn acquired(&mut self, table: &mut ShardTable, partition: i32, now: Instant) {
-        let Some(shard) = table.get_mut(partition) else { return };
-        let history = shard.history().cloned().expect("it is being acquired");
-        let surveyed = ShardState::Surveying { history };
-        let ShardState::Acquiring { task, why_unknown, .. } = std::mem::replace(shard, surveyed)
-        else {
+        let Some(ShardState::Acquiring { task, why_unknown, .. }) = table.get_mut(partition) else {
             unreachable!("only an acquisition ends so");
         };
+        let committed = task.committed;
+        let (outcome, why_unknown) = (task.take_outcome(), why_unknown.take());
         table.slots.free(partition);
         table.actions.push_back(OwnershipAction::Forget { partition });
-        let Purpose::Acquire(acquisition) = task.into_purpose() else {
-            unreachable!("a foreign span is checked for open shards only");
-        };
-        match acquisition.into_outcome() {
+        match outcome {
+            Ok(acquired) if self.can_promote(table, &acquired) => {
+                self.promote(table, acquired, committed, now);
+            }
             Ok(acquired) => self.load(table, acquired, why_unknown, now),
             Err(error) => self.cannot_start(table, partition, error, why_unknown, now),
         }
+    }
+
+    /// Whether the engine that has followed can go on with the output that is ours now.
+    fn can_promote(&self, table: &mut ShardTable, acquired: &Acquired) -> bool {
+        let follower = table.get_mut(acquired.partition).and_then(ShardState::follower_mut);
+        follower.is_some_and(|follower| {
+            follower.ownership_id.is_some()
+                && !follower.cannot_promote
+                && follower.begun.begins_like(acquired)
+        })
+    }
+
+    /// The output is ours, and the engine that has followed it goes on.
+    fn promote(
+        &mut self,
+        table: &mut ShardTable,
+        acquired: Acquired,
+        committed: Option<i64>,
+        now: Instant,
+    ) {
+        let partition = acquired.partition;
+        let follower = table.get_mut(partition).and_then(ShardState::follower_mut);
+        let follower = follower.expect("just looked at");
+        let (ownership_id, ruleset) =
+            (follower.ownership_id.expect("just looked at"), follower.ruleset);
+        let settled_offset = acquired.settled_offset(committed);
+        self.rivals.opened(partition, now);
+        let zones = self.options.partitions;
+        table.open(Opening { ownership_id, ruleset, zones, acquired, settled_offset }, now);
     }
 
     /// The output is ours: the state it starts from is loaded.
@@ -327,12 +438,11 @@ impl Acquirer {
         why_unknown: Option<String>,
         now: Instant,
     ) {
-        let Acquired { partition, mark, start, candidate, begun_by, .. } = acquired;
-        // An empty zone must not be taken for one that has a replica elsewhere.
-        let begins_late = start.next_offset > 0 && mark.next_update == 0 && candidate.is_none();
-        if let Some(why) = why_unknown.filter(|_| begins_late) {
+        let Acquired { partition, candidate, begun_by, .. } = acquired;
+        if let Some(why) = why_unknown.filter(|_| acquired.begins_late()) {
             return self.fail(table, partition, &TopicError::NotNow(why), now);
         }
+        table.stop_following(partition);
         let history = table.history(partition);
         let acquired = Box::new(acquired);
         table.step(partition, ShardState::Loading { acquired, history });
@@ -347,19 +457,41 @@ impl Acquirer {
         ruleset: u32,
         now: Instant,
     ) {
-        let Some(ShardState::Loading { acquired, .. }) = table.get(partition) else { return };
-        let acquired = acquired.as_ref().clone();
-        self.rivals.opened(partition, now);
-        self.ownerships += 1;
-        let (ownership_id, zones) = (self.ownerships, self.options.partitions);
-        table.open(Opening { ownership_id, ruleset, zones, acquired }, now);
+        let (ownership_id, zones) = (self.ownerships + 1, self.options.partitions);
+        match table.get_mut(partition) {
+            Some(ShardState::Loading { acquired, .. }) => {
+                let acquired = acquired.as_ref().clone();
+                let settled_offset = acquired.start.next_offset;
+                self.rivals.opened(partition, now);
+                table.open(Opening { ownership_id, ruleset, zones, acquired, settled_offset }, now);
+            }
+            Some(ShardState::Acquiring { task, follower: Some(follower), .. })
+                if follower.ownership_id.is_none() =>
+            {
+                (follower.ownership_id, follower.ruleset) = (Some(ownership_id), ruleset);
+                follower.goal.1 = now;
+                let acquired = follower.begun.clone();
+                let settled_offset = acquired.settled_offset(task.committed);
+                let opening = Opening { ownership_id, ruleset, zones, acquired, settled_offset };
+                table.actions.push_back(OwnershipAction::Follow(Box::new(opening)));
+            }
+            _ => return,
+        }
+        self.ownerships = ownership_id;
     }
 
     /// The state cannot be loaded. The next attempt takes an older state, or this one if it can be
     /// read by then.
     pub(super) fn load_again(&mut self, table: &mut ShardTable, partition: i32, now: Instant) {
-        if let Some(ShardState::Loading { history, .. }) = table.get(partition) {
-            let history = history.clone();
+        let is_loading = match table.get(partition) {
+            Some(ShardState::Loading { .. }) => true,
+            Some(ShardState::Acquiring { follower: Some(follower), .. }) => {
+                follower.ownership_id.is_none()
+            }
+            _ => false,
+        };
+        if is_loading {
+            let history = table.history(partition);
             table.make_due(partition, now + history.wait(), history);
         }
     }
@@ -379,7 +511,7 @@ fn say_what_it_waits_for(table: &mut ShardTable, partition: i32) {
         return;
     };
     let sentence = match task.need() {
-        Need::Read { from } => format!(
+        Need::Read { from } | Need::Follow { from } => format!(
             "no broker brings the output's records from offset {from} on; see whether its leader \
              hangs"
         ),

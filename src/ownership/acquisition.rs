@@ -4,12 +4,17 @@
 //! with an [`Acquired`] shard or a start error. It touches no broker, clock or file.
 //!
 //! ```text
-//! read to the log's end ─► confirm membership ─► write FENCE(owner epoch + 1) ─► read through it
-//!          ▲                                                                          │
-//!          └──────────── another owner epoch is in force: the fence is lost ◄─────────┤
-//!                                                 SKIP, or GENESIS, if asked for ◄────┤
-//!                                                                        acquired ◄───┘
+//! read to the log's end ─► confirm membership ─► follow until the engine is warm
+//!                                                      │  ▲
+//!      ┌───────────────────────────────────────────────┘  └── another fence is in force ◄───┐
+//!      ▼                                                                                    │
+//! confirm membership ─► write FENCE(owner epoch + 1) ─► read through it ────────────────────┤
+//!                                                  SKIP, or GENESIS, if asked for ◄─────────┤
+//!                                                                         acquired ◄────────┘
 //! ```
+//!
+//! If no engine can follow, because the zone starts over or the log cannot be read to its end, the
+//! fence comes first.
 
 use crate::output::fence_id::InputTag;
 use crate::output::fold::{Broken, Fold, SKIPS_MAX, Start};
@@ -88,10 +93,17 @@ pub enum Need {
     /// Further states to start from, if other hosts have any: [`Acquisition::offer`]. Another owner
     /// may have had the shard since the available states were taken.
     States,
-    /// Whether the group still counts us in: [`Acquisition::confirm`].
+    /// Whether the group still counts us in: [`Acquisition::confirm`] if
+    /// [`Acquisition::may_fence`], otherwise [`Acquisition::follow`].
     Confirm {
         /// Where the input begins, to be committed as the question where nothing is.
         input_start: i64,
+    },
+    /// An engine that follows the output from [`Acquisition::followed`] on, and all records of the
+    /// output from this offset on. Once the engine is warm: [`Acquisition::bid`].
+    Follow {
+        /// Output offset of the next record.
+        from: i64,
     },
     /// A frame in the output, with acknowledgements from all replicas: [`Acquisition::appended`].
     Append(FrameHeader),
@@ -106,6 +118,11 @@ enum AcquisitionState {
     /// Like `Head`, but all states are known.
     Offered,
     Asking,
+    /// Asking the group before an engine follows.
+    Checking,
+    /// An engine follows what is published.
+    Following,
+    /// Asking the group before the fence.
     Confirming,
     Fencing,
     /// Reading through the fence at this offset.
@@ -136,6 +153,9 @@ pub struct Acquisition {
     owner_epoch: u64,
     fence_id: u128,
     fences: usize,
+    /// Where the engine has begun that follows, and how many skips the output had shown then.
+    followed: Option<Acquired>,
+    skips_followed: usize,
     ended: Option<Result<Acquired, StartError>>,
 }
 
@@ -154,6 +174,8 @@ impl Acquisition {
             owner_epoch: 0,
             fence_id: 0,
             fences: 0,
+            followed: None,
+            skips_followed: 0,
             ended: None,
         };
         acquisition.try_candidate(0);
@@ -193,7 +215,10 @@ impl Acquisition {
             | AcquisitionState::Offered
             | AcquisitionState::Tail(_)
             | AcquisitionState::Amended(_) => Need::Read { from: self.fold.next() },
-            AcquisitionState::Confirming => Need::Confirm { input_start: self.bounds.input_start },
+            AcquisitionState::Following => Need::Follow { from: self.fold.next() },
+            AcquisitionState::Checking | AcquisitionState::Confirming => {
+                Need::Confirm { input_start: self.bounds.input_start }
+            }
             AcquisitionState::Fencing => Need::Append(self.fence()),
             AcquisitionState::Amending(header) => Need::Append(header),
             AcquisitionState::Ended => Need::End,
@@ -201,8 +226,13 @@ impl Acquisition {
     }
 
     /// The outcome, once [`Acquisition::need`] is [`Need::End`].
-    pub fn into_outcome(self) -> Result<Acquired, StartError> {
-        self.ended.expect("only an acquisition that has ended has an outcome")
+    pub fn into_outcome(mut self) -> Result<Acquired, StartError> {
+        self.take_outcome()
+    }
+
+    /// See [`Acquisition::into_outcome`].
+    pub(super) fn take_outcome(&mut self) -> Result<Acquired, StartError> {
+        self.ended.take().expect("only an acquisition that has ended has an outcome")
     }
 
     /// Takes the next record of the output. One that was taken before is passed over.
@@ -261,6 +291,44 @@ impl Acquisition {
         }
     }
 
+    /// Whether it reads on to a record of its own, which comes after whatever the end was before.
+    pub(super) fn awaits_own_record(&self) -> bool {
+        matches!(self.state, AcquisitionState::Tail(_) | AcquisitionState::Amended(_))
+    }
+
+    /// Whether the group is asked because a fence comes next.
+    pub fn may_fence(&self) -> bool {
+        self.state == AcquisitionState::Confirming
+    }
+
+    /// The group counts us in: an engine follows what is published.
+    pub fn follow(&mut self) {
+        assert_eq!(self.state, AcquisitionState::Checking);
+        self.state = AcquisitionState::Following;
+        self.go_on();
+    }
+
+    /// Where the engine that follows begins, and where a reader stood when that was chosen.
+    pub fn followed(&self) -> Option<&Acquired> {
+        self.followed.as_ref()
+    }
+
+    /// Where a reader stands. `None`: what came since an engine began to follow is more than
+    /// updates, and it cannot go on to there.
+    pub fn cover(&self) -> Option<Mark> {
+        let followed = self.followed.as_ref()?;
+        let is_begun_there = |genesis: Start| genesis == followed.start;
+        let goes_on = self.fold.genesis().is_none_or(is_begun_there)
+            && self.fold.skips().len() == self.skips_followed;
+        self.fold.mark().filter(|_| goes_on)
+    }
+
+    /// The engine that follows is warm: the output is to be ours.
+    pub fn bid(&mut self) {
+        assert_eq!(self.state, AcquisitionState::Following);
+        self.ask_group();
+    }
+
     /// The group counts us in. The id has never been used before.
     pub fn confirm(&mut self, fence_id: u128) {
         assert!(self.state == AcquisitionState::Confirming && fence_id != 0);
@@ -284,10 +352,12 @@ impl Acquisition {
     fn go_on(&mut self) {
         match self.state {
             AcquisitionState::Head if self.has_read_head() => match self.is_newest_here() {
-                true => self.ask_group(),
+                true => self.begin_to_follow(),
                 false => self.state = AcquisitionState::Asking,
             },
-            AcquisitionState::Offered if self.has_read_head() => self.ask_group(),
+            AcquisitionState::Offered if self.has_read_head() => self.begin_to_follow(),
+            // The owner has passed over a record, or started over: another engine has to follow.
+            AcquisitionState::Following if self.cover().is_none() => self.begin_to_follow(),
             // Records that are read meanwhile may show that the shard's position is not known.
             AcquisitionState::Confirming => self.ask_group(),
             AcquisitionState::Tail(through) | AcquisitionState::Amended(through)
@@ -299,6 +369,26 @@ impl Acquisition {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Chooses where an engine begins that follows. If none can, the fence comes first: only after
+    /// it is known all that the log says, and an empty zone can begin.
+    fn begin_to_follow(&mut self) {
+        self.followed = None;
+        let mark = self.fold.mark().filter(|mark| can_go_on(mark.position()));
+        let Some(mark) = mark else { return self.ask_group() };
+        match self.choose_start(mark) {
+            Ok(start) => {
+                self.followed = Some(self.acquired(mark, start));
+                self.skips_followed = self.fold.skips().len();
+                if self.state != AcquisitionState::Following {
+                    self.state = AcquisitionState::Checking;
+                }
+            }
+            Err(_) if self.brief.remedy == Remedy::StartOver => self.ask_group(),
+            Err(_) if self.fold.next() < self.bounds.output_end => self.ask_group(),
+            Err(error) => self.end(Err(error)),
         }
     }
 
@@ -337,6 +427,10 @@ impl Acquisition {
     /// Another fence is in force: begins again.
     fn lose_fence(&mut self) {
         match self.fences < FENCE_ATTEMPTS_MAX || self.fold.reader().is_none() {
+            true if self.followed.is_some() => {
+                self.state = AcquisitionState::Following;
+                self.go_on();
+            }
             true => self.ask_group(),
             false => self.end(Err(StartError::Contended)),
         }
@@ -350,7 +444,6 @@ impl Acquisition {
             Err(_) if self.brief.remedy == Remedy::StartOver => return self.start_over(mark),
             Err(error) => return self.end(Err(error)),
         };
-        let candidate = self.kept().map(|_| self.candidate);
         let skips = self.skips();
         // The updates of this record are published: a replay without it would differ. A record that
         // does not exist yet may turn out to be good.
@@ -361,19 +454,22 @@ impl Acquisition {
             return self.amend(FrameKind::Skip, Start { next_offset, ..at(mark) });
         }
         let Acquisition { owner_epoch, fence_id, .. } = *self;
-        let partition = self.brief.partition;
-        let (begun_by, input_leader_epoch) = (self.begun_by(), self.bounds.input_leader_epoch);
-        self.end(Ok(Acquired {
-            partition,
-            owner_epoch,
-            fence_id,
+        self.end(Ok(Acquired { owner_epoch, fence_id, ..self.acquired(mark, start) }));
+    }
+
+    /// A shard that begins and stands there, without a fence of ours.
+    fn acquired(&self, mark: Mark, start: Start) -> Acquired {
+        Acquired {
+            partition: self.brief.partition,
+            owner_epoch: 0,
+            fence_id: 0,
             mark,
             start,
-            candidate,
-            begun_by,
-            skips,
-            input_leader_epoch,
-        }));
+            candidate: self.kept().map(|_| self.candidate),
+            begun_by: self.begun_by(),
+            skips: self.skips(),
+            input_leader_epoch: self.bounds.input_leader_epoch,
+        }
     }
 
     /// The input offsets that a replay passes over.

@@ -51,6 +51,20 @@ pub enum OwnershipAction {
         /// Partitions with the offsets at which their inputs begin.
         offsets: Vec<(i32, i64)>,
     },
+    /// Let an engine follow the output on the hot thread: it applies what the output covers, and
+    /// nothing of it leaves.
+    Follow(Box<Opening>),
+    /// The output covers more of a shard's input than before: the engine that follows goes on.
+    Cover {
+        /// The shard's partition.
+        partition: i32,
+        /// The ownership for which it follows.
+        ownership_id: u32,
+        /// Where a reader of the output stands.
+        mark: Mark,
+    },
+    /// Hand the output to the engine that follows it: it is ours.
+    Promote(Box<Opening>),
     /// Load the state to start from: `OwnershipEvent::Loaded`.
     Load {
         /// The shard's partition.
@@ -129,6 +143,8 @@ pub struct Opening {
     pub zones: i32,
     /// Where its frames begin and its engine starts.
     pub acquired: Acquired,
+    /// Up to this input offset, dead letters and handoffs need not be sent again.
+    pub settled_offset: i64,
 }
 
 /// What an operator may want to know.

@@ -135,6 +135,14 @@ pub enum ShardNotice {
         /// How it differs.
         error: StartError,
     },
+    /// A shard that follows the output cannot go on as its owner: it has dropped something that the
+    /// owner has to send, or has made more updates than are published.
+    CannotTakeOver {
+        /// The shard's partition.
+        partition: i32,
+        /// The ownership for which it follows, or that has ended.
+        ownership_id: u32,
+    },
     /// The shard was stopped because the engine failed.
     Panicked {
         /// The shard's partition.
@@ -151,6 +159,7 @@ impl ShardNotice {
     pub(crate) fn ownership(&self) -> (i32, u32) {
         match self {
             ShardNotice::Closed { partition, ownership_id }
+            | ShardNotice::CannotTakeOver { partition, ownership_id }
             | ShardNotice::Halted { partition, ownership_id, .. }
             | ShardNotice::Diverged { partition, ownership_id, .. }
             | ShardNotice::Panicked { partition, ownership_id, .. } => (*partition, *ownership_id),
@@ -220,6 +229,8 @@ pub struct ShardFacts {
     pub acked: i64,
     /// The first input offset whose dead letters and handoffs may not be acknowledged.
     pub settled_offset: i64,
+    /// Number of the next update that the engine makes, as far as is handed over or held back.
+    pub next_update: u64,
     /// Whether something is on its way to the broker or to the disk.
     pub is_busy: bool,
 }

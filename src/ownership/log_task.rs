@@ -1,10 +1,13 @@
 //! One output partition that is read: to acquire its shard, or to check a foreign span between its
 //! frames.
 
+use crate::output::mark::Mark;
+use crate::ownership::acquired::Acquired;
 use crate::ownership::acquisition::{Acquisition, Candidate, Need};
 use crate::ownership::action::OwnershipAction;
 use crate::ownership::event::OutputEvent;
 use crate::ownership::foreign_span::SpanCheck;
+use crate::ownership::start_error::StartError;
 
 /// What a task is for.
 #[derive(Debug)]
@@ -23,10 +26,15 @@ pub(super) struct LogTask {
     asked: Option<Need>,
     /// Offset of the next record that will come without a new request.
     next_record: Option<i64>,
-    /// The end was reached, and nothing came since. It is not reported again by itself.
+    /// The end was reached, and nothing came since. It is not reported again before something
+    /// comes.
     is_at_end: bool,
     /// The end was reached before.
     has_been_at_end: bool,
+    /// The end was reached since that was forgotten.
+    was_at_end: bool,
+    /// The input offset that the group has committed, as it last said.
+    pub(super) committed: Option<i64>,
 }
 
 impl LogTask {
@@ -38,6 +46,8 @@ impl LogTask {
             next_record: None,
             is_at_end: false,
             has_been_at_end: false,
+            was_at_end: false,
+            committed: None,
         }
     }
 
@@ -62,11 +72,19 @@ impl LogTask {
     pub(super) fn next_action(&mut self, partition: i32) -> Option<OwnershipAction> {
         match self.need() {
             Need::Read { from } => {
-                let goes_on = self.next_record.is_some_and(|next| next <= from) && !self.is_at_end;
-                if goes_on {
+                let is_told_more = !self.is_at_end || self.awaits_own_record();
+                if is_told_more && self.next_record.is_some_and(|next| next <= from) {
                     return None;
                 }
                 self.is_at_end = false;
+                self.next_record = Some(from);
+                Some(OwnershipAction::Read { partition, from })
+            }
+            Need::Follow { from } => {
+                // At its end it goes on by itself.
+                if self.next_record.is_some_and(|next| next <= from) {
+                    return None;
+                }
                 self.next_record = Some(from);
                 Some(OwnershipAction::Read { partition, from })
             }
@@ -96,15 +114,79 @@ impl LogTask {
         }
     }
 
-    /// The group counts us in, if that was asked: whether it was.
-    pub(super) fn confirm(&mut self, fence_id: u128) -> bool {
-        let (Some(Need::Confirm { .. }), Need::Confirm { .. }) = (self.asked, self.need()) else {
-            return false;
-        };
-        let Purpose::Acquire(acquisition) = &mut self.purpose else { return false };
+    fn awaits_own_record(&self) -> bool {
+        match &self.purpose {
+            Purpose::Acquire(acquisition) => acquisition.awaits_own_record(),
+            Purpose::CheckSpan(_) => false,
+        }
+    }
+
+    /// Where the engine that follows the output begins.
+    pub(super) fn followed(&self) -> Option<&Acquired> {
+        match &self.purpose {
+            Purpose::Acquire(acquisition) => acquisition.followed(),
+            Purpose::CheckSpan(_) => None,
+        }
+    }
+
+    /// How far an engine that follows the output may go.
+    pub(super) fn cover(&self) -> Option<Mark> {
+        match &self.purpose {
+            Purpose::Acquire(acquisition) => acquisition.cover(),
+            Purpose::CheckSpan(_) => None,
+        }
+    }
+
+    /// Whether the end was reached since this was forgotten.
+    pub(super) fn was_at_end(&self) -> bool {
+        self.was_at_end
+    }
+
+    /// Has the end reached again, if anything has come since it was.
+    pub(super) fn forget_end(&mut self) {
+        self.was_at_end = self.is_at_end;
+    }
+
+    /// What became of an acquisition that has ended.
+    pub(super) fn take_outcome(&mut self) -> Result<Acquired, StartError> {
+        match &mut self.purpose {
+            Purpose::Acquire(acquisition) => acquisition.take_outcome(),
+            Purpose::CheckSpan(_) => unreachable!("a foreign span is checked for open shards only"),
+        }
+    }
+
+    /// The engine that follows the output is warm.
+    pub(super) fn bid(&mut self) {
+        if let Purpose::Acquire(acquisition) = &mut self.purpose {
+            acquisition.bid();
+        }
+    }
+
+    /// Whether the group was asked because a fence comes next, or an engine is to follow; `None`:
+    /// it was not asked.
+    pub(super) fn may_fence(&self) -> Option<bool> {
+        match (&self.purpose, self.asked, self.need()) {
+            (Purpose::Acquire(it), Some(Need::Confirm { .. }), Need::Confirm { .. }) => {
+                Some(it.may_fence())
+            }
+            _ => None,
+        }
+    }
+
+    /// The group counts us in: an engine follows.
+    pub(super) fn follow(&mut self) {
         self.asked = None;
-        acquisition.confirm(fence_id);
-        true
+        if let Purpose::Acquire(acquisition) = &mut self.purpose {
+            acquisition.follow();
+        }
+    }
+
+    /// The group counts us in: the fence comes next.
+    pub(super) fn confirm(&mut self, fence_id: u128) {
+        self.asked = None;
+        if let Purpose::Acquire(acquisition) = &mut self.purpose {
+            acquisition.confirm(fence_id);
+        }
     }
 
     /// These are all states that the shard can start from.
@@ -120,8 +202,8 @@ impl LogTask {
     /// is missing, the end is reported again and again.
     pub(super) fn take(&mut self, event: &OutputEvent<'_>) -> bool {
         // Until reading has begun again further back, records are out of order.
-        if let (Need::Read { from }, OutputEvent::Record { .. } | OutputEvent::End { .. }) =
-            (self.need(), event)
+        if let Need::Read { from } | Need::Follow { from } = self.need()
+            && let OutputEvent::Record { .. } | OutputEvent::End { .. } = event
             && self.next_record.is_none_or(|next| from < next)
         {
             return false;
@@ -131,7 +213,9 @@ impl LogTask {
                 self.next_record = Some(offset + 1);
                 self.is_at_end = false;
             }
-            OutputEvent::End { .. } => (self.is_at_end, self.has_been_at_end) = (true, true),
+            OutputEvent::End { .. } => {
+                (self.is_at_end, self.has_been_at_end, self.was_at_end) = (true, true, true);
+            }
             _ => {}
         }
         match (&mut self.purpose, event) {

@@ -5,10 +5,11 @@
 //! simulator does the same with brokers of its own.
 //!
 //! ```text
-//!  assigned                                          group, fence, replay point      state
-//! ─────────► Due ──► Surveying ─► Acquiring ────────────────────────────► Loading ──────► Open
-//!             ▲         │             │                                      │              │
-//!             └─────────┴─────────────┴── what may pass is tried again ──────┴──────────────┤
+//!  assigned                    an engine follows until it is warm,  without it, the
+//!                                      then the group and the fence   state is loaded
+//! ─────────► Due ──► Surveying ─► Acquiring ─────────────────────────┬─► Loading ─┬──► Open
+//!             ▲         │             │                              └────────────┘     │
+//!             └─────────┴─────────────┴── what may pass is tried again ─────────────────────┤
 //!                                                        Halted ◄── what may not ───────────┤
 //!                                                 revoked: closing, then released in order ◄┤
 //!                                                     lost: dropped at once ◄───────────────┘
@@ -64,6 +65,10 @@ const YIELD_MS: u64 = 2_000;
 /// Milliseconds for which a shard's start is retried before it halts, if a change of leaders may be
 /// the cause.
 pub const START_ERROR_MS_MAX: u64 = 5_000;
+
+/// Milliseconds of an ownership after which the input's end is not that of an earlier Fetch: a
+/// follower's may be answered just after it is promoted.
+const FETCH_ANSWERED_MS: u64 = 1_000;
 
 /// Panics of one record after which it is passed over.
 pub const PANICS_MAX: u32 = 3;
@@ -154,7 +159,9 @@ impl Ownership {
 
     /// The partitions about which a tick must bring facts, in ascending order.
     pub fn watched(&self) -> Vec<i32> {
-        let open = self.table.iter().filter(|(_, shard)| shard.open().is_some());
+        let is_on_hot_thread =
+            |shard: &ShardState| shard.open().is_some() || shard.followed_for().is_some();
+        let open = self.table.iter().filter(|(_, shard)| is_on_hot_thread(shard));
         let mut watched: Vec<i32> = open.map(|(partition, _)| partition).collect();
         watched.extend(self.table.release.iter().flat_map(Release::partitions));
         watched.sort_unstable();
@@ -189,8 +196,9 @@ impl Ownership {
             (MembershipEvent::Revoked(partitions), None) => {
                 self.begin_release(ReleaseReason::Revoked, &partitions, now);
             }
-            (MembershipEvent::Answered { question, is_member }, None) => {
-                self.acquirer.answered(&mut self.table, question, is_member, now);
+            (MembershipEvent::Answered { question, is_member, committed }, None) => {
+                let table = &mut self.table;
+                self.acquirer.answered(table, question, is_member, &committed, now);
             }
         }
     }
@@ -296,13 +304,14 @@ impl Ownership {
     /// Takes a notice of the hot thread.
     fn notice(&mut self, notice: ShardNotice, now: Instant) {
         let (partition, ownership_id) = notice.ownership();
-        let is_current = self.table.is_current(partition, ownership_id);
+        let is_open = self.table.is_current(partition, ownership_id);
+        let is_current = is_open || self.table.is_following(partition, ownership_id);
         let Ownership { table, acquirer, .. } = self;
         match notice {
             ShardNotice::Closed { .. } => {
                 table.log(Note::Released { partition });
-                if is_current {
-                    table.open_mut(partition).expect("it is current").phase = OpenPhase::Closed;
+                if is_open {
+                    table.open_mut(partition).expect("it is open").phase = OpenPhase::Closed;
                 }
             }
             // The record panicked the engine, even if the shard has another owner by now.
@@ -313,6 +322,14 @@ impl Ownership {
                 }
             }
             _ if !is_current => {}
+            ShardNotice::CannotTakeOver { .. } if is_open => {
+                let why = "its engine cannot go on where the output is".to_owned();
+                acquirer.acquire_again(table, partition, why, now);
+            }
+            ShardNotice::CannotTakeOver { .. } => {
+                let follower = table.get_mut(partition).and_then(ShardState::follower_mut);
+                follower.expect("it follows").cannot_promote = true;
+            }
             ShardNotice::Halted { sentence, .. } => table.halt(partition, sentence),
             ShardNotice::Diverged { error, .. } => {
                 acquirer.diverged(table, partition, error, now);
@@ -422,6 +439,7 @@ impl Ownership {
                 release.take(facts);
             }
             self.locate(facts, now);
+            self.acquirer.locate_follower(&mut self.table, facts, now);
         }
         self.go_on_releasing(now);
         self.acquirer.begin_due(&mut self.table, now);
@@ -447,8 +465,12 @@ impl Ownership {
         open.settled_offset = facts.settled_offset;
         let OpenPhase::Restoring(goal) = open.phase else { return };
         if facts.is_input_short() {
-            let why = "the input ends before what the output covers of it".to_owned();
-            return acquirer.acquire_again(table, partition, why, now);
+            let open_for = now.saturating_duration_since(open.opened_at);
+            if open_for >= Duration::from_millis(FETCH_ANSWERED_MS) {
+                let why = "the input ends before what the output covers of it".to_owned();
+                acquirer.acquire_again(table, partition, why, now);
+            }
+            return;
         }
         let known = goal.or((facts.input_end >= 0).then_some(facts.input_end));
         let Some(offset) = known else { return };

@@ -142,6 +142,7 @@ mod tests {
             applied: acked,
             acked,
             settled_offset: acked,
+            next_update: 0,
             is_busy,
         }
     }

@@ -1,9 +1,18 @@
 //! All facts about one shard that the group gave us, in one value.
 
+use crate::output::mark::Mark;
 use crate::ownership::acquired::Acquired;
 use crate::ownership::history::{History, SETTLED_MS};
 use crate::ownership::log_task::LogTask;
 use std::time::{Duration, Instant};
+
+/// Milliseconds within which an engine that follows comes to what the output has covered before it
+/// counts as warm: for longer, readers would wait after the fence.
+pub(super) const WARM_MS_MAX: u64 = 200;
+
+/// Milliseconds for which an engine that follows may have made more updates than are published. The
+/// next ones of a living owner show whether the two make the same: a tick a second makes some.
+pub(super) const FOLLOWER_AHEAD_MS_MAX: u64 = 3_000;
 
 /// Where a shard is.
 #[derive(Debug)]
@@ -28,8 +37,10 @@ pub(super) enum ShardState {
         history: History,
         /// Why it is not known whether another host has a newer state; `None`: it is known.
         why_unknown: Option<String>,
+        /// The engine that follows the output meanwhile.
+        follower: Option<Box<FollowingShard>>,
     },
-    /// Its output is fenced, and the state is being loaded.
+    /// Its output is fenced, and the state is being loaded, because no engine has followed.
     Loading {
         /// Where it starts.
         acquired: Box<Acquired>,
@@ -40,6 +51,63 @@ pub(super) enum ShardState {
     Open(OpenShard),
     /// Stopped: only an operator can help.
     Halted,
+}
+
+/// A shard that follows what another owner publishes.
+#[derive(Debug)]
+pub(super) struct FollowingShard {
+    /// Where its engine begins.
+    pub(super) begun: Acquired,
+    /// The ownership for which it follows; `None`: its state is being loaded.
+    pub(super) ownership_id: Option<u32>,
+    /// The rules that the loaded state is at.
+    pub(super) ruleset: u32,
+    /// How far the hot thread was told to go.
+    pub(super) covered: Mark,
+    /// An input offset that the output covered at this time, which it has to come to.
+    pub(super) goal: (i64, Instant),
+    /// Since when it has made more updates than are published.
+    pub(super) ahead_since: Option<Instant>,
+    /// It cannot go on as the owner: once the output is ours, another engine begins.
+    pub(super) cannot_promote: bool,
+}
+
+impl FollowingShard {
+    /// Nothing is loaded yet.
+    pub(super) fn new(begun: Acquired, now: Instant) -> FollowingShard {
+        FollowingShard {
+            ownership_id: None,
+            ruleset: 0,
+            covered: begun.mark,
+            goal: (begun.mark.next_offset, now),
+            ahead_since: None,
+            cannot_promote: false,
+            begun,
+        }
+    }
+
+    /// Whether it has made more updates than are published for as long as another owner may take to
+    /// publish them. Some program has published that the output covers input whose updates are not
+    /// there; only an owner can put them there.
+    pub(super) fn stays_ahead(&mut self, next_update: u64, now: Instant) -> bool {
+        if next_update <= self.covered.next_update {
+            self.ahead_since = None;
+            return false;
+        }
+        let since = *self.ahead_since.get_or_insert(now);
+        now.saturating_duration_since(since) >= Duration::from_millis(FOLLOWER_AHEAD_MS_MAX)
+    }
+
+    /// Whether everything from its beginning on was applied that the output covered a moment ago.
+    pub(super) fn is_warm(&mut self, applied: i64, is_read_to_end: bool, now: Instant) -> bool {
+        let (goal, since) = self.goal;
+        if applied < goal || !is_read_to_end || self.ahead_since.is_some() {
+            return false;
+        }
+        let is_warm = now.saturating_duration_since(since) <= Duration::from_millis(WARM_MS_MAX);
+        self.goal = (self.covered.next_offset, now);
+        is_warm
+    }
 }
 
 /// A shard on the hot thread.
@@ -107,6 +175,22 @@ impl ShardState {
             | ShardState::Acquiring { history, .. }
             | ShardState::Loading { history, .. } => Some(history),
             ShardState::Open(_) | ShardState::Halted => None,
+        }
+    }
+
+    /// The shard that follows another owner.
+    pub(super) fn follower_mut(&mut self) -> Option<&mut FollowingShard> {
+        match self {
+            ShardState::Acquiring { follower, .. } => follower.as_deref_mut(),
+            _ => None,
+        }
+    }
+
+    /// The ownership for which the hot thread has an engine that follows.
+    pub(super) fn followed_for(&self) -> Option<u32> {
+        match self {
+            ShardState::Acquiring { follower: Some(follower), .. } => follower.ownership_id,
+            _ => None,
         }
     }
 

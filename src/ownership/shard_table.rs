@@ -68,6 +68,11 @@ impl ShardTable {
         open.is_some_and(|open| open.ownership_id == ownership_id)
     }
 
+    /// Whether the hot thread has an engine that follows for this ownership.
+    pub(super) fn is_following(&self, partition: i32, ownership_id: u32) -> bool {
+        self.get(partition).and_then(ShardState::followed_for) == Some(ownership_id)
+    }
+
     /// Whether a shard has stopped for good.
     pub(super) fn is_halted(&self, partition: i32) -> bool {
         matches!(self.get(partition), Some(ShardState::Halted))
@@ -91,6 +96,7 @@ impl ShardTable {
     /// A shard has to be acquired, not before this time. A shard that is being released is not
     /// taken back.
     pub(super) fn make_due(&mut self, partition: i32, at: Instant, history: History) {
+        self.stop_following(partition);
         self.stop_reading(partition);
         match self.release.as_ref().is_some_and(|release| release.contains(partition)) {
             true => drop(self.shards.remove(&partition)),
@@ -105,10 +111,11 @@ impl ShardTable {
         *shard = next;
     }
 
-    /// A shard goes to the hot thread.
+    /// A shard goes to the hot thread, or to the engine there that has followed.
     pub(super) fn open(&mut self, opening: Opening, now: Instant) {
         let partition = opening.acquired.partition;
-        let settled_offset = opening.acquired.start.next_offset;
+        let settled_offset = opening.settled_offset;
+        let has_followed = self.is_following(partition, opening.ownership_id);
         let ownership_id = opening.ownership_id;
         let phase = OpenPhase::Restoring(None);
         let History { fences, changed_from, .. } = self.history(partition);
@@ -123,7 +130,22 @@ impl ShardTable {
             span: None,
         };
         self.step(partition, ShardState::Open(open));
-        self.actions.push_back(OwnershipAction::Open(Box::new(opening)));
+        let opening = Box::new(opening);
+        self.actions.push_back(match has_followed {
+            true => OwnershipAction::Promote(opening),
+            false => OwnershipAction::Open(opening),
+        });
+    }
+
+    /// A shard does not follow another owner any more.
+    pub(super) fn stop_following(&mut self, partition: i32) {
+        let Some(ShardState::Acquiring { follower, .. }) = self.shards.get_mut(&partition) else {
+            return;
+        };
+        if follower.take().is_some_and(|follower| follower.ownership_id.is_some()) {
+            self.actions.push_back(OwnershipAction::Drop { partition });
+            self.actions.push_back(OwnershipAction::Disown { partition });
+        }
     }
 
     /// A shard on the hot thread ends in order.
@@ -146,6 +168,7 @@ impl ShardTable {
 
     /// The hot thread has ended a shard, and not in order.
     pub(super) fn leave_hot_thread(&mut self, partition: i32) {
+        self.stop_following(partition);
         self.stop_reading(partition);
         if let Some(release) = &mut self.release {
             release.give_up(partition);
@@ -178,6 +201,7 @@ impl ShardTable {
 
     /// A shard is not ours any more.
     pub(super) fn remove(&mut self, partition: i32) -> Option<ShardState> {
+        self.stop_following(partition);
         self.slots.free(partition);
         self.shards.remove(&partition)
     }

@@ -226,7 +226,7 @@ fn values(page: &mut String, name: &str, observed: &Observed) {
             let known = Some(metrics.gauge(Gauge::Partitions)).filter(|count| *count > 0);
             known.into_iter().for_each(|count| line(page, name, "", count));
         }
-        "huntd_shards_owned" => line(page, name, "", progress.owned().count() as u64),
+        "huntd_shards_owned" => line(page, name, "", progress.played()),
         "huntd_shards_halted" => line(page, name, "", u64::from(status.trouble().halted)),
         "huntd_shards_still" => {
             by_partition(page, name, progress, |shard| Some(shard.still.get()));

@@ -98,7 +98,8 @@ impl Shards {
         let is_writing = self.checkpoints.writing == Some(shard.index());
         let is_new = shard.schedule.last_offset != shard.framer.next_offset();
         let is_wanted = self.workspace.ends.checkpoints.is_some() && !shard.cursor.has_failed();
-        is_writing || (is_wanted && is_new && !shard.framer.is_replaying())
+        let has_replayed = !shard.framer.is_replaying() && !shard.framer.is_following();
+        is_writing || (is_wanted && is_new && has_replayed)
     }
 
     fn begin_next(&mut self) {

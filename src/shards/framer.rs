@@ -5,6 +5,7 @@
 
 use crate::kit::update::Updates;
 use crate::output::frame::{Chain, Frame, FrameHeader, FrameKind};
+use crate::output::mark::Mark;
 use crate::ownership::action::Opening;
 use std::time::{Duration, Instant};
 
@@ -42,6 +43,8 @@ pub struct Grant {
     pub start_leader_epoch: Option<i32>,
     /// Leader epoch of the input's leader when the shard was acquired; -1: brokers do not tell it.
     pub input_leader_epoch: i32,
+    /// Dead letters and handoffs of the input before this offset need not be sent.
+    pub settled_offset: i64,
     /// Number of the first update that it makes.
     pub start_update: u64,
     /// The chain over all updates before that.
@@ -64,15 +67,26 @@ impl Grant {
             start_offset: acquired.start.next_offset,
             start_leader_epoch: acquired.start.leader_epoch,
             input_leader_epoch: acquired.input_leader_epoch,
+            settled_offset: opening.settled_offset,
             start_update: acquired.start.next_update,
             start_chain: acquired.start.chain,
         }
     }
 }
 
+/// What becomes of the updates that a shard makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShardRole {
+    /// It publishes those that are not published yet.
+    Owner,
+    /// It makes those that another owner has published, and no others.
+    Follower,
+}
+
 /// Cuts one shard's updates into frames.
 pub struct Framer {
     grant: Grant,
+    role: ShardRole,
     /// Number of the first update in `frame`.
     next_update: u64,
     /// The chain up to there.
@@ -102,10 +116,11 @@ pub enum Sealed {
 
 impl Framer {
     /// A framer for a shard that continues where its state was taken.
-    pub fn new(grant: Grant, now: Instant) -> Framer {
+    pub fn new(grant: Grant, role: ShardRole, now: Instant) -> Framer {
         let start = grant.start_offset;
         Framer {
             grant,
+            role,
             next_update: grant.start_update,
             chain: grant.start_chain,
             frame: None,
@@ -114,6 +129,37 @@ impl Framer {
             sent_at: now,
             fence_at: now + FENCE_EVERY,
         }
+    }
+
+    /// Whether another owner publishes.
+    pub(crate) fn is_following(&self) -> bool {
+        self.role == ShardRole::Follower
+    }
+
+    /// The input offset at which the shard has to wait: a follower must not be ahead of the output,
+    /// which it could not take back.
+    pub(crate) fn gate(&self) -> Option<i64> {
+        self.is_following().then_some(self.grant.published_offset)
+    }
+
+    /// The output covers more. An owner knows that by itself.
+    pub(crate) fn cover(&mut self, mark: Mark) {
+        if self.is_following() {
+            self.grant.published = mark.next_update;
+            self.grant.published_chain = mark.chain;
+            self.grant.published_offset = mark.next_offset;
+        }
+    }
+
+    /// The output is ours: what is not published yet leaves from now on. The first frame says where
+    /// the shard stands, even without updates.
+    pub(crate) fn promote(&mut self, grant: Grant, now: Instant) {
+        assert!(self.is_following(), "an owner is promoted");
+        let ruleset = self.grant.ruleset;
+        self.grant = Grant { ruleset, ..grant };
+        self.role = ShardRole::Owner;
+        (self.sent_offset, self.sent_at) = (grant.start_offset, now);
+        self.fence_at = now + FENCE_EVERY;
     }
 
     /// Where the next updates go, if they fit; `None` asks for [`Framer::seal`], then for
@@ -202,7 +248,7 @@ impl Framer {
 
     /// Whether a frame without updates would say how far the input is.
     fn has_moved(&self) -> bool {
-        self.sent_offset < self.next_offset && !self.is_replaying()
+        self.sent_offset < self.next_offset && !self.is_replaying() && !self.is_following()
     }
 
     /// Ends the frame: numbers and chains its updates, and holds back those that are published. A
@@ -229,6 +275,7 @@ impl Framer {
     /// Number of the frame's first update after those that are published are gone from it. `Err` is
     /// the update at which the chains differ, or which the replay did not make.
     fn number_updates(&mut self) -> Result<u64, u64> {
+        let is_following = self.is_following();
         let Some(frame) = self.frame.as_mut() else { return Ok(self.next_update) };
         let first = self.next_update;
         let published = self.grant.published;
@@ -242,7 +289,9 @@ impl Framer {
         if self.next_update == published && self.chain != self.grant.published_chain {
             return Err(published);
         }
-        let suppressed = self.next_update.min(published).saturating_sub(first);
+        // A follower that is ahead cannot be promoted, unless more is published.
+        let held_back = if is_following { self.next_update } else { published };
+        let suppressed = self.next_update.min(held_back).saturating_sub(first);
         frame.updates.discard_first(usize::try_from(suppressed).expect("within one frame"));
         match self.has_fallen_short() {
             true => Err(self.next_update),
@@ -258,7 +307,7 @@ impl Framer {
     /// Whether the fence should be repeated: readers join there. A replay does not repeat it,
     /// because the shard has not reached the position that the fence would state.
     pub(crate) fn is_fence_due(&self, now: Instant) -> bool {
-        self.fence_at <= now && !self.is_replaying() && !self.is_dirty()
+        self.fence_at <= now && !self.is_replaying() && !self.is_dirty() && !self.is_following()
     }
 
     /// The fence again, with where the shard stands; `None` without a frame to write it to.

@@ -1,12 +1,16 @@
 //! The shards that this daemon owns: the stage of the hot thread that applies their events and
 //! hands their frames to the publisher.
 //!
+//! A *follower* is a shard whose output another owner publishes still. It applies what the output
+//! covers and nothing further, and nothing of it leaves, until it is promoted.
+//!
 //! A shard that has no frame to write to keeps its blocks and waits. Its cursor is stalled, so the
 //! fetch path fetches no more for it, and the other shards go on. A panic of the engine takes down
 //! only its own shard.
 
 pub mod checkpoints;
 pub mod framer;
+mod kept;
 mod shard;
 
 #[cfg(test)]
@@ -17,12 +21,13 @@ use crate::fetch::cursor::{Cursor, CursorFault, Cursors};
 use crate::hunt::Shard;
 use crate::hunt::rules::rulebook::Rulebook;
 use crate::output::frame::Frame;
+use crate::output::mark::Mark;
 use crate::ownership::event::{ShardNotice, ToControl};
 use crate::ownership::start_error::StartError;
 use crate::publisher::{OUTBOX_ITEMS_MAX, ToPublisher};
 use crate::queue::{Receiver, Sender};
 use crate::runtime::turns::HotContext;
-use crate::shards::framer::Grant;
+use crate::shards::framer::{Grant, ShardRole};
 use crate::telemetry::metrics::Gauge;
 use crate::telemetry::progress::{SHARDS_MAX, ShardProgress};
 use checkpoints::{CheckpointEnds, CheckpointSchedule, Checkpoints};
@@ -56,10 +61,28 @@ pub enum ToHot {
     Open {
         /// What it must know of its output.
         grant: Grant,
+        /// Whether its frames leave.
+        role: ShardRole,
         /// The state: making one takes longer than a turn may.
         engine: Box<Shard>,
         /// Input offsets to pass over, in ascending order.
         skips: Box<[i64]>,
+    },
+    /// A follower may go on: the output covers more input.
+    Cover {
+        /// The shard's partition.
+        partition: i32,
+        /// The ownership for which it follows.
+        ownership_id: u32,
+        /// Where a reader of the output stands.
+        mark: Mark,
+    },
+    /// A follower becomes the owner.
+    Promote {
+        /// What it must know of its output now.
+        grant: Grant,
+        /// What stands beside the output of the input before this offset need not be sent.
+        settled_offset: i64,
     },
     /// The rules that an event may change to from now on: those known before, and perhaps more.
     Rulebook(Rulebook),
@@ -259,7 +282,13 @@ impl Shards {
     }
 
     /// Begins a shard where its state was taken.
-    pub(crate) fn open(&mut self, grant: Grant, engine: Box<Shard>, skips: Box<[i64]>) {
+    pub(crate) fn open(
+        &mut self,
+        grant: Grant,
+        role: ShardRole,
+        engine: Box<Shard>,
+        skips: Box<[i64]>,
+    ) {
         let partition = usize::try_from(grant.partition).expect("a partition number");
         assert!(self.shards[partition].is_none(), "partition {partition} is opened once");
         let Workspace { context, cursors, pool, shards_max, ends, .. } = &mut self.workspace;
@@ -282,7 +311,7 @@ impl Shards {
         self.checkpoints.check_soon();
         let every = ends.checkpoints.as_ref().map_or(Duration::ZERO, |ends| ends.every);
         let schedule = CheckpointSchedule::new(grant.partition, start, every, now);
-        let shard = OwnedShard::new(grant, engine, cursor, schedule, now);
+        let shard = OwnedShard::new((grant, role), engine, cursor, schedule, now);
         self.shards[partition] = Some(Box::new(shard));
         // It may have been dropped in this very turn.
         if let Err(place) = self.owned.binary_search(&partition) {
@@ -291,6 +320,31 @@ impl Shards {
         pool.reserve(self.owned.len());
         *shards_max = (*shards_max).max(self.owned.len() as u64);
         self.workspace.touch_frames(self.owned.len());
+    }
+
+    /// A follower may go on. One that is gone, or that owns its output by now, need not know.
+    pub(crate) fn cover(&mut self, partition: i32, ownership_id: u32, mark: Mark) {
+        let index = usize::try_from(partition).expect("a partition number");
+        if let Some(shard) = self.shards[index].as_deref_mut()
+            && shard.cursor.ownership_id == ownership_id
+        {
+            shard.framer.cover(mark);
+            self.workspace.context.turns.turn_again();
+        }
+    }
+
+    /// A follower becomes the owner. If it has stopped, the notice is on its way.
+    pub(crate) fn promote(&mut self, grant: Grant, settled_offset: i64) {
+        let partition = usize::try_from(grant.partition).expect("a partition number");
+        let now = self.workspace.context.turns.now();
+        let shard = self.shards[partition].as_deref_mut();
+        let shard = shard.filter(|shard| shard.cursor.ownership_id == grant.ownership_id);
+        let Some(shard) = shard else { return };
+        match shard.promote(grant, settled_offset, now) {
+            Ok(()) => self.workspace.context.turns.turn_again(),
+            Err(end) => self.stop_shard(partition, end),
+        }
+        self.checkpoints.check_soon();
     }
 
     /// Each shard knows these rules from the next event on.
@@ -361,6 +415,7 @@ impl Shards {
             ShardEnd::CheckpointFailed(sentence) => {
                 ShardNotice::Halted { partition, ownership_id, sentence }
             }
+            ShardEnd::CannotTakeOver => ShardNotice::CannotTakeOver { partition, ownership_id },
         });
     }
 

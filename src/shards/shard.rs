@@ -10,12 +10,13 @@ use crate::hunt::{Outcome, Shard};
 use crate::kit::update::Update;
 use crate::output::dead_letter::DeadLetter;
 use crate::output::handoff::HandoffRecord;
-use crate::ownership::event::{NoOps, ToControl};
+use crate::ownership::event::{NoOps, ShardNotice, ToControl};
 use crate::ownership::start_error::StartError;
 use crate::publisher::{Outgoing, ToPublisher};
 use crate::runtime::turns::HotContext;
 use crate::shards::STALL_RETRY_MS;
-use crate::shards::framer::{Framer, Grant, Sealed};
+use crate::shards::framer::{Framer, Grant, Sealed, ShardRole};
+use crate::shards::kept::KeptBeside;
 use crate::snapshot::checkpoint::{CheckpointHeader, CheckpointId};
 use crate::telemetry::metrics::{Counter, Metrics};
 use crate::telemetry::repeated::Repeated;
@@ -31,6 +32,8 @@ pub(super) enum ShardEnd {
     Panicked { offset: i64 },
     /// The engine failed while its state was written out.
     CheckpointFailed(String),
+    /// It was to own an output, and lacks something that it has to send first.
+    CannotTakeOver,
 }
 
 impl From<StartError> for ShardEnd {
@@ -50,6 +53,8 @@ pub(super) struct OwnedShard {
     pub(super) applied: usize,
     /// Players that have left for another zone and were not handed over.
     pub(super) handoffs: VecDeque<HandoffRecord>,
+    /// What it has to hand over before anything else, once it is the owner.
+    kept: KeptBeside,
     /// When the oldest update that was not handed over was made.
     pub(super) dirty_since: Option<Instant>,
     pub(super) closing: bool,
@@ -63,7 +68,7 @@ pub(super) struct OwnedShard {
 impl OwnedShard {
     /// A shard that has applied nothing yet.
     pub(super) fn new(
-        grant: Grant,
+        (grant, role): (Grant, ShardRole),
         engine: Box<Shard>,
         cursor: Rc<Cursor>,
         schedule: CheckpointSchedule,
@@ -71,7 +76,8 @@ impl OwnedShard {
     ) -> OwnedShard {
         OwnedShard {
             engine,
-            framer: Framer::new(grant, now),
+            framer: Framer::new(grant, role, now),
+            kept: KeptBeside::from(grant.settled_offset),
             cursor,
             pending: VecDeque::with_capacity(SHARD_BLOCKS_MAX),
             applied: 0,
@@ -96,9 +102,27 @@ impl OwnedShard {
 
     /// Whether everything that was applied is handed over.
     pub(super) fn owes_nothing(&self) -> bool {
-        !self.framer.is_dirty()
-            && self.framer.silence_ends_at().is_none()
-            && self.handoffs.is_empty()
+        !self.framer.is_dirty() && self.framer.silence_ends_at().is_none() && !self.owes_beside()
+    }
+
+    /// Whether something is to be handed over before any frame that accounts for it.
+    fn owes_beside(&self) -> bool {
+        !self.handoffs.is_empty() || (!self.kept.is_empty() && !self.framer.is_following())
+    }
+
+    /// A follower becomes the owner.
+    pub(super) fn promote(
+        &mut self,
+        grant: Grant,
+        settled_offset: i64,
+        now: Instant,
+    ) -> Result<(), ShardEnd> {
+        if self.kept.has_dropped() || self.framer.next_update() > grant.published {
+            return Err(ShardEnd::CannotTakeOver);
+        }
+        self.kept.settle(settled_offset);
+        self.framer.promote(grant, now);
+        Ok(())
     }
 
     /// Begins a checkpoint of the state. Everything before it is handed over.
@@ -120,8 +144,10 @@ impl OwnedShard {
 
     /// Applies the pending blocks as far as there are frames.
     pub(super) fn apply(&mut self, workspace: &mut Workspace) -> Result<(), ShardEnd> {
-        while self.send_handoffs(workspace)
+        while self.send_kept(workspace)
+            && self.send_handoffs(workspace)
             && !self.pending.is_empty()
+            && !self.is_at_gate()
             && self.send_rejects(workspace)
             && self.obtain_frame(workspace)?
         {
@@ -131,6 +157,14 @@ impl OwnedShard {
             return Err(StartError::Diverged { update: self.framer.next_update() }.into());
         }
         Ok(())
+    }
+
+    /// Whether the next event has to wait until the output covers it, and everything before it is
+    /// accounted for.
+    fn is_at_gate(&self) -> bool {
+        let Some(gate) = self.framer.gate() else { return false };
+        let next = self.pending.front().and_then(|block| block.events.listed().get(self.applied));
+        next.is_some_and(|next| gate <= next.offset && next.offset == self.framer.next_offset())
     }
 
     /// Makes sure that there is a frame with room for an event's updates.
@@ -192,7 +226,7 @@ impl OwnedShard {
                 cut: rejected.cut,
                 run: rejected.run,
             };
-            self.send(workspace, Outgoing::DeadLetter(Box::new(letter)));
+            self.send_beside(workspace, Outgoing::DeadLetter(Box::new(letter)));
         }
         true
     }
@@ -205,14 +239,40 @@ impl OwnedShard {
                 return false;
             }
             let handoff = self.handoffs.pop_front().expect("one is there");
-            self.send(workspace, Outgoing::Handoff(handoff));
+            self.send_beside(workspace, Outgoing::Handoff(handoff));
         }
         true
     }
 
-    /// Whether the shard may send something other than a frame.
+    /// Hands over what was kept while another owner published. False: some has to wait.
+    fn send_kept(&mut self, workspace: &mut Workspace) -> bool {
+        while !self.framer.is_following() && !self.kept.is_empty() {
+            if !self.may_send_beside(workspace) {
+                return false;
+            }
+            let outgoing = self.kept.pop().expect("one is there");
+            self.send(workspace, outgoing);
+        }
+        true
+    }
+
+    /// Whether the shard may send something other than a frame. A follower keeps it.
     fn may_send_beside(&self, workspace: &Workspace) -> bool {
-        self.may_send(workspace) && workspace.ends.has_room_beside_frames()
+        self.framer.is_following()
+            || (self.may_send(workspace) && workspace.ends.has_room_beside_frames())
+    }
+
+    /// Hands over something other than a frame, or keeps it until that is this shard's part.
+    fn send_beside(&mut self, workspace: &Workspace, outgoing: Outgoing) {
+        if !self.framer.is_following() {
+            return self.send(workspace, outgoing);
+        }
+        if !self.kept.keep(outgoing) {
+            let Cursor { partition, ownership_id, .. } = *self.cursor;
+            let notice = ShardNotice::CannotTakeOver { partition, ownership_id };
+            // The queue has room for several notices a shard.
+            let _nobody = workspace.ends.control.try_send(ToControl::Shard(notice));
+        }
     }
 
     /// The outbox has room for every frame there is. It refuses only when the publisher has ended,
@@ -234,12 +294,14 @@ impl OwnedShard {
     fn apply_block(&mut self, workspace: &Workspace) -> Result<(), ShardEnd> {
         let block = self.pending.front().expect("the caller looked");
         self.framer.received(block.received_at);
-        let updates = self.framer.updates().expect("the caller obtained a frame");
-        let updates_before = updates.len();
         let mut counts = OutcomeCounts::default();
         let mut missing = None;
         let metrics = &workspace.context.metrics;
-        let first = self.applied;
+        let listed = block.events.listed();
+        let gated = |gate| listed.partition_point(|event| event.offset < gate);
+        let part = self.applied..self.framer.gate().map_or(listed.len(), gated);
+        let updates = self.framer.updates().expect("the caller obtained a frame");
+        let updates_before = updates.len();
         let tell_outcome = |event: &ListedEvent, outcome, told: &[Update]| {
             match outcome {
                 Outcome::Applied => counts.applied[event.action.kind() as usize] += 1,
@@ -259,7 +321,7 @@ impl OwnedShard {
             // Last, so that an event counts as being applied until all of this is done.
             self.applied += 1;
         };
-        let work = || self.engine.apply_all(&block.events, first, updates, tell_outcome);
+        let work = || self.engine.apply_all(&block.events, part, updates, tell_outcome);
         if contained(work).is_none() {
             let at_work = block.events.listed().get(self.applied);
             let offset = at_work.map_or(self.framer.next_offset(), |event| event.offset);
@@ -323,7 +385,7 @@ impl OwnedShard {
     /// Like [`OwnedShard::flush`]; without updates, an empty frame says how far the input is. It
     /// does not say so before the handoffs from before it are handed over.
     pub(super) fn flush_position(&mut self, workspace: &mut Workspace) -> Result<(), StartError> {
-        if !self.handoffs.is_empty() {
+        if self.owes_beside() {
             return Ok(());
         }
         if !self.framer.has_frame() {
@@ -364,7 +426,7 @@ impl OwnedShard {
     /// Repeats the fence when it is time, and a frame is free.
     pub(super) fn repeat_fence(&mut self, workspace: &mut Workspace) {
         let now = workspace.context.turns.now();
-        if !self.framer.is_fence_due(now) || !self.handoffs.is_empty() {
+        if !self.framer.is_fence_due(now) || self.owes_beside() {
             return;
         }
         if let Ok(true) = self.obtain_frame(workspace)
@@ -396,13 +458,16 @@ impl OwnedShard {
     /// Tells the fetch path whether to bring more, and asks for the next turn.
     pub(super) fn ask_for_turn(&self, workspace: &Workspace) {
         let turns = &workspace.context.turns;
-        if !self.pending.is_empty() || !self.handoffs.is_empty() {
+        let waits_for_publisher = !self.pending.is_empty() && !self.is_at_gate();
+        if waits_for_publisher || self.owes_beside() {
             self.cursor.stall();
             turns.turn_at(turns.now() + Duration::from_millis(STALL_RETRY_MS));
         } else if self.cursor.go_on() {
             turns.turn_again();
         }
-        if let Some(since) = self.dirty_since {
+        if let Some(since) = self.dirty_since
+            && !self.owes_beside()
+        {
             turns.turn_at(since + workspace.options.linger);
         }
         if let Some(at) = self.framer.silence_ends_at() {

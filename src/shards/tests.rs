@@ -3,8 +3,11 @@
 use crate::hunt::change::Change;
 use crate::kit::update::Update;
 use crate::output::frame::{Chain, Frame, FrameKind};
+use crate::output::mark::Mark;
 use crate::output::reader::{Reader, Verdict};
-use crate::shards::framer::{FENCE_EVERY_MS, FRAME_SILENCE_MS_MAX, Framer, Grant, Sealed};
+use crate::shards::framer::{
+    FENCE_EVERY_MS, FRAME_SILENCE_MS_MAX, Framer, Grant, Sealed, ShardRole,
+};
 use std::time::{Duration, Instant};
 
 fn update(number: i32) -> Update {
@@ -16,7 +19,11 @@ fn chain_of(updates: std::ops::Range<i32>) -> Chain {
 }
 
 fn framer(published: u64, published_chain: Chain, now: Instant) -> Framer {
-    let ownership = Grant {
+    Framer::new(grant(published, published_chain), ShardRole::Owner, now)
+}
+
+fn grant(published: u64, published_chain: Chain) -> Grant {
+    Grant {
         start_update: 0,
         start_chain: Chain::default(),
         partition: 3,
@@ -30,8 +37,18 @@ fn framer(published: u64, published_chain: Chain, now: Instant) -> Framer {
         start_offset: 100,
         start_leader_epoch: None,
         input_leader_epoch: -1,
-    };
-    Framer::new(ownership, now)
+        settled_offset: 100,
+    }
+}
+
+/// Where a reader stands that has accepted this many of the updates.
+fn mark(published: i32) -> Mark {
+    Mark {
+        next_update: published as u64,
+        next_offset: 100 + i64::from(published),
+        chain: chain_of(0..published),
+        ..Mark::default()
+    }
 }
 
 /// Adds updates, each from an event of its own.
@@ -191,4 +208,68 @@ fn the_fence_is_repeated_where_the_shard_stands_but_not_during_a_replay() {
     assert_eq!(reader.position().next_offset, 140);
     assert_eq!(reader.position().chain, chain_of(0..40));
     assert!(!framer.is_fence_due(later));
+}
+
+#[test]
+fn a_follower_publishes_nothing_until_it_is_promoted_and_then_what_is_not_published() {
+    let now = Instant::now();
+    let later = now + Duration::from_millis(FENCE_EVERY_MS);
+    let mut framer = Framer::new(grant(0, Chain::default()), ShardRole::Follower, now);
+    for published in [10, 25, 40] {
+        framer.cover(mark(published));
+        assert_eq!(framer.gate(), Some(100 + i64::from(published)));
+        let made = framer.next_update() as i32;
+        add(&mut framer, made..published);
+        assert!(matches!(framer.seal_position(later), Sealed::Nothing));
+        assert!(!framer.is_fence_due(later) && framer.silence_ends_at().is_none());
+    }
+    let owner = Grant { owner_epoch: 6, fence_id: 100, ..grant(45, chain_of(0..45)) };
+    framer.promote(owner, now);
+    assert_eq!(framer.gate(), None);
+    add(&mut framer, 40..60);
+    let frame = sealed(&mut framer, now).expect("updates wait");
+    assert_eq!((frame.header.owner_epoch, frame.header.first_update), (6, 45));
+    assert_eq!((frame.header.count, frame.header.chain), (15, chain_of(0..60)));
+}
+
+#[test]
+fn a_promoted_shard_without_updates_says_where_it_stands() {
+    let now = Instant::now();
+    let mut framer = Framer::new(grant(0, Chain::default()), ShardRole::Follower, now);
+    framer.cover(mark(10));
+    add(&mut framer, 0..10);
+    assert!(sealed(&mut framer, now).is_none());
+    framer.promote(grant(10, chain_of(0..10)), now);
+    let Sealed::Frame(frame) = framer.seal_position(now) else { panic!("it says nothing") };
+    assert_eq!((frame.header.count, frame.header.next_offset), (0, 110));
+}
+
+#[test]
+fn a_follower_that_makes_fewer_or_other_updates_than_are_published_is_stopped() {
+    let now = Instant::now();
+    for made in [0..9, 1..11] {
+        let mut framer = Framer::new(grant(0, Chain::default()), ShardRole::Follower, now);
+        framer.cover(mark(10));
+        add(&mut framer, made.clone());
+        framer.advance(111);
+        assert!(matches!(framer.seal(now), Sealed::Diverged { .. }), "{made:?}");
+    }
+}
+
+/// A program that is no owner may have published that more input is covered.
+#[test]
+fn what_a_follower_makes_beyond_the_published_updates_is_compared_once_they_are_published() {
+    let now = Instant::now();
+    for (published, is_right) in [(mark(15), true), (Mark { chain: Chain(1), ..mark(15) }, false)] {
+        let mut framer = Framer::new(grant(0, Chain::default()), ShardRole::Follower, now);
+        framer.cover(Mark { next_offset: 112, ..mark(10) });
+        add(&mut framer, 0..12);
+        assert!(matches!(framer.seal_position(now), Sealed::Nothing));
+        assert_eq!(framer.next_update(), 12);
+        framer.cover(published);
+        add(&mut framer, 12..15);
+        let sealed = framer.seal_position(now);
+        assert_eq!(matches!(sealed, Sealed::Nothing), is_right);
+        assert_eq!(matches!(sealed, Sealed::Diverged { at: 15 }), !is_right);
+    }
 }

@@ -95,11 +95,9 @@ impl StoredStates {
         }
     }
 
-    /// Takes the state of a candidate; `None` to start without a state. Forgets all other states of
-    /// the shard.
-    pub fn choose(&mut self, partition: i32, candidate: Option<usize>) -> Option<StoredState> {
-        let mut found = self.found.remove(&partition).unwrap_or_default();
-        candidate.map(|candidate| found.swap_remove(candidate))
+    /// The state of a candidate; `None`: the shard starts without one.
+    pub fn choose(&self, partition: i32, candidate: Option<usize>) -> Option<StoredState> {
+        candidate.map(|candidate| self.found[&partition][candidate].clone())
     }
 
     /// Marks a state as damaged: it is no longer a candidate.

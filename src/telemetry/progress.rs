@@ -70,7 +70,12 @@ impl Progress {
         }
     }
 
-    /// All shards that this instance owns, with their partitions.
+    /// How many shards are played now.
+    pub(crate) fn played(&self) -> u64 {
+        self.owned().filter(|(_, shard)| shard.is_played()).count() as u64
+    }
+
+    /// All shards that are owned now, with their partitions, and those that follow another owner.
     pub(crate) fn owned(&self) -> impl Iterator<Item = (i32, &ShardProgress)> {
         (0..).zip(self.shards.iter()).filter(|(_, shard)| shard.is_owned())
     }
@@ -87,8 +92,10 @@ impl Default for Progress {
 pub struct ShardProgress {
     /// The ownership that the numbers belong to; 0 = not owned. Control thread.
     pub ownership_id: OwnershipId,
-    /// End of the input log in the last Fetch response; -1 while unknown. Hot thread; the control
-    /// thread when it begins an ownership.
+    /// 1 while the shard follows another owner. Control thread.
+    pub following: Count,
+    /// End of the input log, as the last Fetch response said; -1 while unknown. Hot
+    /// thread; the control thread when it begins an ownership.
     pub high_watermark: Offset,
     /// End of the input log when the ownership began; -1 while unknown. The shard is live once it
     /// has applied everything before that. Control thread.
@@ -102,7 +109,8 @@ pub struct ShardProgress {
     /// In a frame that was handed to the publisher. Hot thread.
     pub published: Offset,
     /// In a frame that the broker has acknowledged, with all dead letters before it that this
-    /// ownership has made. Publisher; the control thread when it begins an ownership.
+    /// ownership has made. Publisher; the control thread when it begins an ownership, and while the
+    /// shard follows another owner.
     pub acked: Offset,
     /// In such a frame of this ownership, so that every dead letter and handoff from before it is
     /// acknowledged. It begins at the state from which the ownership replays: the output may cover
@@ -157,13 +165,18 @@ pub struct ShardProgress {
 }
 
 impl ShardProgress {
-    /// Returns whether this process owns the shard.
+    /// Whether this process has the shard on its hot thread now.
     pub(crate) fn is_owned(&self) -> bool {
         self.ownership_id.get() != 0
     }
 
-    /// Records in the input log that no acknowledged frame covers yet; `None` while the end of the
-    /// log is unknown.
+    /// Whether this process plays the shard now: it owns the output, too.
+    pub(crate) fn is_played(&self) -> bool {
+        self.is_owned() && self.following.get() == 0
+    }
+
+    /// Records that are in the input log and in no acknowledged frame yet; `None` while the end of
+    /// the log is unknown.
     pub(crate) fn lag(&self) -> Option<i64> {
         let (end, elsewhere) = (self.high_watermark.get(), self.end_elsewhere.get());
         (end >= 0).then(|| (end.max(elsewhere) - self.acked.get()).max(0))

@@ -132,7 +132,12 @@ impl HostileZone {
         let mut applied = 0;
         while applied < events.len() {
             self.updates.clear();
-            applied += self.shard.apply_all(&events, applied, &mut self.updates, |_, _, _| {});
+            applied += self.shard.apply_all(
+                &events,
+                applied..events.len(),
+                &mut self.updates,
+                |_, _, _| {},
+            );
             self.fold();
         }
     }

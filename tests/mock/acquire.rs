@@ -94,6 +94,8 @@ fn acquire_all(
                     *reading = Some(from);
                 }
                 Need::States => acquisition.offer(Vec::new()),
+                Need::Confirm { .. } if !acquisition.may_fence() => acquisition.follow(),
+                Need::Follow { .. } => acquisition.bid(),
                 Need::Confirm { .. } => {
                     if !meanwhile(questions) {
                         return Vec::new();

@@ -71,7 +71,7 @@ impl Member {
             MembershipEvent::Lost(partitions) => {
                 self.owned.retain(|partition| !partitions.contains(partition));
             }
-            MembershipEvent::Answered { question, is_member } => {
+            MembershipEvent::Answered { question, is_member, .. } => {
                 self.answers.push((question, is_member));
             }
             MembershipEvent::Error(error) => panic!("{error}"),

@@ -11,6 +11,7 @@ use crate::surroundings::{KeptPanics, Surroundings};
 use huntd::control::handover;
 use huntd::kafka::membership::{MembershipError, MembershipEvent};
 use huntd::output::frame::{FrameHeader, FrameKind};
+use huntd::output::mark::Mark;
 use huntd::ownership::GROUP_ANSWER_MS_MAX;
 use huntd::ownership::action::{Note, Opening, OwnershipAction};
 use huntd::ownership::event::OwnershipEvent;
@@ -19,6 +20,8 @@ use huntd::ownership::panic_counts::PanicCounts;
 use huntd::ownership::start_error::StartError;
 use huntd::publisher::ToPublisher;
 use huntd::shards::ToHot;
+use huntd::shards::framer::Grant;
+use huntd::snapshot::format::Header;
 use huntd::testing::canary::read_slots;
 use std::time::Duration;
 
@@ -57,13 +60,12 @@ impl Control {
             }
             OwnershipAction::Forget { partition } => self.forget(around, partition),
             OwnershipAction::Open(opening) => self.open(around, *opening),
-            OwnershipAction::Close { partition } => {
-                self.closing.insert(partition);
-                if self.mutation == Mutation::SpanCheckForgotten {
-                    self.output.forget(partition);
-                }
-                self.tell_hot(ToHot::Close { partition });
+            OwnershipAction::Follow(opening) => self.follow(around, *opening),
+            OwnershipAction::Cover { partition, ownership_id, mark } => {
+                self.cover(partition, ownership_id, mark);
             }
+            OwnershipAction::Promote(opening) => self.promote(around, *opening),
+            OwnershipAction::Close { partition } => self.close(partition),
             OwnershipAction::Drop { partition } => self.tell_hot(ToHot::Drop { partition }),
             OwnershipAction::Disown { partition } => {
                 self.closing.remove(&partition);
@@ -79,20 +81,28 @@ impl Control {
                 self.tell_publisher(ToPublisher::SpanChecked { partition, ownership_id, mark });
             }
             OwnershipAction::KeepPanicCounts(counts) => self.keep_panics(around, counts),
-            OwnershipAction::Commit(offsets) => self.commit(&offsets),
+            OwnershipAction::Commit(offsets) => self.commit(around, &offsets),
             OwnershipAction::CheckTopic => self.check_topic(around),
             OwnershipAction::Release(offsets) => {
-                self.commit(&offsets);
+                self.commit(around, &offsets);
                 self.release(around);
             }
             OwnershipAction::Leave { offsets, .. } => {
-                self.commit(&offsets);
+                self.commit(around, &offsets);
                 around.group.leave(self.member);
                 self.has_left = true;
             }
             OwnershipAction::Fail(error) => self.fail(&error),
             OwnershipAction::Log(note) => self.look_at_note(around, &note),
         }
+    }
+
+    fn close(&mut self, partition: i32) {
+        self.closing.insert(partition);
+        if self.mutation == Mutation::SpanCheckForgotten {
+            self.output.forget(partition);
+        }
+        self.tell_hot(ToHot::Close { partition });
     }
 
     fn keep_panics(&self, around: &mut Surroundings<'_>, counts: PanicCounts) {
@@ -162,7 +172,8 @@ impl Control {
     ) {
         let partitions = offsets.iter().map(|(partition, _)| *partition).collect();
         if self.mutation == Mutation::OpenedUnanswered {
-            let event = MembershipEvent::Answered { question, is_member: true };
+            let committed = Vec::new();
+            let event = MembershipEvent::Answered { question, is_member: true, committed };
             return self.on(around, OwnershipEvent::Group(event));
         }
         if around.chance.strikes_of(Fault::AnswerLost, 5) {
@@ -177,31 +188,80 @@ impl Control {
     }
 
     fn open(&mut self, around: &mut Surroundings<'_>, opening: Opening) {
-        around.chance.see(Sight::Acquired);
-        let (partition, ownership_id) = (opening.acquired.partition, opening.ownership_id);
-        let (mark, start) = (opening.acquired.mark, opening.acquired.start);
-        self.acquired.push((partition, Ok(mark)));
-        let Loaded { engine, header } = self.loaded.remove(&partition).expect("it was loaded");
+        around.chance.see(Sight::OpenedCold);
+        self.begin_ownership(around, &opening);
+        let Loaded { engine, header } = self.take_loaded(around, &opening);
+        let start = opening.acquired.start;
         let (begin, mut open) = handover::open(&self.ends.progress, opening, engine);
         if let ToHot::Open { grant, .. } = &mut open {
-            match (self.mutation, &header) {
-                (Mutation::Unsuppressed, _) => {
+            match self.mutation {
+                Mutation::Unsuppressed => {
                     (grant.published, grant.published_chain) = (start.next_update, start.chain);
                 }
-                (Mutation::UngatedAndUnfiltered, Some(header)) => {
-                    (grant.start_update, grant.start_chain) = (header.next_update, header.chain);
-                }
-                _ => {}
+                _ => self.falsify(grant, header.as_ref()),
             }
         }
-        let is_of_another_log =
-            header.is_some_and(|header| around.broker.tells_another_log(&header));
-        let begun = Begun { ownership_id, offset: start.next_offset, is_of_another_log };
-        self.begun.insert(partition, begun);
-        self.output.opened(partition);
-        around.line.borrow_mut().begin(partition, mark.output_offset);
         self.tell_publisher(begin);
         self.tell_hot(open);
+    }
+
+    /// An engine follows the output until it is warm.
+    fn follow(&mut self, around: &mut Surroundings<'_>, opening: Opening) {
+        around.chance.see(Sight::Followed);
+        // The fence needs an answer of its own.
+        self.confirmed.remove(&opening.acquired.partition);
+        let Loaded { engine, header } = self.take_loaded(around, &opening);
+        let mut open = handover::follow(&self.ends.progress, opening, engine);
+        if let ToHot::Open { grant, .. } = &mut open {
+            self.falsify(grant, header.as_ref());
+        }
+        self.tell_hot(open);
+    }
+
+    /// What the mutation makes of a grant.
+    fn falsify(&self, grant: &mut Grant, header: Option<&Header>) {
+        if let (Mutation::UngatedAndUnfiltered, Some(header)) = (self.mutation, header) {
+            (grant.start_update, grant.start_chain) = (header.next_update, header.chain);
+        }
+    }
+
+    fn cover(&self, partition: i32, ownership_id: u32, mut mark: Mark) {
+        if self.mutation == Mutation::FollowerAppliesAhead {
+            mark.next_offset = i64::MAX;
+        }
+        self.tell_hot(handover::cover(&self.ends.progress, partition, ownership_id, mark));
+    }
+
+    /// The engine that has followed owns the output.
+    fn promote(&mut self, around: &mut Surroundings<'_>, mut opening: Opening) {
+        around.chance.see(Sight::Promoted);
+        self.begin_ownership(around, &opening);
+        if self.mutation == Mutation::BesideForgotten {
+            opening.settled_offset = i64::MAX;
+        }
+        let (begin, promote) = handover::promote(&self.ends.progress, opening);
+        self.tell_publisher(begin);
+        self.tell_hot(promote);
+    }
+
+    fn begin_ownership(&mut self, around: &mut Surroundings<'_>, opening: &Opening) {
+        around.chance.see(Sight::Acquired);
+        let (partition, mark) = (opening.acquired.partition, opening.acquired.mark);
+        self.acquired.push((partition, Ok(mark)));
+        self.output.opened(partition);
+        around.line.borrow_mut().begin(partition, mark.output_offset);
+    }
+
+    /// The state that was loaded for a shard that begins on the hot thread.
+    fn take_loaded(&mut self, around: &Surroundings<'_>, opening: &Opening) -> Loaded {
+        let (partition, ownership_id) = (opening.acquired.partition, opening.ownership_id);
+        let loaded = self.loaded.remove(&partition).expect("it was loaded");
+        let header = loaded.header.as_ref();
+        let is_of_another_log =
+            header.is_some_and(|header| around.broker.tells_another_log(header));
+        let offset = opening.acquired.start.next_offset;
+        self.begun.insert(partition, Begun { ownership_id, offset, is_of_another_log });
+        loaded
     }
 
     fn release(&mut self, around: &mut Surroundings<'_>) {

@@ -117,6 +117,9 @@ closed_list! {
     /// What must happen at some time, besides faults.
     Sight {
         Acquired,
+        Followed,
+        Promoted,
+        OpenedCold,
         AcquiredFromSnapshot,
         AcquiredFromReplica,
         SnapshotStored,

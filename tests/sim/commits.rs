@@ -5,6 +5,7 @@ use crate::control::Control;
 use crate::mutation::Mutation;
 use crate::reader::Replay;
 use crate::sim::Sim;
+use crate::surroundings::Surroundings;
 use huntd::output::handoff::HandoffRecord;
 
 /// A commit, with what was there when it was made.
@@ -21,13 +22,15 @@ pub(crate) struct Commit {
 
 impl Control {
     /// Commits input offsets.
-    pub(crate) fn commit(&mut self, offsets: &[(i32, i64)]) {
+    pub(crate) fn commit(&mut self, around: &mut Surroundings<'_>, offsets: &[(i32, i64)]) {
         let progress = &self.ends.progress;
         let told = |(partition, offset): &(i32, i64)| match self.mutation {
             Mutation::FramesTakenForSettled => (*partition, progress.shard(*partition).acked.get()),
             _ => (*partition, *offset),
         };
-        self.committed.extend(offsets.iter().map(told));
+        let told: Vec<(i32, i64)> = offsets.iter().map(told).collect();
+        around.group.commit(self.member, &told);
+        self.committed.extend(told);
     }
 }
 

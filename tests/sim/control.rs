@@ -359,7 +359,7 @@ impl Control {
             ShardNotice::Halted { sentence, .. } if sentence.contains("created again") => {
                 around.chance.see(Sight::HaltedByNewInput);
             }
-            ShardNotice::Halted { .. } => {}
+            ShardNotice::Halted { .. } | ShardNotice::CannotTakeOver { .. } => {}
             ShardNotice::Diverged { partition, error, .. } => {
                 around.chance.see(Sight::Diverged);
                 let begun = self.begun.get(partition).map(|begun| begun.offset);
@@ -424,7 +424,10 @@ impl Control {
         if is_member {
             self.confirmed.extend(partitions);
         }
-        self.on(around, OwnershipEvent::Group(MembershipEvent::Answered { question, is_member }));
+        let known = |partition: &i32| Some((*partition, around.group.committed(*partition)?));
+        let committed = partitions.iter().filter_map(known).collect();
+        let event = MembershipEvent::Answered { question, is_member, committed };
+        self.on(around, OwnershipEvent::Group(event));
     }
 
     fn rejoined(&mut self, around: &mut Surroundings<'_>) {

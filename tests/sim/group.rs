@@ -23,6 +23,8 @@ pub(crate) struct Group {
     members: BTreeMap<u64, Member>,
     /// The member that each partition belongs to.
     owners: Vec<Option<u64>>,
+    /// The input offset that is committed of each partition.
+    committed: BTreeMap<i32, i64>,
     session_us: u64,
     /// Something has changed since partitions were shared out.
     is_unsettled: bool,
@@ -55,6 +57,7 @@ impl Group {
             partitions,
             members: BTreeMap::new(),
             owners,
+            committed: BTreeMap::new(),
             session_us,
             is_unsettled: false,
             names: 0,
@@ -120,6 +123,23 @@ impl Group {
             *owner = owner.filter(|owner| *owner != node);
         }
         self.is_unsettled = true;
+    }
+
+    /// A member commits input offsets. One that is no member cannot.
+    pub(crate) fn commit(&mut self, node: u64, offsets: &[(i32, i64)]) {
+        if self.members.get(&node).is_some_and(Member::is_counted) {
+            self.committed.extend(offsets.iter().copied());
+        }
+    }
+
+    /// What is committed of a partition.
+    pub(crate) fn committed(&self, partition: i32) -> Option<i64> {
+        self.committed.get(&partition).copied()
+    }
+
+    /// A topic that is deleted takes the offsets with it.
+    pub(crate) fn forget_commits(&mut self) {
+        self.committed.clear();
     }
 
     /// Whether a commit of this member would be taken.

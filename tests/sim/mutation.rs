@@ -21,6 +21,13 @@ closed_list! {
         Unverified,
         /// Dead letters count as acknowledged when they are sent.
         LettersUngated,
+        /// A follower is told that the output covers all of its input.
+        FollowerAppliesAhead,
+        /// A follower that becomes the owner sends nothing of what it has kept.
+        BesideForgotten,
+        /// Of two fences of one owner epoch, the daemon takes its own for the one in force, whichever
+        /// comes first.
+        SecondFenceTaken,
         /// The group is told what the output covers, whatever stands beside it.
         FramesTakenForSettled,
         /// A mark says where the snapshot stands, not where a reader does.

@@ -26,6 +26,8 @@ pub(crate) struct Output {
     pub(crate) failed: BTreeSet<i32>,
     /// Fences since the shard was opened last.
     fences: BTreeMap<i32, usize>,
+    /// The last fence of each partition.
+    own_fences: BTreeMap<i32, FrameHeader>,
     mutation: Mutation,
 }
 
@@ -69,7 +71,8 @@ impl Output {
     pub(crate) fn new(mutation: Mutation) -> Output {
         let (readers, appends) = (BTreeMap::new(), BTreeMap::new());
         let (own, failed, fences) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
-        Output { readers, appends, own, failed, fences, mutation }
+        let own_fences = BTreeMap::new();
+        Output { readers, appends, own, failed, fences, own_fences, mutation }
     }
 
     pub(crate) fn read(&mut self, partition: i32, from: i64) {
@@ -149,7 +152,7 @@ impl Output {
         let end = log.end().min(from + around.chance.between(1, 200) as i64);
         for offset in from..end {
             if !self.hides(partition, offset) {
-                let payload = self.taken(log, offset);
+                let payload = self.taken(log, partition, offset);
                 happened.push(Happened::Record { partition, offset, payload });
             }
         }
@@ -165,8 +168,16 @@ impl Output {
     }
 
     /// The record, as a daemon takes it.
-    fn taken(&self, log: &OutputLog, offset: i64) -> Vec<u8> {
+    fn taken(&self, log: &OutputLog, partition: i32, offset: i64) -> Vec<u8> {
         let payload = log.records[offset as usize].clone();
+        if self.mutation == Mutation::SecondFenceTaken
+            && let Some(own) = self.own_fences.get(&partition)
+            && decode_frame(&payload).is_ok_and(|(header, _)| is_bid_for(&header, own.owner_epoch))
+        {
+            let mut bytes = Vec::new();
+            encode(Format::Binary, own, &[], &mut bytes);
+            return bytes;
+        }
         if self.mutation != Mutation::EpochOfNoOwnerTaken {
             return payload;
         }
@@ -199,6 +210,7 @@ impl Output {
         header: &FrameHeader,
     ) {
         if header.kind == FrameKind::Fence {
+            self.own_fences.insert(partition, *header);
             let fences = self.fences.entry(partition).or_default();
             *fences += 1;
             if *fences == 2 {
@@ -260,4 +272,9 @@ impl Output {
             _ => None,
         }
     }
+}
+
+/// Whether this is the fence of somebody who wants this owner epoch.
+fn is_bid_for(header: &FrameHeader, owner_epoch: u64) -> bool {
+    header.kind == FrameKind::Fence && header.next_offset < 0 && header.owner_epoch == owner_epoch
 }

@@ -100,6 +100,7 @@ impl Sim {
     pub(crate) fn create_input_again(&mut self) {
         self.trace("the input topic is created again");
         self.broker.input_topic.created_at = None;
+        self.group.forget_commits();
         self.hosts.iter_mut().for_each(|host| host.seen_panics.clear());
         let zones = self.games.len();
         for zone in 0..zones {

@@ -39,6 +39,8 @@ fn what_a_reader_that_is_behind_lacks_is_read_before_the_fence_counts() {
     // Somebody may have owned the shard in what is lacking.
     assert_eq!(acquisition.need(), Need::States);
     acquisition.offer(vec![start]);
+    acquisition.follow();
+    acquisition.bid();
     acquisition.confirm(1);
     let Need::Append(fence) = acquisition.need() else { panic!("{acquisition:?}") };
     acquisition.appended(log.append_empty(&fence));

@@ -97,6 +97,13 @@ impl Log {
             match acquisition.need() {
                 Need::Read { from } => self.read(from, &mut acquisition),
                 Need::States => acquisition.offer(self.elsewhere.clone()),
+                Need::Confirm { .. } if !acquisition.may_fence() => acquisition.follow(),
+                Need::Follow { from } => {
+                    self.read(from, &mut acquisition);
+                    if let Need::Follow { .. } = acquisition.need() {
+                        acquisition.bid();
+                    }
+                }
                 Need::Confirm { .. } => {
                     rival(self);
                     let fence_id = self.fence_ids.next();

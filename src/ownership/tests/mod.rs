@@ -2,6 +2,7 @@
 //! a daemon beside a group.
 
 mod acquiring;
+mod following;
 mod foreign;
 mod log;
 mod owning;

@@ -22,28 +22,31 @@ use crate::ownership::{
 };
 use crate::telemetry::long_wait::WORDLESS_MS_MAX;
 use crate::testing::frame_maker::FrameMaker;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 const PARTITIONS: i32 = 8;
 const RULESET: u32 = 7;
 
 /// A daemon's ownership, and what it asked for.
-struct Daemon {
-    ownership: Ownership,
-    now: Instant,
+pub(super) struct Daemon {
+    pub(super) ownership: Ownership,
+    pub(super) now: Instant,
     /// Whether the group answers questions; it says yes.
-    group_answers: bool,
+    pub(super) group_answers: bool,
     /// Whether the output topic gives records.
-    output_answers: bool,
+    pub(super) output_answers: bool,
     /// What was done, except what was answered here.
-    done: Vec<OwnershipAction>,
+    pub(super) done: Vec<OwnershipAction>,
     /// Values of the output's records, by partition and offset.
-    outputs: BTreeMap<i32, Vec<Vec<u8>>>,
+    pub(super) outputs: BTreeMap<i32, Vec<Vec<u8>>>,
+    /// Partitions whose shards follow another owner, and how far they have come.
+    following: BTreeSet<i32>,
+    pub(super) followed_to: i64,
 }
 
 impl Daemon {
-    fn with(read_slots: usize, remedy: Remedy) -> Daemon {
+    pub(super) fn with(read_slots: usize, remedy: Remedy) -> Daemon {
         let now = Instant::now();
         let options = OwnershipOptions {
             partitions: PARTITIONS,
@@ -63,19 +66,21 @@ impl Daemon {
             output_answers: true,
             done: Vec::new(),
             outputs: BTreeMap::new(),
+            following: BTreeSet::new(),
+            followed_to: i64::MAX,
         }
     }
 
-    fn new() -> Daemon {
+    pub(super) fn new() -> Daemon {
         Daemon::with(PARTITIONS as usize, Remedy::Refuse)
     }
 
-    fn hear(&mut self, event: OwnershipEvent<'_>) {
+    pub(super) fn hear(&mut self, event: OwnershipEvent<'_>) {
         self.ownership.on(event, self.now);
         self.obey();
     }
 
-    fn group(&mut self, event: MembershipEvent) {
+    pub(super) fn group(&mut self, event: MembershipEvent) {
         self.hear(OwnershipEvent::Group(event));
     }
 
@@ -99,25 +104,42 @@ impl Daemon {
                     encode(Format::Binary, &header, &[], &mut payload);
                     records.push(payload);
                     let offset = records.len() as i64 - 1;
+                    let payload = &records[offset as usize].clone();
                     self.tell(OwnershipEvent::Output(OutputEvent::Appended { partition, offset }));
+                    let record = OutputEvent::Record { partition, offset, payload };
+                    self.tell(OwnershipEvent::Output(record));
                 }
                 OwnershipAction::Ask { question, .. } if self.group_answers => {
-                    let event = MembershipEvent::Answered { question, is_member: true };
+                    let event = answer(question, true);
                     self.tell(OwnershipEvent::Group(event));
                 }
                 OwnershipAction::Load { partition, .. } => {
                     self.tell(OwnershipEvent::Loaded { partition, ruleset: RULESET });
                 }
-                action => self.done.push(action),
+                action => {
+                    match &action {
+                        OwnershipAction::Follow(opening) => {
+                            self.following.insert(opening.acquired.partition);
+                        }
+                        OwnershipAction::Promote(opening) => {
+                            self.following.remove(&opening.acquired.partition);
+                        }
+                        OwnershipAction::Disown { partition } => {
+                            self.following.remove(partition);
+                        }
+                        _ => {}
+                    }
+                    self.done.push(action);
+                }
             }
         }
     }
 
-    fn tell(&mut self, event: OwnershipEvent<'_>) {
+    pub(super) fn tell(&mut self, event: OwnershipEvent<'_>) {
         self.ownership.on(event, self.now);
     }
 
-    fn read(&mut self, partition: i32, from: i64) {
+    pub(super) fn read(&mut self, partition: i32, from: i64) {
         let records = self.outputs.get(&partition).cloned().unwrap_or_default();
         for (offset, payload) in (0..).zip(&records).filter(|(offset, _)| *offset >= from) {
             let record = OutputEvent::Record { partition, offset, payload };
@@ -126,7 +148,7 @@ impl Daemon {
         self.tell(OwnershipEvent::Output(OutputEvent::End { partition }));
     }
 
-    fn survey(&mut self, partition: i32) {
+    pub(super) fn survey(&mut self, partition: i32) {
         let output_end = self.outputs.get(&partition).map_or(0, Vec::len) as i64;
         let (input_start, input_end, input_leader_epoch, output_start) = (0, 100, 0, 0);
         let bounds =
@@ -136,32 +158,36 @@ impl Daemon {
     }
 
     /// Lets time pass, with shards that have acknowledged so much of their input.
-    fn pass(&mut self, duration_ms: u64, acked: i64, is_busy: bool) {
+    pub(super) fn pass(&mut self, duration_ms: u64, acked: i64, is_busy: bool) {
         self.now += Duration::from_millis(duration_ms);
-        let facts = |partition: &i32| ShardFacts {
-            partition: *partition,
-            input_end: 100,
-            applied: acked,
-            acked,
-            settled_offset: acked,
-            is_busy,
-        };
-        let facts: Vec<ShardFacts> = self.ownership.watched().iter().map(facts).collect();
-        self.hear(OwnershipEvent::Tick(&facts));
         // An answer may be what another shard was waiting for.
-        for _ in 0..4 * PARTITIONS {
-            self.ownership.on(OwnershipEvent::Tick(&[]), self.now);
-            self.obey();
+        for _ in 0..=4 * PARTITIONS {
+            let facts = self.facts(acked, is_busy);
+            self.hear(OwnershipEvent::Tick(&facts));
         }
     }
 
+    /// Shards that have acknowledged so much; those that follow have applied what they may.
+    fn facts(&self, acked: i64, is_busy: bool) -> Vec<ShardFacts> {
+        let facts = |partition: &i32| ShardFacts {
+            partition: *partition,
+            input_end: 100,
+            applied: if self.following.contains(partition) { self.followed_to } else { acked },
+            acked,
+            settled_offset: acked,
+            next_update: 0,
+            is_busy,
+        };
+        self.ownership.watched().iter().map(facts).collect()
+    }
+
     /// A daemon whose shards of these partitions are open.
-    fn owning(partitions: &[i32]) -> Daemon {
+    pub(super) fn owning(partitions: &[i32]) -> Daemon {
         Daemon::new().given(partitions)
     }
 
     /// The same daemon once the group has given it these partitions, and their shards are open.
-    fn given(mut self, partitions: &[i32]) -> Daemon {
+    pub(super) fn given(mut self, partitions: &[i32]) -> Daemon {
         self.group(MembershipEvent::Assigned(partitions.to_vec()));
         self.pass(0, 0, false);
         assert_eq!(self.open(), partitions);
@@ -176,31 +202,37 @@ impl Daemon {
     }
 
     /// Partitions in the order in which they were opened.
-    fn open(&self) -> Vec<i32> {
+    pub(super) fn open(&self) -> Vec<i32> {
         self.openings().iter().map(|opening| opening.acquired.partition).collect()
     }
 
-    fn openings(&self) -> Vec<&Opening> {
+    pub(super) fn openings(&self) -> Vec<&Opening> {
         let actions = self.done.iter();
         let openings = actions.filter_map(|action| match action {
-            OwnershipAction::Open(opening) => Some(opening.as_ref()),
+            OwnershipAction::Open(opening) | OwnershipAction::Promote(opening) => {
+                Some(opening.as_ref())
+            }
             _ => None,
         });
         openings.collect()
     }
 
     /// The number of the last ownership.
-    fn ownership_id(&self) -> u32 {
+    pub(super) fn ownership_id(&self) -> u32 {
         self.openings().last().expect("a shard is open").ownership_id
     }
 
-    fn has_done(&self, action: &OwnershipAction) -> bool {
+    pub(super) fn has_done(&self, action: &OwnershipAction) -> bool {
         self.done.contains(action)
     }
 
-    fn has_said(&self, note: impl Fn(&Note) -> bool) -> bool {
+    pub(super) fn has_said(&self, note: impl Fn(&Note) -> bool) -> bool {
         self.done.iter().any(|action| matches!(action, OwnershipAction::Log(said) if note(said)))
     }
+}
+
+pub(super) fn answer(question: u64, is_member: bool) -> MembershipEvent {
+    MembershipEvent::Answered { question, is_member, committed: Vec::new() }
 }
 
 #[test]
@@ -217,11 +249,14 @@ fn nothing_is_opened_before_the_group_has_answered() {
     let (question, offsets) = asked.expect("the group is asked before a fence");
     assert_eq!(offsets.iter().map(|(partition, _)| *partition).collect::<Vec<_>>(), [0, 1]);
 
-    let stale = MembershipEvent::Answered { question: question + 1, is_member: true };
+    let stale = answer(question + 1, true);
     daemon.group(stale);
     daemon.pass(1, 0, false);
     assert!(daemon.open().is_empty(), "another question's answer is none");
-    daemon.group(MembershipEvent::Answered { question, is_member: true });
+    daemon.group(answer(question, true));
+    daemon.pass(1, 0, false);
+    assert!(daemon.open().is_empty(), "an engine follows, and the group is asked again");
+    daemon.group(answer(question + 1, true));
     daemon.pass(1, 0, false);
     assert_eq!(daemon.open(), [0, 1]);
 }
@@ -232,7 +267,7 @@ fn a_group_that_does_not_answer_or_does_not_count_us_in_is_asked_again() {
     daemon.group_answers = false;
     daemon.group(MembershipEvent::Assigned(vec![3]));
     daemon.pass(0, 0, false);
-    daemon.group(MembershipEvent::Answered { question: 1, is_member: false });
+    daemon.group(answer(1, false));
     let why = [(3, "the group does not count us in now; that may pass by itself")];
     assert_eq!(daemon.ownership.setbacks().collect::<Vec<_>>(), why);
     daemon.pass(REACQUIRE_MS, 0, false);
@@ -346,6 +381,7 @@ fn a_stop_during_a_release_does_not_wait_for_what_the_release_did_not_wait_for()
         applied: 12,
         acked: 12,
         settled_offset: 12,
+        next_update: 0,
         is_busy,
     };
     daemon.hear(OwnershipEvent::Tick(&[facts(0, false), facts(1, true)]));

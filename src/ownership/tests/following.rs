@@ -1,0 +1,131 @@
+//! Shards that follow another owner, and take its output over once they are warm.
+
+use crate::kafka::membership::MembershipEvent;
+use crate::output::encode::encode;
+use crate::output::frame::Format;
+use crate::ownership::action::OwnershipAction;
+use crate::ownership::event::{OutputEvent, OwnershipEvent, ShardNotice};
+use crate::ownership::shard_state::WARM_MS_MAX;
+use crate::ownership::start_error::StartError;
+use crate::ownership::tests::owning::{Daemon, answer};
+use crate::testing::frame_maker::FrameMaker;
+
+/// A daemon that was given a partition whose owner has published some frames.
+fn beside_an_owner() -> (Daemon, FrameMaker) {
+    let mut daemon = Daemon::new();
+    let mut owner = FrameMaker::new(0);
+    for _ in 0..9 {
+        publish(&mut daemon, &mut owner);
+    }
+    daemon.followed_to = 0;
+    daemon.group(MembershipEvent::Assigned(vec![0]));
+    daemon.pass(0, 0, false);
+    (daemon, owner)
+}
+
+/// The owner publishes a frame, which is read by whoever reads.
+fn publish(daemon: &mut Daemon, owner: &mut FrameMaker) {
+    let frame = owner.frame(2);
+    let mut payload = Vec::new();
+    encode(Format::Binary, &frame.header, frame.updates.as_slice(), &mut payload);
+    let records = daemon.outputs.entry(0).or_default();
+    records.push(payload.clone());
+    let (partition, offset) = (0, records.len() as i64 - 1);
+    let record = OutputEvent::Record { partition, offset, payload: &payload };
+    daemon.hear(OwnershipEvent::Output(record));
+    daemon.hear(OwnershipEvent::Output(OutputEvent::End { partition }));
+}
+
+fn follows(daemon: &Daemon) -> usize {
+    let is_follow = |done: &&OwnershipAction| matches!(done, OwnershipAction::Follow(_));
+    daemon.done.iter().filter(is_follow).count()
+}
+
+fn is_promoted(daemon: &Daemon) -> bool {
+    daemon.done.iter().any(|done| matches!(done, OwnershipAction::Promote(_)))
+}
+
+/// Records that are no frames of the owner.
+fn fences(daemon: &Daemon) -> usize {
+    daemon.outputs[&0].len() - 9
+}
+
+#[test]
+fn nothing_is_fenced_before_the_engine_has_come_to_what_the_output_covers() {
+    let (mut daemon, owner) = beside_an_owner();
+    for _ in 0..100 {
+        daemon.pass(WARM_MS_MAX, 0, false);
+    }
+    assert_eq!((follows(&daemon), fences(&daemon)), (1, 0), "it has applied nothing");
+    daemon.followed_to = owner.next_offset;
+    daemon.pass(1, 0, false);
+    daemon.pass(1, 0, false);
+    assert_eq!((fences(&daemon), is_promoted(&daemon)), (1, true));
+    let opening = daemon.openings()[0];
+    assert_eq!(opening.acquired.mark.next_update, owner.next_update);
+    assert_eq!(follows(&daemon), 1, "the engine that has followed goes on");
+}
+
+#[test]
+fn an_engine_that_follows_is_told_how_far_the_output_is() {
+    let (mut daemon, mut owner) = beside_an_owner();
+    publish(&mut daemon, &mut owner);
+    daemon.pass(1, 0, false);
+    let covers = daemon.done.iter().filter_map(|done| match done {
+        OwnershipAction::Cover { mark, .. } => Some(mark.next_offset),
+        _ => None,
+    });
+    assert_eq!(covers.last(), Some(owner.next_offset));
+}
+
+#[test]
+fn an_engine_that_makes_other_updates_never_fences() {
+    let (mut daemon, _owner) = beside_an_owner();
+    for _ in 0..2 {
+        let following = daemon.done.iter().rev().find_map(|done| match done {
+            OwnershipAction::Follow(opening) => Some(opening.ownership_id),
+            _ => None,
+        });
+        let ownership_id = following.expect("it follows");
+        let (partition, error) = (0, StartError::Diverged { update: 5 });
+        let diverged = ShardNotice::Diverged { partition, ownership_id, error };
+        daemon.hear(OwnershipEvent::Shard(diverged));
+        daemon.pass(5_000, 0, false);
+    }
+    assert_eq!((daemon.ownership.summary().halted, fences(&daemon)), (1, 0));
+}
+
+#[test]
+fn an_engine_that_cannot_promote_begins_again_once_the_output_is_ours() {
+    let (mut daemon, owner) = beside_an_owner();
+    let ownership_id = 1;
+    daemon.hear(OwnershipEvent::Shard(ShardNotice::CannotTakeOver { partition: 0, ownership_id }));
+    daemon.followed_to = owner.next_offset;
+    daemon.pass(1, 0, false);
+    daemon.pass(1, 0, false);
+    assert!(!is_promoted(&daemon) && daemon.has_done(&OwnershipAction::Drop { partition: 0 }));
+    assert_eq!((daemon.open(), fences(&daemon)), (vec![0], 1));
+}
+
+#[test]
+fn what_the_group_says_is_settled_is_not_sent_again_unless_the_output_does_not_cover_it() {
+    for (committed, settled) in [(3, 3), (1 << 40, 0)] {
+        let (mut daemon, owner) = beside_an_owner();
+        daemon.group_answers = false;
+        daemon.followed_to = owner.next_offset;
+        daemon.pass(1, 0, false);
+        daemon.pass(1, 0, false);
+        let asked = daemon.done.iter().rev().find_map(|done| match done {
+            OwnershipAction::Ask { question, .. } => Some(*question),
+            _ => None,
+        });
+        let question = asked.expect("the group is asked before the fence");
+        let MembershipEvent::Answered { is_member, .. } = answer(question, true) else {
+            unreachable!("it is an answer");
+        };
+        let committed = vec![(0, committed)];
+        daemon.group(MembershipEvent::Answered { question, is_member, committed });
+        daemon.pass(1, 0, false);
+        assert_eq!(daemon.openings()[0].settled_offset, settled);
+    }
+}
