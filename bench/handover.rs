@@ -1,10 +1,11 @@
 //! How long zones are without an owner when an instance joins, stops, or is killed: eight zones
 //! full of players, two instances that share snapshots through a topic, and events all the time.
 //!
-//! Goal: for each zone that moves, the time from the last updates of one owner to the first of the
-//! next one, by the broker's clock. Not a goal: a restart on the same host (`restart`), and a
-//! broker that fails (`tests/kafka/campaign`). What was published must be the replay of the input,
-//! or the bench fails. `--smoke` takes a few players and one round.
+//! Measured: for each zone that moves, the time from the last updates of one owner to the first of
+//! the next one, by the broker's clock. Goal: 100 ms at most when an instance joins or is stopped.
+//! Not measured: a restart on the same host (`restart`), and a broker that fails
+//! (`tests/kafka/campaign`). What was published must be the replay of the input, or the bench
+//! fails. `--smoke` takes a few players and one round.
 
 use huntd::output::encode::decode_frame;
 use rdkafka::Message;
@@ -23,6 +24,9 @@ const PARTITIONS: i32 = 8;
 /// Events a second over all zones, sent every [`SEND_EVERY`].
 const RATE: u64 = 8_000;
 const SEND_EVERY: Duration = Duration::from_millis(10);
+
+/// Milliseconds that a zone may stand still when it moves from a living owner to another one.
+const STILL_MS_MAX: u64 = 100;
 
 /// How long all instances play on before the next change.
 const CALM: Duration = Duration::from_secs(2);
@@ -204,9 +208,14 @@ fn report(size: &Size, changes: &[(u64, Change)], moves: &[Move]) {
             panic!("no zone moves when an instance {what}");
         };
         let middle = took[took.len() / 2];
+        let goal = match kind {
+            Change::Kill => String::new(),
+            _ if *longest <= STILL_MS_MAX => format!("; the goal of {STILL_MS_MAX} ms is reached"),
+            _ => format!("; the goal of {STILL_MS_MAX} ms is missed"),
+        };
         lines.push_str(&format!(
             "an instance {what}: {} zones moved, still for {shortest} to {longest} ms, \
-             {middle} at the median\n",
+             {middle} at the median{goal}\n",
             took.len()
         ));
     }

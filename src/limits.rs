@@ -14,7 +14,7 @@ use crate::kit::row::Row;
 use crate::kit::rulebook::RULES_FILES_MAX;
 use crate::kit::tombstones::{STORED_TOMBSTONE_WORDS, TOMBSTONES_MAX};
 use crate::output::frame::FRAME_BYTES_MAX;
-use crate::ownership::release::RELEASE_MS_MAX;
+use crate::ownership::release::{PLAY_ON_MS_MAX, RELEASE_MS_MAX};
 use crate::publisher::OUTBOX_ITEMS_MAX;
 use crate::publisher::producer::PUBLISHER_FLUSH_MS_MAX;
 use crate::runtime::ring_loop::PARK_MS_MAX;
@@ -41,9 +41,15 @@ const _: () = assert!(
         <= SNAPSHOT_STATE_BYTES_MAX
 );
 const _: () = assert!(REPLICA_BLOCKS_PER_RECORD * SNAPSHOT_BLOCK_BYTES <= FRAME_BYTES_MAX);
-/// A stop is over within six seconds: the writer and the replicator of snapshots are waited for one
-/// after the other, and half a second is left for what has no bound of its own.
+/// A stop is over within 16 seconds, ten of them for others to take its shards over: the writer and
+/// the replicator of snapshots are waited for one after the other, and half a second is left for
+/// what has no bound of its own.
 const _: () = assert!(
-    RELEASE_MS_MAX + COMMIT_MS_MAX + LEAVE_MS_MAX + PUBLISHER_FLUSH_MS_MAX + 2 * WRITER_END_MS_MAX
-        <= 5_500
+    PLAY_ON_MS_MAX
+        + RELEASE_MS_MAX
+        + COMMIT_MS_MAX
+        + LEAVE_MS_MAX
+        + PUBLISHER_FLUSH_MS_MAX
+        + 2 * WRITER_END_MS_MAX
+        <= 15_500
 );

@@ -238,6 +238,10 @@ impl Journal {
     pub(super) fn write(&mut self, note: &Note, progress: &Progress) {
         match note {
             Note::Assigned(partitions) => tracing::info!(?partitions, "assigned"),
+            Note::GivenUp(partitions) => tracing::info!(
+                ?partitions,
+                "the group gives them to other instances: played until those have taken them over"
+            ),
             Note::Releasing(partitions) => tracing::info!(?partitions, "releasing"),
             Note::Lost(partitions) => {
                 tracing::warn!(?partitions, "lost: the group has taken them away");

@@ -81,6 +81,9 @@ pub(crate) const RULEBOOKS_MAX: usize = 1;
 /// Messages about shards that may wait for a thread: several for every shard.
 pub(crate) const MESSAGES_MAX: usize = 4 * SHARDS_MAX;
 
+/// Time between two questions whether anybody is left to take our shards over.
+const SUCCESSORS_EVERY: Duration = Duration::from_secs(1);
+
 /// Messages that wait for the hot thread at which it is not told of covers: the others need their
 /// room.
 const COVERS_SENT_MAX: usize = SHARDS_MAX;
@@ -155,7 +158,8 @@ struct Control {
     topic_watch: TopicWatch,
     /// Set while the group does not count the daemon in.
     joining: Option<LongWait>,
-    is_stopping: bool,
+    /// When the group was last asked who can take our shards over; `None`: the daemon does not end.
+    asked_for_successors_at: Option<Instant>,
 }
 
 /// Runs the control thread to its end. Brokers that do not answer yet are waited for.
@@ -205,7 +209,7 @@ impl Control {
             certificates,
             topic_watch,
             joining: None,
-            is_stopping: false,
+            asked_for_successors_at: None,
         }
     }
 
@@ -238,11 +242,19 @@ impl Control {
     }
 
     fn poll_stop(&mut self) {
-        if !self.is_stopping && self.ends.stop.load(Ordering::Acquire) {
-            self.is_stopping = true;
-            self.ends.status.enter(Phase::Draining);
-            self.on(OwnershipEvent::Stop);
+        if !self.ends.stop.load(Ordering::Acquire) {
+            return;
         }
+        let has_successors = match self.asked_for_successors_at {
+            None => {
+                self.ends.status.enter(Phase::Draining);
+                self.membership.resign()
+            }
+            Some(at) if at.elapsed() < SUCCESSORS_EVERY => return,
+            Some(_) => self.membership.has_successors(),
+        };
+        self.asked_for_successors_at = Some(Instant::now());
+        self.on(OwnershipEvent::Stop { has_successors });
     }
 
     /// Polls the group; waits a little for it, unless there is something else to wait for.
@@ -380,10 +392,6 @@ impl Control {
                 }
             }
             OwnershipAction::Commit(offsets) => self.membership.commit(&offsets),
-            OwnershipAction::Release(offsets) => {
-                self.commit_and_wait(&offsets);
-                self.membership.release();
-            }
             OwnershipAction::CheckTopic => {
                 let checked = self.membership.check_topic();
                 self.on(OwnershipEvent::TopicChecked(checked));

@@ -1,9 +1,10 @@
 //! Membership in the consumer group: which partitions this instance owns. The only use of
 //! librdkafka's group consumer.
 //!
-//! librdkafka joins, sends heartbeats and commits, but never fetches: every assignment is answered
-//! with an empty list, and the real list goes to the data plane. A revocation is answered only once
-//! the shards are released, so the next owner starts after that.
+//! librdkafka joins, heartbeats and commits, and never fetches: every assignment is answered with
+//! an empty list, so it has nothing to fetch, while the true list goes to the data plane. A
+//! revocation is answered at once: the output says who owns a shard, and until another instance
+//! has fenced it, nobody else plays it.
 
 use crate::kafka::client::{ClientOptions, TokenSource, client_config, give_first_token};
 use crate::kafka::membership::{MembershipError, MembershipEvent};
@@ -14,11 +15,12 @@ use rdkafka::client::OAuthToken;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, RebalanceProtocol};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::groups::GroupList;
 use rdkafka::statistics::Statistics;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaRespErr;
 use std::error::Error;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -32,7 +34,10 @@ pub(crate) const SESSION_TIMEOUT_MS_MAX: u32 = 1_800_000;
 /// Interval of librdkafka's statistics.
 const STATISTICS_MS: u32 = 1_000;
 
-/// Interval at which a commit is checked for arrival.
+/// Milliseconds that brokers may take to say who is in the group, when a daemon ends.
+const MEMBERS_MS_MAX: u64 = 500;
+
+/// Time between two questions whether a commit has arrived.
 const COMMIT_CHECK: Duration = Duration::from_millis(10);
 
 /// Validated options of a group member.
@@ -67,8 +72,6 @@ pub struct Membership {
     consumer: Arc<BaseConsumer<Callbacks>>,
     rebalances: mpsc::Receiver<Rebalance>,
     asker: Option<Asker>,
-    /// Partitions of the revocation that is not answered yet.
-    releasing: Option<Vec<i32>>,
     partitions: i32,
 }
 
@@ -89,7 +92,6 @@ impl Membership {
         let callbacks = Callbacks {
             tokens: TokenSource::of(&options.client.security),
             rebalances: rebalance_sender,
-            leaving: AtomicBool::new(false),
             fetch_requests: AtomicU64::new(0),
             statistics: AtomicU64::new(0),
         };
@@ -106,7 +108,6 @@ impl Membership {
             consumer,
             rebalances,
             asker: Some(asker),
-            releasing: None,
             partitions,
         })
     }
@@ -121,14 +122,9 @@ impl Membership {
         self.partitions
     }
 
-    /// Waits at most this long for an event. Must be called regularly, even while a revocation is
-    /// unanswered: the group expels a member that does not call.
+    /// Waits at most this long for something to happen. To be called repeatedly: the group takes a
+    /// member that does not call for dead.
     pub fn poll(&mut self, wait_max: Duration) -> Option<MembershipEvent> {
-        if self.releasing.is_some() && self.consumer.assignment_lost() {
-            let lost = self.releasing.take().unwrap_or_default();
-            answer_revocation(&self.consumer);
-            return Some(MembershipEvent::Lost(lost));
-        }
         if let Some(event) = self.next_rebalance() {
             return Some(event);
         }
@@ -147,19 +143,34 @@ impl Membership {
                 Some(MembershipEvent::Answered { question, is_member, committed })
             }
             Rebalance::Trouble(trouble) => Some(MembershipEvent::Error(trouble)),
-            Rebalance::Revoked(partitions) => {
-                self.releasing = Some(partitions.clone());
-                Some(MembershipEvent::Revoked(partitions))
-            }
+            Rebalance::Revoked(partitions) => Some(MembershipEvent::Revoked(partitions)),
         }
     }
 
-    /// Answers the last [`MembershipEvent::Revoked`]: its shards are released. Does nothing after a
-    /// [`MembershipEvent::Lost`].
-    pub fn release(&mut self) {
-        if self.releasing.take().is_some() {
-            answer_revocation(&self.consumer);
+    /// Begins to leave the group, so that the others share our partitions out, if there are others
+    /// that will: whether there are. Nobody takes the place of a static member (KIP-345) before its
+    /// session times out.
+    pub(crate) fn resign(&self) -> bool {
+        let has_successors = self.options.instance_id.is_none() && self.members_max_known() > 1;
+        if has_successors {
+            self.consumer.unsubscribe();
         }
+        has_successors
+    }
+
+    /// Whether the group has members, once we have resigned.
+    pub(crate) fn has_successors(&self) -> bool {
+        self.members_max_known() > 0
+    }
+
+    /// Members of the group; 0 if no broker says it. Brokers do not tell it of the new group
+    /// protocol in this way.
+    fn members_max_known(&self) -> usize {
+        let group = &self.options.client.group;
+        let wait = Duration::from_millis(MEMBERS_MS_MAX);
+        let list = self.consumer.client().fetch_group_list(Some(group), wait);
+        let count = |list: &GroupList| list.groups().iter().map(|it| it.members().len()).sum();
+        list.as_ref().map_or(0, count)
     }
 
     /// Commits next offsets, for lag tools. Does not wait, and ignores a failure: the next commit
@@ -235,16 +246,10 @@ impl Membership {
 /// assignment until the group session times out.
 impl Drop for Membership {
     fn drop(&mut self) {
-        // Closing the consumer, which comes next, waits for an answer to every revocation.
-        self.consumer.context().leaving.store(true, Ordering::Relaxed);
-        self.release();
-        // The thread's reference must be gone before the consumer can be closed.
+        // Its end of the consumer has to go before the consumer can be closed.
         if let Some(Asker { questions, thread }) = self.asker.take() {
             drop(questions);
             thread.join().expect("a panic in any thread ends the process");
-        }
-        if self.rebalances.try_iter().any(|rebalance| matches!(rebalance, Rebalance::Revoked(_))) {
-            answer_revocation(&self.consumer);
         }
     }
 }
@@ -395,7 +400,6 @@ fn trouble(
 struct Callbacks {
     tokens: TokenSource,
     rebalances: mpsc::Sender<Rebalance>,
-    leaving: AtomicBool,
     fetch_requests: AtomicU64,
     statistics: AtomicU64,
 }
@@ -430,11 +434,13 @@ impl ConsumerContext for Callbacks {
         let event = if error == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
             answer_assignment(consumer);
             Rebalance::Assigned(partitions)
-        } else if consumer.assignment_lost() || self.leaving.load(Ordering::Relaxed) {
-            answer_revocation(consumer);
-            Rebalance::Lost(partitions)
         } else {
-            Rebalance::Revoked(partitions)
+            let is_lost = consumer.assignment_lost();
+            answer_revocation(consumer);
+            match is_lost {
+                true => Rebalance::Lost(partitions),
+                false => Rebalance::Revoked(partitions),
+            }
         };
         // The receiver is gone only while the consumer itself is being dropped.
         self.rebalances.send(event).ok();

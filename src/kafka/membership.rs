@@ -9,9 +9,9 @@ pub enum MembershipEvent {
     /// These partitions are assigned, in addition to the current ones. The list may be empty: a
     /// member without a partition is on standby.
     Assigned(Vec<i32>),
-    /// These go to another member once `Membership::release` says that they are released.
+    /// The group gives these to other members.
     Revoked(Vec<i32>),
-    /// These already belong to another member: drop them and publish nothing more.
+    /// The group has given these to other members, and does not count us in.
     Lost(Vec<i32>),
     /// The group's answer to `Membership::ask`.
     Answered {

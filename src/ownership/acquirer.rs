@@ -93,7 +93,7 @@ impl Acquirer {
 
     /// Begins with the shards that are due.
     pub(super) fn begin_due(&mut self, table: &mut ShardTable, now: Instant) {
-        if self.panics.is_none() || table.release.is_some() {
+        if self.panics.is_none() {
             return;
         }
         let is_due = |shard: &ShardState| matches!(shard, ShardState::Due { at, .. } if *at <= now);

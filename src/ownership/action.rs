@@ -111,15 +111,13 @@ pub enum OwnershipAction {
     KeepPanicCounts(PanicCounts),
     /// Commit input offsets, for lag tools.
     Commit(Vec<(i32, i64)>),
-    /// Answer the group's last revocation, after these input offsets are committed.
-    Release(Vec<(i32, i64)>),
     /// Ask whether the input topic exists:
     /// `OwnershipEvent::TopicChecked`.
     CheckTopic,
     /// Join the group as a new member:
     /// `OwnershipEvent::Rejoined`.
     Rejoin,
-    /// Leave the group: every shard is released.
+    /// End the daemon: no shard is on the hot thread any more.
     Leave {
         /// Input offsets to commit before.
         offsets: Vec<(i32, i64)>,
@@ -152,10 +150,14 @@ pub struct Opening {
 pub enum Note {
     /// The group gave us these partitions.
     Assigned(Vec<i32>),
-    /// The group wants these partitions back, or the daemon ends.
-    Releasing(Vec<i32>),
-    /// The group has given these partitions to others.
+    /// The group gives these partitions to others. Their shards are played until others have taken
+    /// them over.
+    GivenUp(Vec<i32>),
+    /// The group has given these partitions to others already, and does not count us in. Their
+    /// shards are played until others have taken them over.
     Lost(Vec<i32>),
+    /// The daemon ends, and with it these shards.
+    Releasing(Vec<i32>),
     /// This process stood still for so long that the group may have removed it.
     StoodStill(Duration),
     /// The group has given our instance id to another member: we join again.

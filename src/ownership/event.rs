@@ -79,8 +79,12 @@ pub enum OwnershipEvent<'a> {
     ///
     /// [`Ownership::watched`]: crate::ownership::Ownership::watched
     Tick(&'a [ShardFacts]),
-    /// The daemon has to end: every shard is released in order.
-    Stop,
+    /// The daemon has to end. Every shard is played until another instance has taken it over, for a
+    /// while; what is left is released in order. To be told again once the others are gone.
+    Stop {
+        /// The group has other members that may take the shards over.
+        has_successors: bool,
+    },
 }
 
 /// Events that changed nothing since the last report of a shard, some of them players'.

@@ -11,8 +11,8 @@
 //!             ▲         │             │                              └────────────┘     │
 //!             └─────────┴─────────────┴── what may pass is tried again ─────────────────────┤
 //!                                                        Halted ◄── what may not ───────────┤
-//!                                                 revoked: closing, then released in order ◄┤
-//!                                                     lost: dropped at once ◄───────────────┘
+//!                       the group gives it to others: played until they have fenced it ◄────┤
+//!                                   the daemon ends: closing, then released in order ◄──────┘
 //! ```
 
 pub mod acquired;
@@ -50,17 +50,13 @@ use group_session::GroupSession;
 use history::History;
 use log_task::{LogTask, Purpose};
 use read_slots::ReadSlots;
-use release::{Release, ReleaseReason};
+use release::{PLAY_ON_MS_MAX, Release};
 use shard_state::{OpenPhase, ShardState};
 use shard_table::ShardTable;
 use std::time::{Duration, Instant};
 
 /// Milliseconds that the group may take to say whether we are a member.
 pub const GROUP_ANSWER_MS_MAX: u64 = 10_000;
-
-/// Milliseconds before a shard that another instance has fenced is taken back, if the group still
-/// gives it to us: it may not know yet.
-const YIELD_MS: u64 = 2_000;
 
 /// Milliseconds for which a shard's start is retried before it halts, if a change of leaders may be
 /// the cause.
@@ -96,6 +92,8 @@ pub struct Ownership {
     session: GroupSession,
     table: ShardTable,
     acquirer: Acquirer,
+    /// The daemon ends: until when others may take its shards over.
+    plays_until: Option<Instant>,
 }
 
 impl Ownership {
@@ -105,6 +103,7 @@ impl Ownership {
             session: GroupSession::new(now),
             table: ShardTable::new(options.read_slots),
             acquirer: Acquirer::new(options),
+            plays_until: None,
         }
     }
 
@@ -115,7 +114,7 @@ impl Ownership {
 
     /// Takes what has happened.
     pub fn on(&mut self, event: OwnershipEvent<'_>, now: Instant) {
-        let Ownership { session, table, acquirer } = self;
+        let Ownership { session, table, acquirer, .. } = self;
         table.actions.extend(session.check_clock(now));
         match event {
             OwnershipEvent::InputKnown { topic_id, panics } => {
@@ -150,10 +149,7 @@ impl Ownership {
             OwnershipEvent::InputCounted(_) if table.release.is_some() => {}
             OwnershipEvent::InputCounted(partitions) => acquirer.counted(table, partitions),
             OwnershipEvent::Tick(facts) => self.tick(facts, now),
-            OwnershipEvent::Stop => {
-                let owned = self.table.partitions();
-                self.begin_release(ReleaseReason::Stopping, &owned, now);
-            }
+            OwnershipEvent::Stop { has_successors } => self.stop(has_successors, now),
         }
     }
 
@@ -175,7 +171,7 @@ impl Ownership {
             ShardState::Open(open) => open.span.is_some(),
             shard => shard.is_being_acquired(),
         };
-        self.table.release.is_some() || self.table.iter().any(is_active)
+        self.is_ending() || self.table.iter().any(is_active)
     }
 
     /// The slots for reading output partitions, for `testing` to take them away.
@@ -183,29 +179,42 @@ impl Ownership {
         &mut self.table.slots
     }
 
-    /// Takes an event of the group. During a release, every event except a loss has to wait.
+    /// Takes an event of the group. Once the daemon ends, only troubles count.
     fn hear(&mut self, event: MembershipEvent, now: Instant) {
         self.session.on_group_event(&event);
-        match (event, &mut self.table.release) {
+        match event {
             // It is meant for our former membership.
             _ if self.session.is_rejoining() => {}
-            (MembershipEvent::Lost(partitions), _) => self.lose(partitions, now),
-            (MembershipEvent::Error(error), _) => self.group_fails(error, now),
-            (event, Some(release)) => release.postpone(event),
-            (MembershipEvent::Assigned(partitions), None) => self.assign(partitions, now),
-            (MembershipEvent::Revoked(partitions), None) => {
-                self.begin_release(ReleaseReason::Revoked, &partitions, now);
+            MembershipEvent::Error(error) => self.group_fails(error, now),
+            _ if self.is_ending() => {}
+            MembershipEvent::Assigned(partitions) => self.assign(partitions, now),
+            MembershipEvent::Revoked(partitions) => {
+                self.give_up(&partitions);
+                self.table.log(Note::GivenUp(partitions));
             }
-            (MembershipEvent::Answered { question, is_member, committed }, None) => {
+            MembershipEvent::Lost(partitions) => {
+                self.give_up(&partitions);
+                self.table.log(Note::Lost(partitions));
+            }
+            MembershipEvent::Answered { question, is_member, committed } => {
                 let table = &mut self.table;
                 self.acquirer.answered(table, question, is_member, &committed, now);
             }
         }
     }
 
+    fn is_ending(&self) -> bool {
+        self.plays_until.is_some() || self.table.release.is_some()
+    }
+
+    /// A shard that is played still goes on.
     fn assign(&mut self, partitions: Vec<i32>, now: Instant) {
         for partition in &partitions {
             self.acquirer.rivals.forget(*partition);
+            if let Some(open) = self.table.open_mut(*partition) {
+                open.is_assigned = true;
+                continue;
+            }
             self.table.drop_shard(*partition);
             self.table.make_due(*partition, now, History::default());
         }
@@ -216,23 +225,18 @@ impl Ownership {
         }
     }
 
-    /// Ends shards at once: they have another owner already.
-    fn lose(&mut self, partitions: Vec<i32>, now: Instant) {
-        self.forget(&partitions);
-        if let Some(release) = &mut self.table.release {
-            partitions.iter().for_each(|partition| release.remove(*partition));
-            if release.is_empty() {
-                self.end_release(now);
-            }
-        }
-        self.table.log(Note::Lost(partitions));
-    }
-
-    fn forget(&mut self, partitions: &[i32]) {
+    /// Others will own these shards. What is played is played on: until one of them has fenced it,
+    /// nobody else does.
+    fn give_up(&mut self, partitions: &[i32]) {
         for partition in partitions {
             self.acquirer.rivals.forget(*partition);
-            self.table.drop_shard(*partition);
-            self.table.remove(*partition);
+            match self.table.open_mut(*partition) {
+                Some(open) => open.is_assigned = false,
+                None => {
+                    self.table.stop_reading(*partition);
+                    self.table.remove(*partition);
+                }
+            }
         }
     }
 
@@ -241,28 +245,57 @@ impl Ownership {
             let action = self.session.fails(error, now);
             return self.table.actions.push_back(action);
         };
+        if self.is_ending() {
+            return;
+        }
         let Some(loss) = self.session.lose_id(now) else {
             return self.table.actions.push_back(OwnershipAction::Fail(error));
         };
-        let mut owned = self.table.partitions();
-        owned.extend(self.table.release.iter().flat_map(Release::partitions));
         self.acquirer.forget_question();
         self.table.log(Note::Rejoining { instance_id: instance_id.clone(), loss });
-        self.lose(owned, now);
+        self.give_up(&self.table.partitions());
         self.table.actions.push_back(OwnershipAction::Rejoin);
     }
 
-    /// Begins a release. Shards on the hot thread end in order.
-    fn begin_release(&mut self, reason: ReleaseReason, partitions: &[i32], now: Instant) {
-        let mut release = Release::new(reason, now);
-        for partition in self.table.release.iter().flat_map(Release::partitions) {
-            release.add_unopened(partition);
+    /// The daemon ends. Others in the group may take over what is played; without them, or when
+    /// they have had their time, it ends in order.
+    fn stop(&mut self, has_successors: bool, now: Instant) {
+        if self.table.release.is_some() {
+            return;
         }
-        for partition in partitions {
+        if !has_successors {
+            return self.begin_release(now);
+        }
+        if self.plays_until.is_some() {
+            return;
+        }
+        self.plays_until = Some(now + Duration::from_millis(PLAY_ON_MS_MAX));
+        let mut partitions = self.table.partitions();
+        partitions.retain(|partition| !self.table.is_halted(*partition));
+        self.give_up(&partitions);
+        self.table.log(Note::GivenUp(partitions));
+    }
+
+    /// Ends the daemon's shards once nobody else plays them in time.
+    fn go_on_stopping(&mut self, now: Instant) {
+        let Some(until) = self.plays_until else { return };
+        let is_played = self.table.iter().any(|(_, shard)| shard.open().is_some());
+        if self.table.release.is_none() && (!is_played || until <= now) {
+            self.begin_release(now);
+        }
+    }
+
+    /// Begins to release all shards. Those on the hot thread end in order.
+    fn begin_release(&mut self, now: Instant) {
+        let mut release = Release::new(now);
+        let partitions = self.table.partitions();
+        for partition in &partitions {
             let settled = self.table.open_mut(*partition).map(|open| open.settled_offset);
-            release.add(*partition, settled);
             match settled {
-                Some(_) => self.table.close(*partition),
+                Some(_) => {
+                    release.add(*partition, settled);
+                    self.table.close(*partition);
+                }
                 None if self.table.is_halted(*partition) => release.add_unopened(*partition),
                 None => {
                     release.add_unopened(*partition);
@@ -272,7 +305,7 @@ impl Ownership {
             }
         }
         self.table.release = Some(release);
-        self.table.log(Note::Releasing(partitions.to_vec()));
+        self.table.log(Note::Releasing(partitions));
     }
 
     fn go_on_releasing(&mut self, now: Instant) {
@@ -283,21 +316,15 @@ impl Ownership {
         };
         let is_closing = release.partitions().iter().any(is_closing);
         if release.is_late(now) || (!is_closing && !release.is_busy()) {
-            self.end_release(now);
-        }
-    }
-
-    /// The release is over: the group may go on, and its events that waited are handled now.
-    fn end_release(&mut self, now: Instant) {
-        let Some(release) = self.table.release.take() else { return };
-        let (offsets, halted) = (release.offsets(), self.summary().halted);
-        self.forget(&release.partitions());
-        self.table.actions.push_back(match release.reason {
-            ReleaseReason::Revoked => OwnershipAction::Release(offsets),
-            ReleaseReason::Stopping => OwnershipAction::Leave { offsets, halted },
-        });
-        for event in release.into_postponed() {
-            self.hear(event, now);
+            self.plays_until = None;
+            let (offsets, halted) = (release.offsets(), self.summary().halted);
+            let partitions = release.partitions();
+            self.table.release = None;
+            for partition in partitions {
+                self.table.drop_shard(partition);
+                self.table.remove(partition);
+            }
+            self.table.actions.push_back(OwnershipAction::Leave { offsets, halted });
         }
     }
 
@@ -416,12 +443,13 @@ impl Ownership {
             }
             SpanResult::Fenced { owner_epoch } => {
                 table.log(Note::Fenced { partition, owner_epoch });
-                table.drop_shard(partition);
-                // The group will say whose shard it is. If it stays ours, it is acquired again, and
-                // that asks the group first.
-                let at = now + Duration::from_millis(YIELD_MS);
+                // If the group gives it to us, it is acquired again, and that asks the group first:
+                // it may not have told us yet.
                 let why = format!("another instance has fenced it with owner epoch {owner_epoch}");
-                table.make_due(partition, at, History::begin(why));
+                let open = table.open_mut(partition).expect("just looked at");
+                let history = open.history(why, now);
+                table.drop_shard(partition);
+                table.make_due(partition, now + history.wait(), history);
             }
             SpanResult::Torn => {
                 let why = "readers take frames that this daemon did not write, or cannot read on: \
@@ -441,6 +469,7 @@ impl Ownership {
             self.locate(facts, now);
             self.acquirer.locate_follower(&mut self.table, facts, now);
         }
+        self.go_on_stopping(now);
         self.go_on_releasing(now);
         self.acquirer.begin_due(&mut self.table, now);
         self.acquirer.go_on(&mut self.table, now);

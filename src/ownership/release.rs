@@ -1,32 +1,22 @@
-//! Releases shards in order. A release ends when everything decoded is applied, published and
-//! acknowledged, and a last snapshot is stored, or when its time is over.
+//! The daemon's end: releases shards in order. A release ends when everything decoded is applied,
+//! published and acknowledged, and a last snapshot is stored, or when its time is over.
 
-use crate::kafka::membership::MembershipEvent;
 use crate::ownership::event::ShardFacts;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Milliseconds that shards may take to end in order, when they are revoked or the daemon stops.
-pub(crate) const RELEASE_MS_MAX: u64 = 2_500;
+/// Milliseconds for which a daemon that is about to end plays on, so that the others in the group
+/// can take its shards over: they hear of it within a heartbeat, and have to load the shards.
+pub(crate) const PLAY_ON_MS_MAX: u64 = 10_000;
 
-/// Why shards are released.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReleaseReason {
-    /// The group wants them back.
-    Revoked,
-    /// The daemon ends.
-    Stopping,
-}
+/// Milliseconds that shards may take to end in order, when the daemon ends.
+pub(crate) const RELEASE_MS_MAX: u64 = 2_500;
 
 /// Shards that are being released, with one deadline for all.
 #[derive(Debug)]
 pub(super) struct Release {
-    /// Why.
-    pub(super) reason: ReleaseReason,
     shards: BTreeMap<i32, Leaving>,
     until: Instant,
-    /// Events of the group that wait. There are few while a revocation is not answered.
-    postponed: VecDeque<MembershipEvent>,
 }
 
 /// One of the shards.
@@ -43,9 +33,9 @@ struct Leaving {
 
 impl Release {
     /// A release without shards.
-    pub(super) fn new(reason: ReleaseReason, now: Instant) -> Release {
+    pub(super) fn new(now: Instant) -> Release {
         let until = now + Duration::from_millis(RELEASE_MS_MAX);
-        Release { reason, shards: BTreeMap::new(), until, postponed: VecDeque::new() }
+        Release { shards: BTreeMap::new(), until }
     }
 
     /// Adds a shard.
@@ -68,40 +58,14 @@ impl Release {
         }
     }
 
-    /// The shard has another owner already: there is nothing to release.
-    pub(super) fn remove(&mut self, partition: i32) {
-        self.shards.remove(&partition);
-        // An assignment of it that waits is void, too.
-        for event in &mut self.postponed {
-            if let MembershipEvent::Assigned(partitions) = event {
-                partitions.retain(|assigned| *assigned != partition);
-            }
-        }
-    }
-
     /// Whether a shard is being released.
     pub(super) fn contains(&self, partition: i32) -> bool {
         self.shards.contains_key(&partition)
     }
 
-    /// Whether no shard is left.
-    pub(super) fn is_empty(&self) -> bool {
-        self.shards.is_empty()
-    }
-
     /// Shards that are being released.
     pub(super) fn partitions(&self) -> Vec<i32> {
         self.shards.keys().copied().collect()
-    }
-
-    /// Keeps an event of the group until the shards are released.
-    pub(super) fn postpone(&mut self, event: MembershipEvent) {
-        self.postponed.push_back(event);
-    }
-
-    /// Takes the events of the group that waited.
-    pub(super) fn into_postponed(self) -> VecDeque<MembershipEvent> {
-        self.postponed
     }
 
     /// Takes where a shard stands.
@@ -150,7 +114,7 @@ mod tests {
     #[test]
     fn a_release_is_busy_until_every_shard_says_otherwise_or_its_time_is_over() {
         let now = Instant::now();
-        let mut release = Release::new(ReleaseReason::Revoked, now);
+        let mut release = Release::new(now);
         release.add(0, Some(10));
         release.add(1, Some(20));
         release.take(&facts(0, 15, false));
@@ -166,19 +130,9 @@ mod tests {
 
     #[test]
     fn a_shard_that_was_not_open_commits_nothing() {
-        let mut release = Release::new(ReleaseReason::Stopping, Instant::now());
+        let mut release = Release::new(Instant::now());
         release.add(0, None);
         release.take(&facts(0, 15, false));
         assert!(release.contains(0) && release.offsets().is_empty());
-    }
-
-    #[test]
-    fn a_lost_shard_is_removed_from_the_events_that_wait() {
-        let mut release = Release::new(ReleaseReason::Revoked, Instant::now());
-        release.add(0, Some(1));
-        release.postpone(MembershipEvent::Assigned(vec![0, 3]));
-        release.remove(0);
-        assert!(release.is_empty());
-        assert_eq!(release.into_postponed(), [MembershipEvent::Assigned(vec![3])]);
     }
 }

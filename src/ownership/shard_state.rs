@@ -115,6 +115,8 @@ impl FollowingShard {
 pub(super) struct OpenShard {
     /// Number of this ownership within the process.
     pub(super) ownership_id: u32,
+    /// The group gives it to us. If not, it is played until another instance has fenced it.
+    pub(super) is_assigned: bool,
     /// When it went to the hot thread, and after how many fences in a row.
     pub(super) opened_at: Instant,
     pub(super) fences: u32,

@@ -16,7 +16,7 @@ pub(super) struct ShardTable {
     shards: BTreeMap<i32, ShardState>,
     /// Which of their outputs are read now.
     pub(super) slots: ReadSlots,
-    /// The release that is under way.
+    /// The daemon's end, once it is under way.
     pub(super) release: Option<Release>,
     /// The actions.
     pub(super) actions: VecDeque<OwnershipAction>,
@@ -93,15 +93,23 @@ impl ShardTable {
         self.actions.push_back(OwnershipAction::Log(note));
     }
 
-    /// A shard has to be acquired, not before this time. A shard that is being released is not
-    /// taken back.
+    /// A shard has to be acquired, not before this time. One that the group does not give to us, or
+    /// that is being released, is not taken back.
     pub(super) fn make_due(&mut self, partition: i32, at: Instant, history: History) {
         self.stop_following(partition);
         self.stop_reading(partition);
-        match self.release.as_ref().is_some_and(|release| release.contains(partition)) {
+        match self.is_given_up(partition) {
             true => drop(self.shards.remove(&partition)),
             false => drop(self.shards.insert(partition, ShardState::Due { at, history })),
         }
+    }
+
+    /// Whether a shard is on the hot thread only until another instance takes it over, or until it
+    /// is released.
+    fn is_given_up(&self, partition: i32) -> bool {
+        let open = self.get(partition).and_then(ShardState::open);
+        let is_released = self.release.as_ref().is_some_and(|release| release.contains(partition));
+        is_released || open.is_some_and(|open| !open.is_assigned)
     }
 
     /// A shard takes the next step on its way to the hot thread.
@@ -122,6 +130,7 @@ impl ShardTable {
         let opened_at = now;
         let open = OpenShard {
             ownership_id,
+            is_assigned: true,
             opened_at,
             fences,
             changed_from,
@@ -186,15 +195,24 @@ impl ShardTable {
 
     /// A shard stops for good, and is no longer on the hot thread.
     pub(super) fn halt(&mut self, partition: i32, sentence: String) {
-        self.leave_hot_thread(partition);
-        self.shards.insert(partition, ShardState::Halted);
+        self.stop_for_good(partition);
         self.log(Note::Halted { partition, sentence, start_error: None });
+    }
+
+    /// One that the group does not give to us any more is the next owner's trouble.
+    fn stop_for_good(&mut self, partition: i32) {
+        self.leave_hot_thread(partition);
+        let is_given_up =
+            self.get(partition).and_then(ShardState::open).is_some_and(|open| !open.is_assigned);
+        match is_given_up {
+            true => drop(self.shards.remove(&partition)),
+            false => drop(self.shards.insert(partition, ShardState::Halted)),
+        }
     }
 
     /// A shard stops for good, because it cannot be started.
     pub(super) fn halt_unstartable(&mut self, partition: i32, error: StartError) {
-        self.leave_hot_thread(partition);
-        self.shards.insert(partition, ShardState::Halted);
+        self.stop_for_good(partition);
         let sentence = error.to_string();
         self.log(Note::Halted { partition, sentence, start_error: Some(error) });
     }

@@ -27,7 +27,8 @@ impl Ownership {
                 ShardState::Halted => summary.halted += 1,
                 ShardState::Open(open) => {
                     summary.open += 1;
-                    summary.restoring += u32::from(matches!(open.phase, OpenPhase::Restoring(_)));
+                    let is_restoring = matches!(open.phase, OpenPhase::Restoring(_));
+                    summary.restoring += u32::from(is_restoring && open.is_assigned);
                 }
                 _ => summary.acquiring += 1,
             }

@@ -61,12 +61,7 @@ impl Member {
             }
             MembershipEvent::Revoked(partitions) => {
                 self.revocations += 1;
-                // The group waits for the answer, however long letting go takes.
-                for _ in 0..5 {
-                    assert_eq!(self.membership.poll(POLL), None);
-                }
                 self.owned.retain(|partition| !partitions.contains(partition));
-                self.membership.release();
             }
             MembershipEvent::Lost(partitions) => {
                 self.owned.retain(|partition| !partitions.contains(partition));

@@ -83,12 +83,9 @@ impl Control {
             OwnershipAction::KeepPanicCounts(counts) => self.keep_panics(around, counts),
             OwnershipAction::Commit(offsets) => self.commit(around, &offsets),
             OwnershipAction::CheckTopic => self.check_topic(around),
-            OwnershipAction::Release(offsets) => {
-                self.commit(around, &offsets);
-                self.release(around);
-            }
             OwnershipAction::Leave { offsets, .. } => {
                 self.commit(around, &offsets);
+                self.check_release(around, &offsets);
                 around.group.leave(self.member);
                 self.has_left = true;
             }
@@ -264,20 +261,17 @@ impl Control {
         loaded
     }
 
-    fn release(&mut self, around: &mut Surroundings<'_>) {
-        let Some(partitions) = self.revoked.pop_front() else { return };
-        let is_busy = |partition: &&i32| {
-            self.closing.contains(*partition)
-                || handover::facts(&self.ends.progress, **partition).is_busy
-        };
-        if let Some(partition) = partitions.iter().find(is_busy)
+    /// At its end a daemon waits for what its shards have on their way.
+    fn check_release(&mut self, around: &Surroundings<'_>, released: &[(i32, i64)]) {
+        let is_busy =
+            |(partition, _): &&(i32, i64)| handover::facts(&self.ends.progress, *partition).is_busy;
+        if let Some((partition, _)) = released.iter().find(is_busy)
             && around.now > self.unquiet_at + QUIET_US
         {
             self.wrong = Some(format!(
-                "partition {partition} is released unfinished, and nothing was on its way any more"
+                "partition {partition} ends unfinished, and nothing was on its way any more"
             ));
         }
-        around.group.release(self.member, &partitions);
     }
 
     fn look_at_note(&mut self, around: &mut Surroundings<'_>, note: &Note) {
@@ -293,9 +287,18 @@ impl Control {
             Note::AcquiresAgain { wait, .. } if wait.as_millis() > REACQUIRE_MS.into() => {
                 around.chance.see(Sight::ReacquisitionPaced);
             }
-            Note::Fenced { .. } => around.chance.see(Sight::ForeignSpanFenced),
+            Note::Fenced { partition, .. } => {
+                around.chance.see(Sight::ForeignSpanFenced);
+                if self.given_up.contains(partition) {
+                    around.chance.see(Sight::FencedWhilePlayed);
+                }
+            }
             Note::Released { partition } => {
                 self.closing.remove(partition);
+                if !self.is_stopping() {
+                    self.wrong =
+                        Some(format!("partition {partition} is closed, and nobody has fenced it"));
+                }
             }
             Note::CannotStart { partition, error } => {
                 around.chance.see(Sight::CannotStart);

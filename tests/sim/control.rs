@@ -28,9 +28,12 @@ use huntd::shards::ToHot;
 use huntd::snapshot::format::Header;
 use huntd::snapshot::stored_states::StoredStates;
 use huntd::telemetry::progress::Progress;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Microseconds between two questions whether anybody is left to take shards over.
+const SUCCESSORS_EVERY_US: u64 = 1_000_000;
 
 /// The control thread's ends.
 pub(crate) struct Ends {
@@ -63,7 +66,9 @@ pub(crate) struct Control {
     pub(crate) begun: BTreeMap<i32, Begun>,
     /// Shards that are closing.
     pub(crate) closing: BTreeSet<i32>,
-    /// Shards that were taken away at once.
+    /// Partitions that the group has given to others.
+    pub(crate) given_up: BTreeSet<i32>,
+    /// Those of which it was told when it was no member any more.
     pub(crate) lost: BTreeSet<i32>,
     /// Whether it is known which topic the input is.
     pub(crate) is_input_known: bool,
@@ -73,14 +78,13 @@ pub(crate) struct Control {
     pub(crate) is_topic_gone: bool,
     /// Shards that the group counts us in for, since they were last surveyed.
     pub(crate) confirmed: BTreeSet<i32>,
-    /// Revocations that were not answered, oldest first.
-    pub(crate) revoked: VecDeque<Vec<i32>>,
     /// When something was last on its way, and when the last turn was.
     pub(crate) unquiet_at: u64,
     pub(crate) turned_at: u64,
     /// Until then the thread waits for a broker or the disk.
     pub(crate) blocked_until: u64,
-    pub(crate) is_stopping: bool,
+    /// When it last asked who can take its shards over, once it ends.
+    pub(crate) asked_for_successors_at: Option<u64>,
     pub(crate) has_left: bool,
     /// Partitions with the input offsets that were committed of them.
     pub(crate) committed: Vec<(i32, i64)>,
@@ -154,6 +158,7 @@ impl Control {
             coming,
             output: Output::new(mutation),
             closing: BTreeSet::new(),
+            given_up: BTreeSet::new(),
             lost: BTreeSet::new(),
             states: StoredStates::new(origin(&ends.progress.input_topic_id)),
             loaded: BTreeMap::new(),
@@ -162,13 +167,12 @@ impl Control {
             has_check_failed: false,
             is_topic_gone: false,
             confirmed: BTreeSet::new(),
-            revoked: VecDeque::new(),
             unquiet_at: now,
             turned_at: now,
             blocked_until: now,
             is_output_recreated: false,
             counted_at: 0,
-            is_stopping: false,
+            asked_for_successors_at: None,
             has_left: false,
             ends,
             committed: Vec::new(),
@@ -180,11 +184,28 @@ impl Control {
 
     /// Asks the daemon to end in order.
     pub(crate) fn stop(&mut self, around: &mut Surroundings<'_>) {
-        if !self.is_stopping {
-            self.is_stopping = true;
+        if !self.is_stopping() {
             self.unquiet_at = around.now;
-            self.on(around, OwnershipEvent::Stop);
+            self.asked_for_successors_at = Some(around.now);
+            let has_successors = around.group.resign(self.member);
+            self.on(around, OwnershipEvent::Stop { has_successors });
         }
+    }
+
+    /// It plays on only as long as there is anybody who can take its shards over.
+    fn go_on_stopping(&mut self, around: &mut Surroundings<'_>) {
+        if let Some(asked_at) = &mut self.asked_for_successors_at
+            && *asked_at + SUCCESSORS_EVERY_US <= around.now
+        {
+            *asked_at = around.now;
+            let has_successors = around.group.has_members();
+            self.on(around, OwnershipEvent::Stop { has_successors });
+        }
+    }
+
+    /// Whether it has been asked to end.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.asked_for_successors_at.is_some()
     }
 
     /// Whether it has ended.
@@ -213,6 +234,7 @@ impl Control {
         }
         self.note_quiet(around);
         self.check_starts();
+        self.go_on_stopping(around);
         self.hear_group(around);
         self.hear_threads(around);
         self.hear_which_input(around);
@@ -261,6 +283,10 @@ impl Control {
         self.ownership.on(event, around.instant());
     }
 
+    fn is_played(&self, partition: i32) -> bool {
+        self.ends.progress.shard(partition).ownership_id.get() != 0
+    }
+
     /// Notes whether anything is on its way that may hold up a release.
     fn note_quiet(&mut self, around: &Surroundings<'_>) {
         let was_paused = around.now - self.turned_at > 200_000;
@@ -271,29 +297,36 @@ impl Control {
     }
 
     fn hear_group(&mut self, around: &mut Surroundings<'_>) {
+        if self.is_stopping() {
+            return;
+        }
         let Some(event) = around.group.poll((self.member, self.host), around.now) else { return };
         let event = match event {
             GroupEvent::Assigned(partitions) => {
-                if !self.revoked.is_empty() {
-                    around.chance.see(Sight::AssignedDuringRelease);
+                if partitions.iter().any(|partition| self.is_played(*partition)) {
+                    around.chance.see(Sight::AssignedWhilePlayed);
                 }
+                self.given_up.retain(|partition| !partitions.contains(partition));
                 if partitions.iter().any(|partition| self.lost.remove(partition)) {
                     around.chance.see(Sight::AssignedAfterLoss);
                 }
                 MembershipEvent::Assigned(partitions)
             }
             GroupEvent::Revoked(partitions) => {
-                self.unquiet_at = around.now;
-                self.revoked.push_back(partitions.clone());
+                around.group.release(self.member, &partitions);
+                self.given_up.extend(&partitions);
+                if self.mutation == Mutation::PlaysOnNever {
+                    let played = partitions.iter().filter(|partition| self.is_played(**partition));
+                    played.for_each(|of| self.tell_hot(ToHot::Close { partition: *of }));
+                }
                 MembershipEvent::Revoked(partitions)
             }
             GroupEvent::Lost(partitions) => {
-                self.revoked.clear();
+                self.given_up.extend(&partitions);
                 self.lost.extend(&partitions);
                 MembershipEvent::Lost(partitions)
             }
             GroupEvent::InstanceTaken => {
-                self.revoked.clear();
                 MembershipEvent::Error(MembershipError::InstanceTaken("host".to_owned()))
             }
             GroupEvent::TopicMissing => {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum GroupEvent {
     Assigned(Vec<i32>),
-    /// To be answered with [`Group::release`].
+    /// To be answered with [`Group::release`], at once.
     Revoked(Vec<i32>),
     Lost(Vec<i32>),
     /// Another member has our instance id.
@@ -113,7 +113,22 @@ impl Group {
         self.is_unsettled = true;
     }
 
-    /// The member has released the revoked partitions.
+    /// A member leaves, if others are there that can have its partitions: whether there are.
+    pub(crate) fn resign(&mut self, node: u64) -> bool {
+        let others = self.members.iter().filter(|(name, _)| **name != node);
+        let has_successors = others.map(|(_, member)| member).any(Member::is_counted);
+        if has_successors {
+            self.leave(node);
+        }
+        has_successors
+    }
+
+    /// Whether anybody is left.
+    pub(crate) fn has_members(&self) -> bool {
+        self.members.values().any(Member::is_counted)
+    }
+
+    /// The member has answered a revocation.
     pub(crate) fn release(&mut self, node: u64, partitions: &[i32]) {
         let Some(member) = self.members.get_mut(&node) else { return };
         member.revoked.retain(|revoked| !partitions.contains(revoked));

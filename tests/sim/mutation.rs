@@ -25,9 +25,11 @@ closed_list! {
         FollowerAppliesAhead,
         /// A follower that becomes the owner sends nothing of what it has kept.
         BesideForgotten,
-        /// Of two fences of one owner epoch, the daemon takes its own for the one in force, whichever
-        /// comes first.
+        /// Of two fences of one owner epoch, the daemon takes its own for the one in force,
+        /// whichever comes first.
         SecondFenceTaken,
+        /// A shard that the group gives to another daemon is closed at once.
+        PlaysOnNever,
         /// The group is told what the output covers, whatever stands beside it.
         FramesTakenForSettled,
         /// A mark says where the snapshot stands, not where a reader does.
@@ -43,7 +45,7 @@ closed_list! {
         Resent,
         /// Ownership does not learn that a frame was not delivered.
         FailureIgnored,
-        /// A revocation forgets the check of a foreign span that is under way.
+        /// The daemon's end forgets the check of a foreign span that is under way.
         SpanCheckForgotten,
         /// Shards are fenced and opened before the group has answered.
         OpenedUnanswered,
@@ -96,7 +98,7 @@ impl Mutation {
     pub(crate) fn faults(self) -> &'static [Fault] {
         match self {
             Mutation::PanicsForgotten => &[Fault::Poison, Fault::Kill],
-            Mutation::SpanCheckForgotten => &[Fault::AppendedLate, Fault::Revoked],
+            Mutation::SpanCheckForgotten => &[Fault::AppendedLate, Fault::Stop],
             Mutation::MovedSpanPassed => &[Fault::CloneGoesOn],
             Mutation::EpochOfNoOwnerTaken => &[Fault::FenceForged],
             Mutation::TurnsMiscounted => &[Fault::ControlStalls],

@@ -18,7 +18,7 @@ impl Node {
         let phase = Phase::of(&summary, connections, self.control.is_input_known);
         let trouble = Trouble { halted: summary.halted, ..Trouble::default() };
         // A daemon that has to end drains, whatever it still has.
-        self.watched.is_ready = !self.control.is_stopping && is_ready(phase, trouble);
+        self.watched.is_ready = !self.control.is_stopping() && is_ready(phase, trouble);
     }
 }
 
@@ -49,7 +49,7 @@ impl Sim {
         self.hosts.iter().filter_map(|host| host.node.as_ref()).all(|node| {
             let partitions = self.group.settled(node.control.member).unwrap_or_default();
             let is_hindered =
-                node.control.is_stopping || partitions.iter().any(|of| self.is_hopeless(*of));
+                node.control.is_stopping() || partitions.iter().any(|of| self.is_hopeless(*of));
             let is_halted = node.control.needs_operator();
             partitions.is_empty() || is_hindered || node.watched.is_ready != is_halted
         })

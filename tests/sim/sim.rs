@@ -373,7 +373,7 @@ impl Sim {
     }
 
     pub(crate) fn stop(&mut self, host: usize) {
-        let stop_at = self.now + 4_000_000;
+        let stop_at = self.now + 16_000_000;
         let Some((node, mut around)) = self.daemon(host) else { return };
         node.control.stop(&mut around);
         self.hosts[host].stop_at = Some(stop_at);

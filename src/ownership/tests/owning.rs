@@ -4,7 +4,7 @@ use crate::kafka::READ_STALL_MS_MAX;
 use crate::kafka::membership::{MembershipError, MembershipEvent};
 use crate::output::encode::encode;
 use crate::output::fence_id::FenceIds;
-use crate::output::frame::Format;
+use crate::output::frame::{Format, FrameHeader};
 use crate::ownership::acquisition::Remedy;
 use crate::ownership::action::{Note, Opening, OwnershipAction};
 use crate::ownership::bounds::Bounds;
@@ -15,7 +15,7 @@ use crate::ownership::foreign_span::ForeignSpan;
 use crate::ownership::history::{REACQUIRE_MS, REACQUIRE_MS_MAX, SETTLED_MS};
 use crate::ownership::instance_id::IdLoss;
 use crate::ownership::panic_counts::PanicCounts;
-use crate::ownership::release::RELEASE_MS_MAX;
+use crate::ownership::release::{PLAY_ON_MS_MAX, RELEASE_MS_MAX};
 use crate::ownership::start_error::StartError;
 use crate::ownership::{
     GROUP_ANSWER_MS_MAX, Ownership, OwnershipOptions, PANICS_MAX, START_ERROR_MS_MAX,
@@ -310,82 +310,163 @@ fn an_acquisition_that_does_not_move_says_what_it_waits_for_and_says_it_once() {
     }
 }
 
-#[test]
-fn a_revocation_is_answered_once_nothing_of_its_shards_is_on_its_way() {
-    let mut daemon = Daemon::owning(&[0, 1]);
-    let ownership_id = daemon.openings()[0].ownership_id;
-    daemon.group(MembershipEvent::Revoked(vec![0]));
-    assert!(daemon.has_done(&OwnershipAction::Close { partition: 0 }));
-    let released = OwnershipAction::Release(vec![(0, 40)]);
-    daemon.pass(1, 40, false);
-    assert!(!daemon.has_done(&released), "the hot thread has not closed it yet");
-    daemon.hear(OwnershipEvent::Shard(ShardNotice::Closed { partition: 0, ownership_id }));
-    daemon.pass(1, 40, true);
-    assert!(!daemon.has_done(&released), "a frame is on its way");
-    daemon.pass(1, 40, false);
-    assert!(daemon.has_done(&released));
-    assert_eq!(daemon.ownership.summary().open, 1);
+/// The daemon has to end, and nobody else is in the group.
+fn stop(daemon: &mut Daemon) {
+    daemon.hear(OwnershipEvent::Stop { has_successors: false });
+}
+
+/// Another instance fences a shard: its owner reads that between two of its frames.
+fn fence(daemon: &mut Daemon, partition: i32) {
+    let opening = daemon.openings();
+    let of_it = |opening: &&&Opening| opening.acquired.partition == partition;
+    let opening = opening.iter().rfind(of_it).expect("opened");
+    let (ownership_id, from) = (opening.ownership_id, opening.acquired.mark);
+    let owner_epoch = from.owner_epoch + 1;
+    let fence = FrameMaker { owner_epoch, ..FrameMaker::new(partition) }.fence(77);
+    let (header, mut payload) = (FrameHeader { next_offset: -1, ..fence }, Vec::new());
+    encode(Format::Binary, &header, &[], &mut payload);
+    let records = daemon.outputs.get_mut(&partition).expect("there is our fence");
+    records.push(payload);
+    let to = records.len() as i64;
+    let span = ForeignSpan { partition, ownership_id, from, to };
+    daemon.hear(OwnershipEvent::ForeignSpan(span));
+    daemon.pass(1, 0, false);
 }
 
 #[test]
-fn a_release_that_takes_too_long_ends_without_what_is_on_its_way() {
+fn what_the_group_gives_to_others_is_played_until_they_have_fenced_it() {
+    for gives_away in [MembershipEvent::Revoked, MembershipEvent::Lost] {
+        let mut daemon = Daemon::owning(&[0, 1]);
+        daemon.group(gives_away(vec![0]));
+        daemon.pass(60_000, 40, false);
+        let dropped = OwnershipAction::Drop { partition: 0 };
+        assert!(!daemon.has_done(&dropped) && daemon.ownership.summary().open == 2);
+        fence(&mut daemon, 0);
+        daemon.pass(60_000, 40, false);
+        assert!(daemon.has_done(&dropped), "it has another owner");
+        assert_eq!((daemon.open(), daemon.ownership.summary().open), (vec![0, 1], 1));
+    }
+}
+
+#[test]
+fn what_the_group_gives_back_while_it_is_played_goes_on_as_it_is() {
     let mut daemon = Daemon::owning(&[0]);
     daemon.group(MembershipEvent::Revoked(vec![0]));
+    daemon.group(MembershipEvent::Assigned(vec![0]));
+    daemon.pass(1, 0, false);
+    assert_eq!((daemon.open(), daemon.ownership.summary().open), (vec![0], 1));
+    fence(&mut daemon, 0);
+    daemon.pass(REACQUIRE_MS, 0, false);
+    assert_eq!(daemon.open(), [0, 0], "it is ours, so it is acquired again");
+}
+
+#[test]
+fn what_fails_while_it_is_played_for_others_is_not_taken_back_and_does_not_halt() {
+    for is_final in [false, true] {
+        let mut daemon = Daemon::owning(&[0]);
+        let (partition, ownership_id) = (0, daemon.ownership_id());
+        daemon.group(MembershipEvent::Revoked(vec![0]));
+        let sentence = "the broker has another leader".to_owned();
+        let failure = DeliveryFailure { partition, ownership_id, sentence, is_final };
+        daemon.hear(OwnershipEvent::DeliveryFailed(failure));
+        daemon.pass(60_000, 0, false);
+        let summary = daemon.ownership.summary();
+        assert_eq!((daemon.open().len(), summary.open, summary.halted), (1, 0, 0));
+    }
+}
+
+#[test]
+fn a_daemon_that_ends_plays_on_until_others_have_fenced_all_of_its_shards() {
+    let mut daemon = Daemon::owning(&[0, 1]);
+    let has_left = |daemon: &Daemon| {
+        daemon.done.iter().any(|done| matches!(done, OwnershipAction::Leave { .. }))
+    };
+    daemon.hear(OwnershipEvent::Stop { has_successors: true });
+    daemon.pass(1, 40, false);
+    fence(&mut daemon, 0);
+    assert_eq!((has_left(&daemon), daemon.ownership.summary().open), (false, 1));
+    assert!(!daemon.has_done(&OwnershipAction::Close { partition: 1 }));
+    fence(&mut daemon, 1);
+    assert!(has_left(&daemon));
+}
+
+#[test]
+fn a_daemon_that_ends_closes_what_nobody_takes_over_in_time() {
+    let ends: [fn(&mut Daemon); 2] = [
+        |daemon| daemon.pass(PLAY_ON_MS_MAX, 40, false),
+        // The others have left the group, too.
+        stop,
+    ];
+    for end in ends {
+        let mut daemon = Daemon::owning(&[0]);
+        let ownership_id = daemon.ownership_id();
+        daemon.hear(OwnershipEvent::Stop { has_successors: true });
+        daemon.pass(PLAY_ON_MS_MAX - 1, 40, false);
+        let closes = OwnershipAction::Close { partition: 0 };
+        assert!(!daemon.has_done(&closes));
+        end(&mut daemon);
+        assert!(daemon.has_done(&closes));
+        daemon.hear(OwnershipEvent::Shard(ShardNotice::Closed { partition: 0, ownership_id }));
+        daemon.pass(1, 40, false);
+        assert!(daemon.has_done(&OwnershipAction::Leave { offsets: vec![(0, 40)], halted: 0 }));
+    }
+}
+
+#[test]
+fn the_end_waits_until_nothing_is_on_its_way() {
+    let mut daemon = Daemon::owning(&[0]);
+    let ownership_id = daemon.ownership_id();
+    stop(&mut daemon);
+    assert!(daemon.has_done(&OwnershipAction::Close { partition: 0 }));
+    let left = OwnershipAction::Leave { offsets: vec![(0, 40)], halted: 0 };
+    daemon.pass(1, 40, false);
+    assert!(!daemon.has_done(&left), "the hot thread has not closed it yet");
+    daemon.hear(OwnershipEvent::Shard(ShardNotice::Closed { partition: 0, ownership_id }));
+    daemon.pass(1, 40, true);
+    assert!(!daemon.has_done(&left), "a frame is on its way");
+    daemon.pass(1, 40, false);
+    assert!(daemon.has_done(&left));
+}
+
+#[test]
+fn an_end_that_takes_too_long_comes_without_what_is_on_its_way() {
+    let mut daemon = Daemon::owning(&[0]);
+    stop(&mut daemon);
     daemon.pass(RELEASE_MS_MAX, 12, true);
-    assert!(daemon.has_done(&OwnershipAction::Release(vec![(0, 12)])));
+    assert!(daemon.has_done(&OwnershipAction::Leave { offsets: vec![(0, 12)], halted: 0 }));
     assert!(daemon.has_done(&OwnershipAction::Disown { partition: 0 }));
 }
 
 #[test]
-fn a_release_does_not_wait_for_a_shard_that_fails_meanwhile() {
+fn the_end_does_not_wait_for_a_shard_that_fails_meanwhile() {
     let mut daemon = Daemon::owning(&[0]);
     let ownership_id = daemon.ownership_id();
-    daemon.group(MembershipEvent::Revoked(vec![0]));
+    stop(&mut daemon);
     daemon.hear(OwnershipEvent::Shard(ShardNotice::Closed { partition: 0, ownership_id }));
     daemon.pass(1, 12, true);
-    let released = OwnershipAction::Release(vec![(0, 12)]);
-    assert!(!daemon.has_done(&released), "a frame is on its way");
+    let left = OwnershipAction::Leave { offsets: vec![(0, 12)], halted: 0 };
+    assert!(!daemon.has_done(&left), "a frame is on its way");
     let (sentence, is_final) = ("the broker has another leader".to_owned(), false);
     let failure = DeliveryFailure { partition: 0, ownership_id, sentence, is_final };
     daemon.hear(OwnershipEvent::DeliveryFailed(failure));
     daemon.pass(1, 12, true);
-    assert!(daemon.has_done(&released), "it never arrives");
+    assert!(daemon.has_done(&left), "it never arrives");
 }
 
 #[test]
-fn a_release_does_not_wait_for_a_shard_that_has_halted() {
-    let mut daemon = Daemon::owning(&[0]);
-    let ownership_id = daemon.ownership_id();
-    let sentence = "only an operator can help".to_owned();
-    let halted = ShardNotice::Halted { partition: 0, ownership_id, sentence };
-    daemon.hear(OwnershipEvent::Shard(halted));
-    daemon.group(MembershipEvent::Revoked(vec![0]));
-    daemon.pass(1, 12, true);
-    let released = OwnershipAction::Release(Vec::new());
-    assert!(daemon.has_done(&released), "what it has left may never be settled");
-}
-
-#[test]
-fn a_stop_during_a_release_does_not_wait_for_what_the_release_did_not_wait_for() {
+fn the_end_does_not_wait_for_a_shard_that_has_halted_or_was_not_open() {
     let mut daemon = Daemon::owning(&[0]);
     let ownership_id = daemon.ownership_id();
     daemon.group_answers = false;
     daemon.group(MembershipEvent::Assigned(vec![1]));
     daemon.pass(1, 0, false);
-    daemon.group(MembershipEvent::Revoked(vec![0, 1]));
-    daemon.hear(OwnershipEvent::Stop);
-    daemon.hear(OwnershipEvent::Shard(ShardNotice::Closed { partition: 0, ownership_id }));
-    let facts = |partition, is_busy| ShardFacts {
-        partition,
-        input_end: 100,
-        applied: 12,
-        acked: 12,
-        settled_offset: 12,
-        next_update: 0,
-        is_busy,
-    };
-    daemon.hear(OwnershipEvent::Tick(&[facts(0, false), facts(1, true)]));
-    assert!(daemon.has_done(&OwnershipAction::Leave { offsets: vec![(0, 12)], halted: 0 }));
+    let sentence = "only an operator can help".to_owned();
+    let halted = ShardNotice::Halted { partition: 0, ownership_id, sentence };
+    daemon.hear(OwnershipEvent::Shard(halted));
+    stop(&mut daemon);
+    daemon.pass(1, 12, true);
+    let left = OwnershipAction::Leave { offsets: Vec::new(), halted: 1 };
+    assert!(daemon.has_done(&left), "what it has left may never be settled");
 }
 
 /// Each fence is a record of the output, and each attempt a question to the group.
@@ -441,28 +522,12 @@ fn where_the_input_has_other_records_is_known_to_the_attempt_that_starts_over() 
 }
 
 #[test]
-fn what_is_assigned_during_a_release_is_opened_after_it() {
-    let mut daemon = Daemon::owning(&[0]);
-    let ownership_id = daemon.ownership_id();
-    daemon.group(MembershipEvent::Revoked(vec![0]));
-    daemon.group(MembershipEvent::Assigned(vec![2, 3]));
-    daemon.pass(1, 0, true);
-    assert_eq!(daemon.open(), [0]);
-    // Another member has got one of them meanwhile.
-    daemon.group(MembershipEvent::Lost(vec![3]));
-    daemon.hear(OwnershipEvent::Shard(ShardNotice::Closed { partition: 0, ownership_id }));
-    daemon.pass(1, 0, false);
-    daemon.pass(1, 0, false);
-    assert_eq!(daemon.open(), [0, 2]);
-}
-
-#[test]
-fn a_lost_shard_is_dropped_at_once_and_its_late_notices_change_nothing() {
+fn the_late_notices_of_an_ownership_that_has_ended_change_nothing() {
     let mut daemon = Daemon::owning(&[5]);
     let ownership_id = daemon.ownership_id();
     daemon.group(MembershipEvent::Lost(vec![5]));
+    fence(&mut daemon, 5);
     assert!(daemon.has_done(&OwnershipAction::Drop { partition: 5 }));
-    assert!(!daemon.done.iter().any(|done| matches!(done, OwnershipAction::Release(_))));
     let sentence = "of an ownership before".to_owned();
     daemon.group(MembershipEvent::Assigned(vec![5]));
     daemon.pass(0, 0, false);
@@ -495,7 +560,6 @@ fn a_partition_that_is_revoked_while_it_is_read_gives_its_slot_to_the_next() {
     daemon.output_answers = true;
     daemon.pass(1, 0, false);
     assert!(daemon.has_done(&OwnershipAction::Forget { partition: 0 }));
-    assert!(daemon.has_done(&OwnershipAction::Release(Vec::new())), "nothing of it was open");
     assert_eq!(daemon.open(), [1]);
 }
 
@@ -506,7 +570,7 @@ fn a_stop_commits_what_is_acknowledged_and_counts_the_halted() {
     let sentence = "only an operator can help".to_owned();
     let halted = ShardNotice::Halted { partition: 1, ownership_id: second, sentence };
     daemon.hear(OwnershipEvent::Shard(halted));
-    daemon.hear(OwnershipEvent::Stop);
+    stop(&mut daemon);
     daemon.hear(OwnershipEvent::Shard(ShardNotice::Closed { partition: 0, ownership_id: first }));
     daemon.pass(1, 77, false);
     assert!(daemon.has_done(&OwnershipAction::Leave { offsets: vec![(0, 77)], halted: 1 }));
@@ -532,16 +596,17 @@ fn a_record_that_fails_the_engine_is_counted_each_time_and_the_count_is_kept() {
 }
 
 #[test]
-fn a_member_whose_instance_id_is_taken_drops_all_and_joins_again() {
+fn a_member_whose_instance_id_is_taken_plays_on_and_joins_again() {
     let mut daemon = Daemon::owning(&[0, 1]);
     let instance_id = "zone-a".to_owned();
     daemon.group(MembershipEvent::Error(MembershipError::InstanceTaken(instance_id.clone())));
     for partition in [0, 1] {
-        assert!(daemon.has_done(&OwnershipAction::Drop { partition }));
+        assert!(!daemon.has_done(&OwnershipAction::Drop { partition }));
     }
     let said = Note::Rejoining { instance_id, loss: IdLoss::Unexplained };
     assert!(daemon.has_said(|note| *note == said));
     assert!(daemon.has_done(&OwnershipAction::Rejoin));
+    [0, 1].into_iter().for_each(|partition| fence(&mut daemon, partition));
     daemon.group(MembershipEvent::Assigned(vec![0]));
     daemon.pass(0, 0, false);
     assert_eq!(daemon.open(), [0, 1], "that was meant for the member that we were");
@@ -557,7 +622,7 @@ fn after_the_loss_of_its_partitions_a_process_is_no_member_until_the_group_lets_
     assert!(daemon.ownership.summary().is_member);
     daemon.group(MembershipEvent::Lost(vec![0, 1]));
     let summary = daemon.ownership.summary();
-    assert_eq!((summary.is_member, summary.open), (false, 0), "it is no standby: nobody answers");
+    assert_eq!((summary.is_member, summary.open), (false, 2), "it is no standby: nobody answers");
     daemon.group(MembershipEvent::Assigned(Vec::new()));
     assert!(daemon.ownership.summary().is_member);
 }
