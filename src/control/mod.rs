@@ -508,7 +508,7 @@ impl Control {
         let is_input_known = self.options.origin.input_topic_id.get().is_some();
         self.ends.status.enter(Phase::of(&summary, connections, is_input_known));
         let now = Instant::now();
-        if summary.is_member || self.is_stopping {
+        if summary.is_member || self.asked_for_successors_at.is_some() {
             self.joining = None;
         } else if self.joining.get_or_insert(LongWait::since(now)).word(now).is_some() {
             tracing::warn!("waiting to join the group: {}", self.topic_watch.coordinator());
