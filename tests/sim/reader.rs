@@ -76,15 +76,20 @@ impl Follower {
         Follower::from(Reader::joining(), at, Mutation::None)
     }
 
-    /// Whether it stands where one that has read everything stands, as far as it can know: that
-    /// it has joined at a fence that was written too late, or twice, shows with later records. It
-    /// must if an owner has repeated its fence in time since, and no update was missing then.
-    pub(crate) fn has_come_to(&self, whole: &Follower, log: &OutputLog, from: i64) -> bool {
+    /// Whether it stands where one that has read everything stands.
+    pub(crate) fn stands_with(&self, whole: &Follower) -> bool {
         let (position, end) = (self.reader.position(), whole.reader.position());
-        let is_level = position.owner_epoch == end.owner_epoch
+        self.reader.has_joined()
+            && position.owner_epoch == end.owner_epoch
             && position.next_update == end.next_update
             && position.chain == end.chain
-            && position.next_offset >= end.next_offset;
+            && position.next_offset >= end.next_offset
+    }
+
+    /// Whether it does so as far as it can know: that it has joined at a fence that was written too
+    /// late, or twice, shows with later records. It must if an owner has repeated its fence in time
+    /// since, and no update was missing then.
+    pub(crate) fn has_come_to(&self, whole: &Follower, log: &OutputLog, from: i64) -> bool {
         let told = |at: i64| {
             let Ok((header, _)) = decode_frame(&log.records[at as usize]) else { return false };
             let mark = whole.marks[at as usize];
@@ -92,10 +97,9 @@ impl Follower {
                 && header.next_offset >= 0
                 && (header.owner_epoch, header.first_update) == (mark.owner_epoch, mark.next_update)
         };
-        let stands = self.reader.has_joined() && is_level;
         // What no owner has written may have led it astray until then.
         let from = log.forged.map_or(from, |forged| from.max(forged + 1));
-        stands || self.reader.gaps > 0 || !(from..log.end()).any(told)
+        self.stands_with(whole) || self.reader.gaps > 0 || !(from..log.end()).any(told)
     }
 
     /// Reads what has come.

@@ -1,4 +1,4 @@
-//! A world of two hosts, one cluster and one seed: who has the next turn, and what goes wrong.
+//! A world of three hosts, one cluster and one seed: who has the next turn, and what goes wrong.
 
 use crate::broker::{BROKERS, Broker};
 use crate::chance::{Chance, Counts, Fault, Sight};
@@ -21,7 +21,7 @@ use huntd::snapshot::format::Header;
 use std::collections::BTreeMap;
 
 /// Hosts, and daemons at once.
-pub(crate) const HOSTS: usize = 2;
+pub(crate) const HOSTS: usize = 3;
 
 /// Partitions of a topic, after some were added.
 const PARTITIONS_MAX: usize = 3;

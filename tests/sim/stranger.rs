@@ -57,6 +57,9 @@ impl Sim {
         let input = &self.broker.inputs[partition];
         let is_whole = input.truncated_to.is_none() && !self.broker.was_input_deleted();
         let end = input.end.max(mark.next_offset);
+        // It would publish the record that an owner is about to pass over.
+        let mut skips = self.asked_skips.iter().filter(|((of, _), _)| *of == partition as i32);
+        let awaits_skip = skips.any(|(_, is_seen)| !is_seen);
         match self.chance.below(3) {
             0 => {
                 let ahead = self.chance.below((end - mark.next_offset) as u64 + 1) as i64;
@@ -74,7 +77,7 @@ impl Sim {
                 let header = FrameHeader { kind, first_update, next_offset, chain, ..header(mark) };
                 self.forge(partition, &FrameHeader { fence_id, ..header }, &[]);
             }
-            2 if is_whole => self.publish_as_clone(partition, mark),
+            2 if is_whole && !awaits_skip => self.publish_as_clone(partition, mark),
             _ => {}
         }
     }
