@@ -12,18 +12,12 @@ use std::path::PathBuf;
 /// The version, and the revision that the program was built from.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("HUNTD_REVISION"), ")");
 
-/// The start of 2026, for events without a given time.
-const BASE_MS: i64 = 1_767_225_600_000;
-
 /// The end of the year 9999.
 const TIME_MS_MAX: i64 = 253_402_300_799_999;
 
 /// Partitions that the demo's mock cluster can serve well; each has a shard to acquire before the
 /// demo begins.
 const DEMO_PARTITIONS_MAX: u64 = 32;
-
-/// Limit of how often one recorded match may be played in a row.
-const REPEATS_MAX: i64 = 1_000;
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -151,7 +145,7 @@ pub struct CheckArgs {
 /// Arguments of `demo`.
 #[derive(Clone, Debug, Args)]
 pub struct DemoArgs {
-    /// Events to generate (default: 2000000), or limit of those taken from the match.
+    /// Events to generate (default: 2000000), or limit of those taken from the file.
     #[arg(long, value_name = "N", value_parser = at_least_one())]
     pub events: Option<u64>,
     /// Events per second; 0 for the maximum, at which latencies are not meaningful.
@@ -166,14 +160,11 @@ pub struct DemoArgs {
     /// Random seed: the same seed generates the same events.
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// A recorded match to play instead of generated events.
-    #[arg(long = "match", value_name = "FILE")]
-    pub match_file: Option<PathBuf>,
-    /// Format of the match (default: detected from the first record).
-    #[arg(long, value_name = "FORMAT", requires = "match_file")]
-    pub format: Option<MatchFormat>,
-    /// Play the match in its own time at this speed; 1 plays it as recorded.
-    #[arg(long, value_name = "X", requires = "match_file", conflicts_with = "rate")]
+    /// A file of events to play instead of generated ones: one per line, as in `replay`.
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Play the file's events at their own times, at this speed; 1 plays them as recorded.
+    #[arg(long, value_name = "X", requires = "file", conflicts_with = "rate")]
     #[arg(value_parser = speed)]
     pub speed: Option<f64>,
     /// Serve the page, and print its address.
@@ -199,7 +190,7 @@ pub struct LoadArgs {
     /// Topic to produce to (default: hunt-events). It must exist: see `huntd topics`.
     #[arg(long, value_name = "TOPIC")]
     pub topic: Option<String>,
-    /// Events to generate, or limit of those taken from the match.
+    /// Events to generate, or limit of those taken from the file.
     #[arg(long, value_name = "N")]
     pub events: Option<u64>,
     /// Events per second (default: as fast as the broker accepts them).
@@ -214,18 +205,11 @@ pub struct LoadArgs {
     /// Random seed: the same seed generates the same events.
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// A recorded match to play instead of generated events.
-    #[arg(long = "match", value_name = "FILE")]
-    pub match_file: Option<PathBuf>,
-    /// Format of the match (default: detected from the first record).
-    #[arg(long, value_name = "FORMAT", requires = "match_file")]
-    pub format: Option<MatchFormat>,
-    /// Times to play the match, with other players and at a later time each time.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = repeats())]
-    pub repeat: u32,
-    /// Timestamp of the first event, in milliseconds since the Unix epoch (default: chosen so that
-    /// the last event is not in the future).
-    #[arg(long, value_name = "MS", value_parser = since_epoch())]
+    /// A file of events to produce instead of generated ones: one per line, as in `replay`.
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Timestamp of the first generated event, in milliseconds since the Unix epoch (default: now).
+    #[arg(long, value_name = "MS", value_parser = since_epoch(), conflicts_with = "file")]
     pub base_ms: Option<i64>,
     /// Compression of the record batches.
     #[arg(long, value_name = "CODEC", default_value = "none")]
@@ -236,22 +220,9 @@ pub struct LoadArgs {
 #[derive(Clone, Debug, Args)]
 #[command(group(ArgGroup::new("source").args(["file", "topic"]).required(true)))]
 pub struct ReplayArgs {
-    /// A recorded match, or a file with one event per line.
-    #[arg(long, visible_alias = "match", value_name = "FILE")]
+    /// A file with one event per line: its JSON, or `partition<TAB>time_ms<TAB>JSON`.
+    #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Format of the file (default: detected from the first record).
-    #[arg(long, value_name = "FORMAT", requires = "file")]
-    pub format: Option<MatchFormat>,
-    /// Partitions to spread a match over, as `load` does (default: 4 for prbf2 and 16 for pubg,
-    /// whose maps are larger than a zone, otherwise 1).
-    #[arg(long, value_name = "K", value_parser = partitions())]
-    pub partitions: Option<u16>,
-    /// Times to play the match, with other players and at a later time each time.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = repeats())]
-    pub repeat: u32,
-    /// Timestamp of the first event, in milliseconds since the Unix epoch, as in `load`.
-    #[arg(long, value_name = "MS", default_value_t = BASE_MS, value_parser = since_epoch())]
-    pub base_ms: i64,
     /// Hand players that leave for another zone over to it, as a daemon does. Do not use this with
     /// records of a daemon's input, which already contains these handoffs.
     #[arg(long, requires = "file")]
@@ -405,29 +376,12 @@ fn players() -> RangedU64ValueParser<u32> {
     RangedU64ValueParser::new().range(1..)
 }
 
-fn repeats() -> RangedI64ValueParser<u32> {
-    RangedI64ValueParser::new().range(1..=REPEATS_MAX)
-}
-
 fn since_epoch() -> RangedI64ValueParser<i64> {
     RangedI64ValueParser::new().range(0..=TIME_MS_MAX)
 }
 
 fn at_least_one() -> RangedU64ValueParser<u64> {
     RangedU64ValueParser::new().range(1..)
-}
-
-/// Format of a recorded match.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum MatchFormat {
-    /// Project Reality: BF2, as recorded by its tracker.
-    Prbf2,
-    /// Counter-Strike: Global Offensive, as logged by a server.
-    Csgo,
-    /// Rocket League, from a replay.
-    RocketLeague,
-    /// PUBG: Battlegrounds, from its telemetry.
-    Pubg,
 }
 
 /// Compression of record batches.
@@ -467,7 +421,7 @@ fn parse_tap_from(text: &str) -> Result<TapFrom, String> {
     }
 }
 
-/// Parses the playing speed of a match, relative to the recording.
+/// Parses the playing speed, relative to the events' own times.
 fn speed(text: &str) -> Result<f64, String> {
     let speed = text.parse().ok().filter(|speed| (0.01..=1000.0).contains(speed));
     speed.ok_or_else(|| "write a number from 0.01 to 1000".to_owned())

@@ -44,27 +44,27 @@ Latencies are the mock's, not a real broker's.
 Examples:
   huntd demo
   huntd demo --page --stay
-  huntd demo --page --match FILE --speed 1
+  huntd demo --page --file events.txt --speed 1
   huntd demo --events 1000000 --rate 200000 --json";
 
 /// `huntd load --help`.
 pub(crate) const LOAD: &str = "\
-Produce player events to a topic: generated ones, or a recorded match. With --rate the load is \
+Produce player events to a topic: generated ones, or those of a file. With --rate the load is \
 open-loop: events are sent at their times, however slow the broker is. Each player's seq starts at \
 1, so a second load into the same topic is mostly no-ops, like a producer's repeats.
 
 Examples:
   huntd load --topic hunt-events --events 4000000
-  huntd load --topic hunt-events --match match.jsonl.zst --format prbf2 --rate 50000";
+  huntd load --topic hunt-events --file events.txt --rate 50000";
 
 /// `huntd replay --help`.
 pub(crate) const REPLAY: &str = "\
 Apply events with the daemon's own decoder and engine, without the daemon: it prints what the \
-daemon must publish. Take the events from a file (a recorded match, or one JSON event per line) \
-or from a topic, from its start to its current end.
+daemon must publish. Take the events from a file, one per line, or from a topic, from its start to \
+its current end.
 
 Examples:
-  huntd replay --file match.jsonl.zst --format prbf2 --partitions 4
+  huntd replay --file events.txt
   huntd replay --brokers 127.0.0.1:9092 --topic hunt-events --json";
 
 /// `huntd rules --help`.

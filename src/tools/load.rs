@@ -1,8 +1,7 @@
-//! `huntd load`: produces events to a topic, generated or from a recorded match.
+//! `huntd load`: produces events to a topic, generated or from a file.
 
 use super::failure::ToolError;
 use super::kafka::{self, Cluster};
-use super::matches::{MatchOptions, format_of};
 use super::newest::{self, Newest};
 use super::pace::Pace;
 use super::progress_bar::ProgressBar;
@@ -55,12 +54,7 @@ pub fn run(args: &LoadArgs) -> Result<(), ToolError> {
              with more, or ask for fewer"
         )));
     }
-    let now_us = now_us() + if args.rate.is_some() { CONNECT_PAUSE.as_micros() as i64 } else { 0 };
-    let base_ms = match &args.match_file {
-        Some(_) => args.base_ms.unwrap_or(MatchOptions::base_ms_before(now_us / 1000, args.repeat)),
-        None => args.base_ms.unwrap_or(now_us / 1000),
-    };
-    let mut source = open_source(args, zones, base_ms)?;
+    let mut source = open_source(args, zones)?;
     let linger_ms = if args.rate.is_some() { LINGER_MS_PACED } else { LINGER_MS_UNPACED };
     let codec = args.compression;
     let mut sender = EventSender::connect(&cluster.client, topic, codec, linger_ms)?;
@@ -88,13 +82,12 @@ pub fn run(args: &LoadArgs) -> Result<(), ToolError> {
         "{} events in {zones} partitions of {topic} in {seconds:.1} s, {per_second:.0} events/s",
         sender.sent
     )?;
-    if let Some(file) = &args.match_file {
+    if let Some(file) = &args.file {
         writeln!(
             out,
             "the same without a broker, or a daemon's own ticks and handoffs: huntd replay \
-             --file {} --partitions {zones} --repeat {} --base-ms {base_ms}",
-            file.display(),
-            args.repeat
+             --file {}",
+            file.display()
         )?;
     }
     Ok(())
@@ -129,23 +122,18 @@ fn refuse_frames(cluster: &Cluster, topic: &str, partitions: u16) -> Result<(), 
     }
 }
 
-fn open_source(args: &LoadArgs, zones: u16, base_ms: i64) -> Result<Source, ToolError> {
-    if let Some(file) = &args.match_file {
-        let options = MatchOptions {
-            file: file.clone(),
-            format: format_of(file, args.format)?,
-            zones,
-            repeat: args.repeat,
-            base_ms,
-        };
-        return Ok(Source::open_match(options, args.events)?);
+fn open_source(args: &LoadArgs, zones: u16) -> Result<Source, ToolError> {
+    if let Some(file) = &args.file {
+        return Ok(Source::open_lines(file, zones, args.events)?);
     }
+    let pause_us = if args.rate.is_some() { CONNECT_PAUSE.as_micros() as i64 } else { 0 };
+    let now_ms = (now_us() + pause_us) / 1000;
     let options = SyntheticOptions {
         seed: args.seed,
         players: args.players,
         zones,
         rate: args.rate.unwrap_or(RATE_UNPACED),
-        base_us: base_ms * 1000,
+        base_us: args.base_ms.unwrap_or(now_ms) * 1000,
     };
     Ok(Source::synthetic(options, args.events.unwrap_or(LOAD_EVENTS_DEFAULT)))
 }

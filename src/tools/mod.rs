@@ -34,8 +34,6 @@ pub mod source;
 
 pub mod synthetic;
 
-pub mod matches;
-
 pub mod rules;
 
 pub mod resources;
@@ -59,7 +57,7 @@ use std::path::PathBuf;
 
 /// The first player id of the tools: ids are as large as Steam's, which exposes readers that lose
 /// digits of 64-bit numbers.
-pub(crate) const PLAYER_ID_FIRST: u64 = 76_561_198_000_000_000;
+pub const PLAYER_ID_FIRST: u64 = 76_561_198_000_000_000;
 
 /// Number of weapons of the tools' players: those of the built-in rules.
 const WEAPONS: u8 = 3;

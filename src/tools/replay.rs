@@ -3,15 +3,15 @@
 use super::accounts::{Account, Applied, OfflineShards};
 use super::failure::ToolError;
 use super::kafka::{self, Cluster, FETCH_WAIT_MS, Isolation, Read, TopicReader};
-use super::matches::{MatchOptions, format_of, zones_of};
 use super::progress_bar::ProgressBar;
-use super::source::{Source, SourceError, SourceRecord};
+use super::source::{Source, SourceRecord};
 use super::tap::write_update;
 use crate::decoder::reject::Reject;
 use crate::kafka::right::Right;
 use crate::kit::update::Update;
 use crate::output::handoff::HandoffRecord;
 use crate::service::cli::ReplayArgs;
+use crate::telemetry::progress::SHARDS_MAX;
 use rdkafka::message::{Message, Timestamp};
 use std::collections::VecDeque;
 use std::fmt::{self, Display};
@@ -43,7 +43,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), ToolError> {
         rejects: 0,
     };
     match (&args.file, &args.topic) {
-        (Some(file), _) => play.file(file, args)?,
+        (Some(file), _) => play.file(file)?,
         (None, Some(topic)) => play.topic(&Cluster::of(&args.cluster, "replay")?, topic)?,
         (None, None) => {
             return Err(ToolError::Usage("name the source: --file or --topic".into()));
@@ -86,7 +86,7 @@ struct Play<'a> {
 enum RecordPlace {
     /// A line in a file of events, from 1.
     Line(u64),
-    /// A partition and offset, in a topic or in what a match would be there.
+    /// A partition and offset in a topic.
     Offset(u16, i64),
 }
 
@@ -108,23 +108,12 @@ impl Display for RecordPlace {
 }
 
 impl Play<'_> {
-    fn file(&mut self, file: &Path, args: &ReplayArgs) -> Result<(), ToolError> {
-        let (mut source, has_lines) = match format_of(file, args.format) {
-            Ok(format) => {
-                let zones = args.partitions.unwrap_or(zones_of(format));
-                let file = file.to_owned();
-                let (repeat, base_ms) = (args.repeat, args.base_ms);
-                let options = MatchOptions { file, format, zones, repeat, base_ms };
-                (Source::open_match(options, None)?, false)
-            }
-            Err(SourceError::UnknownFormat(_)) => (Source::open_lines(file)?, true),
-            Err(other) => return Err(other.into()),
-        };
+    fn file(&mut self, file: &Path) -> Result<(), ToolError> {
+        let mut source = Source::open_lines(file, SHARDS_MAX as u16, None)?;
         let mut line = 0;
         while let Some(record) = source.next_record()? {
             line += 1;
-            let in_topic = RecordPlace::in_topic(&record);
-            self.play(&record, if has_lines { RecordPlace::Line(line) } else { in_topic })?;
+            self.play(&record, RecordPlace::Line(line))?;
         }
         Ok(())
     }

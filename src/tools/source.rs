@@ -1,12 +1,11 @@
-//! The sources of the tools' events: a recorded match, the generator, a file of events.
+//! The sources of the tools' events: the generator, or a file of events.
 //!
 //! Each source returns records as Kafka will store them, so that `load`, which sends them, and
 //! `replay`, which applies them, cannot disagree about an event.
 
-use super::matches::{MatchEvents, MatchOptions};
 use super::synthetic::{Synthetic, SyntheticOptions};
 use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 /// A record as in the input topic, after it is loaded into an empty topic.
@@ -30,7 +29,6 @@ pub struct Source {
 }
 
 enum SourceKind {
-    Match(Box<MatchEvents>),
     Synthetic(Box<Synthetic>),
     Lines(Box<EventLines>),
 }
@@ -42,19 +40,14 @@ impl Source {
         Source { kind, left: events, events_expected: Some(events) }
     }
 
-    /// Opens a recorded match, limited to `events_max` events.
-    pub(crate) fn open_match(
-        options: MatchOptions,
+    /// Opens a file of events for partitions below `zones`, limited to `events_max` events.
+    pub(crate) fn open_lines(
+        file: &Path,
+        zones: u16,
         events_max: Option<u64>,
     ) -> Result<Source, SourceError> {
-        let kind = SourceKind::Match(Box::new(MatchEvents::open(options)?));
+        let kind = SourceKind::Lines(Box::new(EventLines::open(file, zones)?));
         Ok(Source { kind, left: events_max.unwrap_or(u64::MAX), events_expected: events_max })
-    }
-
-    /// Opens a file of events.
-    pub(crate) fn open_lines(file: &Path) -> Result<Source, SourceError> {
-        let kind = SourceKind::Lines(Box::new(EventLines::open(file)?));
-        Ok(Source { kind, left: u64::MAX, events_expected: None })
     }
 
     /// The number of records, if known.
@@ -69,7 +62,6 @@ impl Source {
         }
         self.left -= 1;
         match &mut self.kind {
-            SourceKind::Match(events) => events.next_record(),
             SourceKind::Synthetic(generator) => Ok(Some(generator.next_record())),
             SourceKind::Lines(lines) => lines.next_record(),
         }
@@ -87,41 +79,9 @@ pub enum SourceError {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// The file's content ends early or is not what its name says.
-    #[error("{} is cut short or damaged: {source}; copy it again", file.display())]
-    Damaged {
-        /// The file.
-        file: PathBuf,
-        /// The decompressor's reason.
-        source: std::io::Error,
-    },
     /// The file is empty.
-    #[error("{} is empty; write events or a recording to it first", .0.display())]
+    #[error("{} is empty; write events to it first", .0.display())]
     Empty(PathBuf),
-    /// The first record belongs to another game than the named one.
-    #[error("{} is a recording of `{found}`; leave --format out", file.display())]
-    OtherFormat {
-        /// The file.
-        file: PathBuf,
-        /// The game, as `--format` names it.
-        found: String,
-    },
-    /// A record does not belong to the recording's game.
-    #[error(
-        "record {record} of {} does not belong to the game: {source}; check --format",
-        file.display()
-    )]
-    Record {
-        /// The file.
-        file: PathBuf,
-        /// Record number from 1, which is also the line number in a file of JSON lines.
-        record: u64,
-        /// The parser's reason.
-        source: serde_json::Error,
-    },
-    /// The game is not given and cannot be detected from the first record.
-    #[error("cannot detect the game of the recording {}; name it with --format", .0.display())]
-    UnknownFormat(PathBuf),
     /// A line of a file of events has no partition or timestamp.
     #[error(
         "line {line} of {} is neither a JSON object nor `partition<TAB>time_ms<TAB>value`",
@@ -133,20 +93,22 @@ pub enum SourceError {
         /// Line number, from 1.
         line: u64,
     },
-}
-
-impl SourceError {
-    /// Returns the error for a file that cannot be opened or read.
-    pub(crate) fn read(file: &Path, source: std::io::Error) -> SourceError {
-        let file = file.to_owned();
-        match source.kind() {
-            // System errors have kinds of their own: these are about the content.
-            ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::Other => {
-                SourceError::Damaged { file, source }
-            }
-            _ => SourceError::Read { file, source },
-        }
-    }
+    /// A line of a file of events is for a partition that does not exist.
+    #[error(
+        "line {line} of {} is for partition {partition}, but there are only {zones}; spread the \
+         events over fewer partitions",
+        file.display()
+    )]
+    Partition {
+        /// The file.
+        file: PathBuf,
+        /// Line number, from 1.
+        line: u64,
+        /// The partition that the line names.
+        partition: u16,
+        /// The number of partitions.
+        zones: u16,
+    },
 }
 
 /// A file with one event per line: either the event's JSON, which goes to partition 0 with `ts_us`
@@ -162,25 +124,29 @@ pub(crate) struct EventLines {
 }
 
 impl EventLines {
-    /// Opens a file of events.
-    pub(crate) fn open(file: &Path) -> Result<EventLines, SourceError> {
-        let lines = File::open(file).map_err(|source| SourceError::read(file, source))?;
-        Ok(EventLines {
-            file: file.to_owned(),
-            lines: BufReader::new(lines),
-            line: Vec::new(),
-            line_number: 0,
-            offset_next: vec![0; usize::from(u16::MAX) + 1],
-            time_ms: 0,
-        })
+    /// Opens a file of events for partitions below `zones`.
+    pub(crate) fn open(file: &Path, zones: u16) -> Result<EventLines, SourceError> {
+        let file = file.to_owned();
+        let opened = File::open(&file).map(BufReader::new).and_then(|mut lines| {
+            let is_empty = lines.fill_buf()?.is_empty();
+            Ok((lines, is_empty))
+        });
+        let lines = match opened {
+            Ok((_, true)) => return Err(SourceError::Empty(file)),
+            Ok((lines, false)) => lines,
+            Err(source) => return Err(SourceError::Read { file, source }),
+        };
+        let offset_next = vec![0; usize::from(zones)];
+        Ok(EventLines { file, lines, line: Vec::new(), line_number: 0, offset_next, time_ms: 0 })
     }
 
     fn next_record(&mut self) -> Result<Option<SourceRecord<'_>>, SourceError> {
         self.line.clear();
         self.line_number += 1;
-        let read = self.lines.read_until(b'\n', &mut self.line);
-        if read.map_err(|source| SourceError::read(&self.file, source))? == 0 {
-            return Ok(None);
+        match self.lines.read_until(b'\n', &mut self.line) {
+            Ok(0) => return Ok(None),
+            Ok(_) => {}
+            Err(source) => return Err(SourceError::Read { file: self.file.clone(), source }),
         }
         if self.line.last() == Some(&b'\n') {
             self.line.pop();
@@ -197,7 +163,11 @@ impl EventLines {
             return Err(SourceError::Tabs { file, line });
         };
         self.time_ms = time_ms;
-        let offset_next = &mut self.offset_next[usize::from(partition)];
+        let zones = self.offset_next.len() as u16;
+        let Some(offset_next) = self.offset_next.get_mut(usize::from(partition)) else {
+            let (file, line) = (self.file.clone(), self.line_number);
+            return Err(SourceError::Partition { file, line, partition, zones });
+        };
         let offset = *offset_next;
         *offset_next += 1;
         Ok(Some(SourceRecord { partition, offset, time_ms, value: Some(value) }))
@@ -230,7 +200,7 @@ mod tests {
         let file = folder.path().join("events.jsonl");
         let text = "{\"ts_us\":5000}\n3\t7\t{\"a\":1}\n3\t8\tx\ty\n{}\n";
         std::fs::write(&file, text).expect("the file can be written");
-        let mut lines = EventLines::open(&file).expect("the file is there");
+        let mut lines = EventLines::open(&file, 4).expect("the file is there");
         let mut seen = Vec::new();
         while let Some(record) = lines.next_record().expect("all lines are fine") {
             let value = record.value.expect("a line is a value").to_vec();
@@ -252,7 +222,11 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let file = folder.path().join("events.jsonl");
         std::fs::write(&file, "nonsense\n").expect("the file can be written");
-        let mut lines = EventLines::open(&file).expect("the file is there");
+        let mut lines = EventLines::open(&file, 4).expect("the file is there");
         assert!(matches!(lines.next_record(), Err(SourceError::Tabs { line: 1, .. })));
+        std::fs::write(&file, "4\t1\t{}\n").expect("the file can be written");
+        let mut lines = EventLines::open(&file, 4).expect("the file is there");
+        let beyond = lines.next_record();
+        assert!(matches!(beyond, Err(SourceError::Partition { line: 1, partition: 4, .. })));
     }
 }

@@ -15,9 +15,10 @@ const RULE: &str = "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- 
 
 /// One row of the table.
 fn row(file: &Path) -> String {
+    let events = recordings::events(file, None);
     let replay = Command::new(env!("CARGO_BIN_EXE_huntd"))
-        .args(["replay", "--json", "--match"])
-        .arg(file)
+        .args(["replay", "--json", "--file"])
+        .arg(events.path())
         .output()
         .expect("the binary runs");
     assert!(replay.status.success(), "{}", String::from_utf8_lossy(&replay.stderr));

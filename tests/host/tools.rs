@@ -1,122 +1,7 @@
-//! The tools from outside: recorded matches as events, and events into a broker.
+//! The tools from outside: files of events, and events into a broker.
 
-#![allow(clippy::print_stdout, reason = "tests say what they measure")]
-
-use huntd::decoder::{Decoder, RecordPosition};
-use huntd::hunt::event::Action;
-use huntd::service::cli::MatchFormat;
-use huntd::tools::matches::{MatchEvents, MatchOptions, format_of};
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use support::recordings;
-
-const BASE_MS: i64 = 1_767_225_600_000;
-
-/// What the events of one recording come to.
-#[derive(Default)]
-struct Tally {
-    events: u64,
-    kinds: BTreeMap<&'static str, u64>,
-}
-
-/// Reads a recording through, and checks what holds for every one.
-fn check_recording(file: PathBuf, zones: u16) -> Tally {
-    let format = format_of(&file, None).expect("the first line tells the game");
-    let options = MatchOptions { file, format, zones, repeat: 1, base_ms: BASE_MS };
-    let mut events = MatchEvents::open(options).expect("the recording is there");
-    let mut decoder = Decoder::new();
-    let mut tally = Tally::default();
-    let mut last = vec![(-1, i64::MIN); usize::from(zones)];
-    // Where each player is, and its last number.
-    let mut players: BTreeMap<u64, (Option<u16>, u64)> = BTreeMap::new();
-    while let Some(record) = events.next_record().expect("the recording is fine") {
-        let (offset, time_ms) = last[usize::from(record.partition)];
-        assert_eq!(record.offset, offset + 1);
-        assert!(record.time_ms >= time_ms, "time runs forwards");
-        last[usize::from(record.partition)] = (record.offset, record.time_ms);
-        let origin = RecordPosition { offset: record.offset, time_ms: record.time_ms };
-        let value = record.value.expect("an event has a value").to_vec();
-        let event = decoder.decode(origin, Some(&value)).expect("every event is valid");
-        tally.events += 1;
-        *tally.kinds.entry(kind(&event.action)).or_default() += 1;
-        if event.player_id == 0 {
-            continue;
-        }
-        let (place, seq) = players.entry(event.player_id).or_default();
-        assert_eq!(event.seq, *seq + 1, "player {}", event.player_id);
-        *seq = event.seq;
-        match event.action {
-            Action::Join { x, y } => {
-                assert_eq!(*place, None, "player {} joins twice", event.player_id);
-                assert!(x >= 0 && y >= 0);
-                *place = Some(record.partition);
-            }
-            Action::Leave { .. } => {
-                assert_eq!(*place, Some(record.partition), "player {}", event.player_id);
-                *place = None;
-            }
-            _ => assert_eq!(*place, Some(record.partition), "player {}", event.player_id),
-        }
-    }
-    assert!(players.values().all(|(place, _)| place.is_none()), "everybody leaves at the end");
-    tally
-}
-
-fn kind(action: &Action) -> &'static str {
-    match action {
-        Action::Leave { to_zone: Some(_) } => "cross",
-        _ => action.kind().spec().type_name,
-    }
-}
-
-#[test]
-fn every_recorded_match_is_a_valid_game_in_one_zone_and_in_many() {
-    let Some(files) = recordings::all() else {
-        return;
-    };
-    for file in files {
-        let name = file.file_name().expect("a file has a name").to_string_lossy().into_owned();
-        let whole = check_recording(file.clone(), 1);
-        let parts = check_recording(file, 4);
-        println!("{name}: {} events, {:?}", whole.events, whole.kinds);
-        println!("{name} in 4 zones: {} events, {:?}", parts.events, parts.kinds);
-        for kind in ["rotate", "shoot", "loot"] {
-            assert_eq!(whole.kinds.get(kind), parts.kinds.get(kind), "{kind}s are in some zone");
-        }
-        let seen = |tally: &Tally| {
-            let count = |kind| tally.kinds.get(kind).copied().unwrap_or(0);
-            // A handoff is a leave and a join instead of a move.
-            count("move") + count("join")
-        };
-        assert_eq!(seen(&whole), seen(&parts));
-        if name.contains("black_gold") {
-            assert!(whole.events >= 600_000, "{} events", whole.events);
-        }
-    }
-}
-
-#[test]
-fn the_first_line_tells_the_game_and_a_name_overrules_it() {
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    let file = folder.path().join("match.jsonl");
-    for (line, expected) in [
-        (r#"{"ts_ms":0,"type":"server_details","sec_per_tick":0.3}"#, MatchFormat::Prbf2),
-        (r#"{"ts_ms":0,"time":"2018-02-24T18:06:04Z","type":"world"}"#, MatchFormat::Csgo),
-        (r#"{"ts_ms":0,"type":"match","fps":30.0}"#, MatchFormat::RocketLeague),
-    ] {
-        std::fs::write(&file, line).expect("the file can be written");
-        assert_eq!(format_of(&file, None).expect("the line tells"), expected);
-        let named = format_of(&file, Some(MatchFormat::Csgo));
-        assert_eq!(named.is_ok(), expected == MatchFormat::Csgo, "no adapter reads other games");
-    }
-    std::fs::write(&file, r#"{"type":"tick","seq":1,"ts_us":5}"#).expect("it can be written");
-    assert!(format_of(&file, None).is_err());
-    let named = format_of(&file, Some(MatchFormat::Csgo)).expect("the line tells nothing else");
-    assert_eq!(named, MatchFormat::Csgo);
-    std::fs::write(&file, "").expect("it can be written");
-    assert!(format_of(&file, Some(MatchFormat::Csgo)).is_err(), "an empty file is no match");
-}
 
 #[test]
 fn a_demo_with_partitions_that_get_no_event_closes_its_accounts() {
@@ -128,25 +13,22 @@ fn a_demo_with_partitions_that_get_no_event_closes_its_accounts() {
 }
 
 #[test]
-fn a_file_that_holds_no_match_is_a_sentence_that_says_what_to_do() {
+fn a_file_that_holds_no_events_is_a_sentence_that_says_what_to_do() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = |name: &str, content: &[u8]| {
         let file = folder.path().join(name);
         std::fs::write(&file, content).expect("the file can be written");
         file
     };
-    let whole = zstd::encode_all(&b"{\"ts_ms\":0,\"sec_per_tick\":0.3}\n"[..], 1);
-    let whole = whole.expect("memory takes it");
     for (file, sentence) in [
         (file("empty.jsonl", b""), "is empty; write events"),
-        (file("cut.jsonl.zst", &whole[..whole.len() - 3]), "is cut short or damaged"),
-        (file("other.jsonl.zst", b"{}"), "is cut short or damaged"),
         (file("text.jsonl", b"nothing\n"), "line 1 of"),
+        (file("far.jsonl", b"1024\t1\t{}\n"), "is for partition 1024, but there are only 1024"),
         (folder.path().to_owned(), "Is a directory"),
         (folder.path().join("missing"), "No such file"),
     ] {
         let replay = Command::new(env!("CARGO_BIN_EXE_huntd"))
-            .args(["replay", "--match"])
+            .args(["replay", "--file"])
             .arg(&file)
             .output()
             .expect("the binary runs");
@@ -253,8 +135,9 @@ fn a_demo_of_a_recorded_match_closes_its_accounts() {
     let Some(file) = recordings::one("rl-419a-20180830.jsonl.zst") else {
         return;
     };
-    let file = file.to_str().expect("the path is text");
-    let report = report_of(&demo(&["--partitions", "2", "--match", file]));
+    let events = recordings::events(&file, Some(2));
+    let file = events.path().to_str().expect("the path is text");
+    let report = report_of(&demo(&["--partitions", "2", "--file", file]));
     assert_eq!((&report["events"], &report["lost"]), (&20_000.into(), &0.into()), "{report}");
     assert_eq!((&report["rejects"], &report["duplicated"]), (&0.into(), &0.into()), "{report}");
 }
@@ -264,10 +147,11 @@ fn a_match_that_plays_in_its_own_time_comes_out_as_at_once() {
     let Some(file) = recordings::one("rl-419a-20180830.jsonl.zst") else {
         return;
     };
-    let file = file.to_str().expect("the path is text");
+    let events = recordings::events(&file, Some(2));
+    let file = events.path().to_str().expect("the path is text");
     let digest = |pace: &[&str]| {
         let demo = Command::new(env!("CARGO_BIN_EXE_huntd"))
-            .args(["demo", "--events", "5000", "--json", "--partitions", "2", "--match", file])
+            .args(["demo", "--events", "5000", "--json", "--partitions", "2", "--file", file])
             .args(pace)
             .output()
             .expect("the binary runs");

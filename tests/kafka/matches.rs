@@ -17,9 +17,6 @@ const PARTITIONS: i32 = 8;
 /// Events of the match that are stored compressed.
 const EVENTS_COMPRESSED: &str = "150000";
 
-/// Long past: no broker takes it for the future.
-const BASE_MS: &str = "1767225600000";
-
 /// The JSON report of `huntd replay` with these arguments.
 fn replayed(arguments: &[&str]) -> Value {
     let ended = huntd(&[&["replay", "--json"], arguments].concat());
@@ -80,8 +77,9 @@ fn a_recorded_match_gives_the_digests_of_a_replay_however_it_is_stored_fetched_a
     let Some(file) = recordings::one(RECORDING) else {
         return;
     };
-    let file = file.to_str().expect("the path is text");
-    let report = replayed(&["--match", file, "--partitions", "8", "--base-ms", BASE_MS]);
+    let events = recordings::events(&file, Some(PARTITIONS as u16));
+    let file = events.path().to_str().expect("the path is text");
+    let report = replayed(&["--file", file]);
     let events = report["total"]["events"].as_u64().expect("reports have counts");
     assert!(events >= 600_000, "{events} events");
 
@@ -96,7 +94,7 @@ fn a_recorded_match_gives_the_digests_of_a_replay_however_it_is_stored_fetched_a
     ] {
         let input = Topics::create(kafka::shared(), "match", PARTITIONS);
         let to = ["load", "--brokers", &brokers, "--topic", &input.input];
-        let how = ["--match", file, "--base-ms", BASE_MS, "--compression", codec];
+        let how = ["--file", file, "--compression", codec];
         let is_whole = codec == "none";
         let events: &[&str] = if is_whole { &[] } else { &["--events", EVENTS_COMPRESSED] };
         let loaded = huntd(&[&to[..], &how, events].concat());

@@ -32,9 +32,7 @@ fn a_load_is_in_the_topic_byte_for_byte() {
         players: 100,
         partitions: None,
         seed: 9,
-        match_file: None,
-        format: None,
-        repeat: 1,
+        file: None,
         base_ms: Some(BASE_MS),
         compression: LoadCodec::Lz4,
     };
@@ -99,9 +97,7 @@ fn a_load_into_a_topic_that_is_not_there_says_what_to_do() {
         players: 1,
         partitions: Some(3),
         seed: 1,
-        match_file: None,
-        format: None,
-        repeat: 1,
+        file: None,
         base_ms: None,
         compression: LoadCodec::None,
     };

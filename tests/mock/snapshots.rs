@@ -64,9 +64,7 @@ fn produce(cluster: &Cluster, events: u64, seed: u64) {
         players: 500,
         partitions: None,
         seed,
-        match_file: None,
-        format: None,
-        repeat: 1,
+        file: None,
         base_ms: Some(BASE_MS),
         compression: LoadCodec::None,
     };

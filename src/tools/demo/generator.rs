@@ -4,7 +4,7 @@ use super::in_flight::InFlightEvents;
 use crate::tools::failure::ToolError;
 use crate::tools::load::EventSender;
 use crate::tools::pace::Pace;
-use crate::tools::source::{Source, SourceRecord};
+use crate::tools::source::Source;
 use std::time::Duration;
 
 /// Upper limit of a wait before the generator checks whether the run is stopped.
@@ -18,16 +18,16 @@ const FULL_PAUSE: Duration = Duration::from_micros(200);
 pub(super) enum DueBy {
     /// The number of events before it.
     Count,
-    /// Its own timestamp, relative to this one, in milliseconds since the Unix epoch.
-    Time(i64),
+    /// Its own timestamp, relative to that of the first event.
+    Time,
 }
 
 impl DueBy {
     /// The position in the pace: events, or milliseconds.
-    fn number(self, sent: u64, record: &SourceRecord) -> u64 {
+    fn number(self, sent: u64, since_first_ms: i64) -> u64 {
         match self {
             DueBy::Count => sent,
-            DueBy::Time(base_ms) => u64::try_from(record.time_ms - base_ms).unwrap_or(0),
+            DueBy::Time => u64::try_from(since_first_ms).unwrap_or(0),
         }
     }
 }
@@ -54,8 +54,10 @@ fn send_all(
     due_by: DueBy,
     in_flight: &InFlightEvents,
 ) -> Result<(), ToolError> {
+    let mut first_ms = None;
     while let Some(record) = source.next_record()? {
-        let number = due_by.number(sender.sent, &record);
+        let since_first_ms = record.time_ms - *first_ms.get_or_insert(record.time_ms);
+        let number = due_by.number(sender.sent, since_first_ms);
         while let Some(wait) = pace.wait(number) {
             if in_flight.is_stopped() {
                 return Ok(());

@@ -23,7 +23,6 @@ use super::accounts::OfflineShards;
 use super::failure::ToolError;
 use super::kafka::plaintext;
 use super::load::EventSender;
-use super::matches::{MatchOptions, format_of};
 use super::pace::Pace;
 use super::progress_bar::ProgressBar;
 use super::source::Source;
@@ -127,9 +126,9 @@ fn measure(
     let (waited, zones) = (begun.elapsed().as_secs_f64(), args.partitions);
     say(&format!("the daemon owns its {zones} zones after {waited:.1} s; the game begins"))?;
     let bar = ProgressBar::start(expected);
-    // For a match that plays in its own time, the pace counts milliseconds instead of events.
+    // For events at their own times, the pace counts milliseconds instead of events.
     let (rate, due_by) = match args.speed {
-        Some(speed) => (Some((1000.0 * speed) as u64), DueBy::Time(BASE_MS)),
+        Some(speed) => (Some((1000.0 * speed) as u64), DueBy::Time),
         None => (paced(args), DueBy::Count),
     };
     let pace = Pace::start(rate);
@@ -150,15 +149,8 @@ fn measure(
 
 /// Opens the events from the first one; every call yields the same events.
 fn open_source(args: &DemoArgs) -> Result<Source, ToolError> {
-    if let Some(file) = &args.match_file {
-        let options = MatchOptions {
-            format: format_of(file, args.format)?,
-            file: file.clone(),
-            zones: args.partitions,
-            repeat: 1,
-            base_ms: BASE_MS,
-        };
-        return Ok(Source::open_match(options, args.events)?);
+    if let Some(file) = &args.file {
+        return Ok(Source::open_lines(file, args.partitions, args.events)?);
     }
     let options = SyntheticOptions {
         seed: args.seed,

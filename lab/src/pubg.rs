@@ -5,7 +5,7 @@
 
 use super::scene::{REPETITION_MS, Scene};
 use super::{heading_between, shot};
-use crate::hunt::event::Action;
+use huntd::hunt::event::Action;
 use jiff::Timestamp;
 use serde::Deserialize;
 use std::borrow::Cow;

@@ -6,10 +6,10 @@
 //! decisions and their reasons.
 
 use super::grid::Grid;
-use crate::hunt::event::Action;
-use crate::output::event_json::write_event;
-use crate::tools::PLAYER_ID_FIRST;
-use crate::tools::source::SourceRecord;
+use huntd::hunt::event::Action;
+use huntd::output::event_json::write_event;
+use huntd::tools::PLAYER_ID_FIRST;
+use huntd::tools::source::SourceRecord;
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -1,6 +1,6 @@
 //! The records of a recording: JSON lines, or the elements of one JSON array.
 
-use crate::tools::source::SourceError;
+use crate::RecordingError;
 use serde_json::value::RawValue;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result};
@@ -14,17 +14,17 @@ pub(crate) struct MatchRecords {
 
 impl MatchRecords {
     /// Opens a recording, compressed or plain according to its name.
-    pub(crate) fn open(path: &Path) -> std::result::Result<MatchRecords, SourceError> {
-        MatchRecords::of(open(path)?).map_err(|source| SourceError::read(path, source))
+    pub(crate) fn open(path: &Path) -> std::result::Result<MatchRecords, RecordingError> {
+        MatchRecords::of(open(path)?).map_err(|source| RecordingError::read(path, source))
     }
 
     /// Like [`MatchRecords::open`], but the recording ends after this many bytes.
     pub(crate) fn open_start(
         path: &Path,
         bytes: u64,
-    ) -> std::result::Result<MatchRecords, SourceError> {
+    ) -> std::result::Result<MatchRecords, RecordingError> {
         let start = Box::new(open(path)?.take(bytes));
-        MatchRecords::of(start).map_err(|source| SourceError::read(path, source))
+        MatchRecords::of(start).map_err(|source| RecordingError::read(path, source))
     }
 
     fn of(mut input: Box<dyn BufRead + Send>) -> Result<MatchRecords> {
@@ -70,11 +70,11 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0xef | 0xbb | 0xbf)
 }
 
-fn open(path: &Path) -> std::result::Result<Box<dyn BufRead + Send>, SourceError> {
-    let file = File::open(path).map_err(|source| SourceError::read(path, source))?;
+fn open(path: &Path) -> std::result::Result<Box<dyn BufRead + Send>, RecordingError> {
+    let file = File::open(path).map_err(|source| RecordingError::read(path, source))?;
     if path.extension().is_some_and(|extension| extension == "zst") {
         let decoder = zstd::Decoder::new(file);
-        let decoder = decoder.map_err(|source| SourceError::read(path, source))?;
+        let decoder = decoder.map_err(|source| RecordingError::read(path, source))?;
         Ok(Box::new(BufReader::new(decoder)))
     } else {
         Ok(Box::new(BufReader::new(file)))

@@ -4,47 +4,131 @@
 //! compressed with zstd. It is streamed, because it may be longer than memory, and may be played
 //! many times over.
 
-pub(crate) mod csgo;
-pub(crate) mod grid;
-pub(crate) mod prbf2;
-pub(crate) mod pubg;
-pub(crate) mod records;
-pub(crate) mod rocket_league;
-pub(crate) mod scene;
+mod csgo;
+mod grid;
+mod prbf2;
+mod pubg;
+mod records;
+mod rocket_league;
+mod scene;
 
-use super::source::{SourceError, SourceRecord};
-use crate::hunt::event::Action;
-use crate::service::cli::MatchFormat;
 use clap::ValueEnum;
 use grid::Grid;
+use huntd::hunt::event::Action;
+use huntd::tools::source::SourceRecord;
 use records::MatchRecords;
 use scene::{REPETITION_MS, Scene};
 use serde::Deserialize;
-use std::io::{Error, ErrorKind};
+use std::io::{Error, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+
+/// Number of weapons of the built-in rules.
+const WEAPONS: u32 = 3;
+
+/// Format of a recorded match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MatchFormat {
+    /// Project Reality: BF2, as recorded by its tracker.
+    Prbf2,
+    /// Counter-Strike: Global Offensive, as logged by a server.
+    Csgo,
+    /// Rocket League, from a replay.
+    RocketLeague,
+    /// PUBG: Battlegrounds, from its telemetry.
+    Pubg,
+}
+
+/// Why a recording cannot be read further.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordingError {
+    /// The file cannot be opened or read.
+    #[error("cannot read {}: {source}; check the path and its permissions", file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// The system's reason.
+        source: Error,
+    },
+    /// The file's content ends early or is not what its name says.
+    #[error("{} is cut short or damaged: {source}; copy it again", file.display())]
+    Damaged {
+        /// The file.
+        file: PathBuf,
+        /// The decompressor's reason.
+        source: Error,
+    },
+    /// The file is empty.
+    #[error("{} is empty; write a recording to it first", .0.display())]
+    Empty(PathBuf),
+    /// The first record belongs to another game than the named one.
+    #[error("{} is a recording of `{found}`; leave --format out", file.display())]
+    OtherFormat {
+        /// The file.
+        file: PathBuf,
+        /// The game, as `--format` names it.
+        found: String,
+    },
+    /// A record does not belong to the recording's game.
+    #[error(
+        "record {record} of {} does not belong to the game: {source}; check --format",
+        file.display()
+    )]
+    Record {
+        /// The file.
+        file: PathBuf,
+        /// Record number from 1, which is also the line number in a file of JSON lines.
+        record: u64,
+        /// The parser's reason.
+        source: serde_json::Error,
+    },
+    /// The game is not given and cannot be detected from the first record.
+    #[error("cannot detect the game of the recording {}; name it with --format", .0.display())]
+    UnknownFormat(PathBuf),
+}
+
+impl RecordingError {
+    /// Returns the error for a file that cannot be opened or read.
+    fn read(file: &Path, source: Error) -> RecordingError {
+        let file = file.to_owned();
+        match source.kind() {
+            // System errors have kinds of their own: these are about the content.
+            ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::Other => {
+                RecordingError::Damaged { file, source }
+            }
+            _ => RecordingError::Read { file, source },
+        }
+    }
+}
+
+/// Writes an event as `huntd load --file` reads it.
+pub fn write_line(out: &mut impl Write, record: &SourceRecord<'_>) -> std::io::Result<()> {
+    write!(out, "{}\t{}\t", record.partition, record.time_ms)?;
+    out.write_all(record.value.unwrap_or_default())?;
+    out.write_all(b"\n")
+}
 
 /// Returns the named game, or the one detected from the recording's first record. Fails if they
 /// differ, because the adapter would find nothing.
-pub fn format_of(file: &Path, named: Option<MatchFormat>) -> Result<MatchFormat, SourceError> {
+pub fn format_of(file: &Path, named: Option<MatchFormat>) -> Result<MatchFormat, RecordingError> {
     let mut first = Vec::new();
     let read = MatchRecords::open_start(file, FIRST_RECORD_BYTES_MAX)?.next(&mut first);
-    read.map_err(|source| SourceError::read(file, source))?;
+    read.map_err(|source| RecordingError::read(file, source))?;
     if first.is_empty() {
-        return Err(SourceError::Empty(file.to_owned()));
+        return Err(RecordingError::Empty(file.to_owned()));
     }
     match (named, format_of_record(&first)) {
         (Some(named), Some(found)) if named != found => {
             let found = found.to_possible_value().expect("no format is hidden");
             let found = found.get_name().to_owned();
-            Err(SourceError::OtherFormat { file: file.to_owned(), found })
+            Err(RecordingError::OtherFormat { file: file.to_owned(), found })
         }
         (Some(format), _) | (None, Some(format)) => Ok(format),
-        (None, None) => Err(SourceError::UnknownFormat(file.to_owned())),
+        (None, None) => Err(RecordingError::UnknownFormat(file.to_owned())),
     }
 }
 
 /// The smallest number of zones that hold a map of the game, under the built-in rules.
-pub(crate) fn zones_of(format: MatchFormat) -> u16 {
+pub fn zones_of(format: MatchFormat) -> u16 {
     match format {
         MatchFormat::Pubg => 16,
         MatchFormat::Prbf2 => 4,
@@ -89,12 +173,10 @@ pub struct MatchOptions {
     pub base_ms: i64,
 }
 
-impl MatchOptions {
-    /// Returns a start time early enough that the last repetition ends by `now_ms`: brokers refuse
-    /// records from the future.
-    pub(crate) fn base_ms_before(now_ms: i64, repeat: u32) -> i64 {
-        (now_ms - i64::from(repeat) * REPETITION_MS) / 1000 * 1000
-    }
+/// Returns a start time early enough that the last repetition ends by `now_ms`: brokers refuse
+/// records from the future.
+pub fn base_ms_before(now_ms: i64, repeat: u32) -> i64 {
+    (now_ms - i64::from(repeat) * REPETITION_MS) / 1000 * 1000
 }
 
 /// The events of a match, one at a time.
@@ -117,7 +199,7 @@ enum Adapter {
 
 impl MatchEvents {
     /// Opens a recording.
-    pub fn open(options: MatchOptions) -> Result<MatchEvents, SourceError> {
+    pub fn open(options: MatchOptions) -> Result<MatchEvents, RecordingError> {
         let half_cm = match options.format {
             MatchFormat::Prbf2 => prbf2::PRBF2_MAP_HALF_CM,
             MatchFormat::Csgo => csgo::CSGO_MAP_HALF_CM,
@@ -137,7 +219,7 @@ impl MatchEvents {
     }
 
     /// Returns the next event, or `None` after the last.
-    pub fn next_record(&mut self) -> Result<Option<SourceRecord<'_>>, SourceError> {
+    pub fn next_record(&mut self) -> Result<Option<SourceRecord<'_>>, RecordingError> {
         while !self.scene.has_waiting() && self.repetitions_left > 0 {
             self.scene.forget_taken();
             self.read_record()?;
@@ -145,25 +227,25 @@ impl MatchEvents {
         Ok(self.scene.take())
     }
 
-    fn read_record(&mut self) -> Result<(), SourceError> {
+    fn read_record(&mut self) -> Result<(), RecordingError> {
         self.record.clear();
         self.record_number += 1;
         let read = self.records.next(&mut self.record);
-        read.map_err(|source| SourceError::read(&self.options.file, source))?;
+        read.map_err(|source| RecordingError::read(&self.options.file, source))?;
         if self.record.is_empty() {
             return self.end_repetition();
         }
         let text = std::str::from_utf8(&self.record).map_err(|source| {
-            SourceError::read(&self.options.file, Error::new(ErrorKind::InvalidData, source))
+            RecordingError::read(&self.options.file, Error::new(ErrorKind::InvalidData, source))
         })?;
-        self.adapter.read(text, &mut self.scene).map_err(|source| SourceError::Record {
+        self.adapter.read(text, &mut self.scene).map_err(|source| RecordingError::Record {
             file: self.options.file.clone(),
             record: self.record_number,
             source,
         })
     }
 
-    fn end_repetition(&mut self) -> Result<(), SourceError> {
+    fn end_repetition(&mut self) -> Result<(), RecordingError> {
         self.scene.end_match();
         self.repetitions_left -= 1;
         if self.repetitions_left > 0 {
@@ -214,7 +296,7 @@ fn weapon_number(name: &str) -> u8 {
     let hash = name
         .bytes()
         .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    (hash % u32::from(super::WEAPONS)) as u8
+    (hash % WEAPONS) as u8
 }
 
 /// Converts degrees of any size and sign to a heading in centidegrees.

@@ -1,8 +1,7 @@
 //! The adapters' decisions, tested with invented recordings.
 
-use super::{MatchEvents, MatchOptions, heading, player_number};
-use crate::service::cli::MatchFormat;
-use crate::tools::PLAYER_ID_FIRST;
+use super::{MatchEvents, MatchFormat, MatchOptions, heading, player_number};
+use huntd::tools::PLAYER_ID_FIRST;
 use std::fmt::Write;
 
 /// The events of a recording, one per line: partition, player, seq, and the event without its time.

@@ -5,7 +5,7 @@
 
 use super::scene::Scene;
 use super::{heading, heading_between, player_number, shot};
-use crate::hunt::event::Action;
+use huntd::hunt::event::Action;
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;

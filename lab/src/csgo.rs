@@ -6,7 +6,7 @@
 
 use super::scene::Scene;
 use super::{heading_between, player_number, shot};
-use crate::hunt::event::Action;
+use huntd::hunt::event::Action;
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
