@@ -1,46 +1,43 @@
-//! The door to output partitions for their owner: reads stretches of them, appends single frames.
+//! Reads ranges of the output partitions for their owner, and appends single frames.
 //!
-//! All partitions share one consumer and one producer, so that nobody waits for another's broker.
-//! What the records mean is decided elsewhere.
+//! All partitions share one consumer and one producer, so that no partition waits for another's
+//! broker. Ownership interprets the records.
 
 use crate::kafka::METADATA_MS_MAX;
 use crate::kafka::client::{
-    ClientOptions, KafkaReader, TokenSource, is_out_of_range, partitions, reader, reader_config,
-    topic_error, writer_config,
+    ClientOptions, KafkaReader, is_out_of_range, partitions, reader, reader_config, topic_error,
+    writer_config,
 };
 use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
+use crate::kafka::topic_writer::{DeliveryReport, TopicWriter};
 use crate::output::encode::encode;
 use crate::output::frame::{Format, FrameHeader};
 use crate::ownership::event::OutputEvent;
-use rdkafka::ClientContext;
-use rdkafka::client::OAuthToken;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
-use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, ProducerContext};
+use rdkafka::producer::BaseRecord;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use std::collections::BTreeMap;
-use std::error::Error;
-use std::sync::mpsc;
 use std::time::Duration;
 
-/// Milliseconds that one fence may take to be acknowledged.
+/// Upper limit of the wait for a fence's acknowledgement, in milliseconds.
 pub const FENCE_MS_MAX: u64 = 10_000;
 
-/// What reading and fencing outputs needs to know.
+/// Options for reading and fencing outputs.
 #[derive(Clone, Debug)]
 pub struct OutputLogOptions {
-    /// How the brokers are reached.
+    /// How to reach the brokers.
     pub client: ClientOptions,
     /// The topic with the events.
     pub input_topic: String,
     /// The topic with the frames.
     pub output_topic: String,
-    /// The topic for records that are no events; it has to be there.
+    /// The topic for records that are not valid events. It must exist.
     pub dead_letter_topic: String,
-    /// How frames are written.
+    /// The format of frames.
     pub format: Format,
 }
 
@@ -48,8 +45,7 @@ pub struct OutputLogOptions {
 pub struct OutputLog {
     options: OutputLogOptions,
     consumer: KafkaReader,
-    producer: BaseProducer<FenceCallbacks>,
-    appended: mpsc::Receiver<Append>,
+    writer: TopicWriter,
     /// Number of the last append.
     appends: usize,
     /// The append that each partition waits for.
@@ -60,7 +56,7 @@ pub struct OutputLog {
 }
 
 impl OutputLog {
-    /// Connects, and checks that all topics are there and fit together.
+    /// Connects, and checks that all topics exist and fit together.
     pub fn connect(options: OutputLogOptions) -> Result<OutputLog, TopicError> {
         let unusable = |error: KafkaError| TopicError::Unreachable(error.to_string());
         let consumer = reader(&consumer_config(&options), &options.client).map_err(unusable)?;
@@ -72,16 +68,12 @@ impl OutputLog {
             return Err(TopicError::PartitionsDiffer { input_topic, input, output_topic, output });
         }
         partitions(&consumer, &options.dead_letter_topic, Right::Write, wait)?;
-        let (sender, appended) = mpsc::channel();
-        let callbacks =
-            FenceCallbacks { sender, tokens: TokenSource::of(&options.client.security) };
-        let producer =
-            producer_config(&options).create_with_context(callbacks).map_err(unusable)?;
+        let writer =
+            TopicWriter::new(&producer_config(&options), &options.client).map_err(unusable)?;
         Ok(OutputLog {
             options,
             consumer,
-            producer,
-            appended,
+            writer,
             appends: 0,
             waiting: BTreeMap::new(),
             reading: Vec::new(),
@@ -89,12 +81,12 @@ impl OutputLog {
         })
     }
 
-    /// Partitions of the input topic, and of the output topic.
+    /// Number of partitions of the input topic, and of the output topic.
     pub(crate) fn partitions(&self) -> i32 {
         self.partitions
     }
 
-    /// Begins to read a partition here, or goes on here.
+    /// Reads a partition from this offset on, also if it is being read elsewhere.
     pub fn read(&mut self, partition: i32, from: i64) -> Result<(), TopicError> {
         self.stop_reading(partition);
         let mut list = TopicPartitionList::new();
@@ -105,7 +97,7 @@ impl OutputLog {
         Ok(())
     }
 
-    /// Drops a partition: neither its records nor the outcome of an append is reported any more.
+    /// Drops a partition: its records and the outcome of its append are no longer reported.
     pub fn forget(&mut self, partition: i32) {
         self.stop_reading(partition);
         self.waiting.remove(&partition);
@@ -123,8 +115,8 @@ impl OutputLog {
         }
     }
 
-    /// Appends a frame without updates. Its outcome is reported as an event. The outcome of an
-    /// earlier append to the same partition is not reported any more.
+    /// Appends a frame without updates. Its outcome is reported as an event; the outcome of an
+    /// earlier append to the same partition no longer is.
     pub fn append(&mut self, partition: i32, header: &FrameHeader) -> Result<(), TopicError> {
         let mut bytes = Vec::new();
         encode(self.options.format, header, &[], &mut bytes);
@@ -134,7 +126,7 @@ impl OutputLog {
             self.appends,
         );
         let record = record.partition(partition).payload(&bytes);
-        self.producer.send(record).map_err(|(error, _)| self.failure(&error))?;
+        self.writer.producer.send(record).map_err(|(error, _)| self.failure(&error))?;
         self.waiting.insert(partition, self.appends);
         Ok(())
     }
@@ -142,14 +134,14 @@ impl OutputLog {
     /// Lets the clients fetch tokens while nothing is read or appended.
     pub(crate) fn rest(&self) {
         drop(self.consumer.poll(Duration::ZERO));
-        self.producer.poll(Duration::ZERO);
+        self.writer.producer.poll(Duration::ZERO);
     }
 
-    /// Reports what has happened, and waits at most `wait_max` for the first event.
+    /// Reports events, and waits at most `wait_max` for the first one.
     pub fn poll(&mut self, wait_max: Duration, mut take: impl FnMut(OutputEvent<'_>)) {
         let mut wait = wait_max;
         if !self.waiting.is_empty() {
-            self.producer.poll(if self.reading.is_empty() { wait } else { Duration::ZERO });
+            self.writer.producer.poll(if self.reading.is_empty() { wait } else { Duration::ZERO });
             self.take_appended(&mut take);
             wait = wait.min(POLL_INTERVAL);
         }
@@ -178,25 +170,25 @@ impl OutputLog {
     }
 
     fn take_appended(&mut self, take: &mut impl FnMut(OutputEvent<'_>)) {
-        for append in self.appended.try_iter() {
-            let waits = |(_, number): &(&i32, &usize)| **number == append.number;
+        while let Some(DeliveryReport { number: reported, offset }) = self.writer.next_report() {
+            let waits = |(_, number): &(&i32, &usize)| **number == reported;
             let Some(partition) = self.waiting.iter().find(waits).map(|(partition, _)| *partition)
             else {
                 continue;
             };
             self.waiting.remove(&partition);
-            match append.offset {
+            match offset {
                 Ok(offset) => take(OutputEvent::Appended { partition, offset }),
-                Err(error) => {
-                    let error =
-                        passing(topic_error(&self.options.output_topic, Right::Write, &error));
+                Err(failed) => {
+                    let error = passing(topic_error(&failed.topic, Right::Write, &failed.error));
                     take(OutputEvent::RequestFailed { partition, error });
                 }
             }
         }
     }
 
-    /// Lost connections come back, or reading stalls for too long; anything else is final.
+    /// Handles an error of reading. Lost connections come back, or reading stalls for too long; the
+    /// other errors are reported.
     fn tolerate(&self, error: &KafkaError, take: &mut impl FnMut(OutputEvent<'_>)) {
         if is_out_of_range(error) {
             // librdkafka does not name the partition, so all are read again.
@@ -222,51 +214,14 @@ impl OutputLog {
     }
 }
 
-/// Time between two polls of what does not wake us.
+/// Time between two polls of sources that do not wake this thread.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Records that are handed over before the caller polls other things again.
+/// Limit of the records per call, so that the caller can poll other sources.
 const RECORDS_PER_POLL: usize = 256;
 
-/// What became of an append. One that was given up may be reported while another is waited for.
-struct Append {
-    number: usize,
-    offset: Result<i64, KafkaError>,
-}
-
-/// The producer's callbacks.
-struct FenceCallbacks {
-    sender: mpsc::Sender<Append>,
-    tokens: TokenSource,
-}
-
-impl ClientContext for FenceCallbacks {
-    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
-
-    fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
-        self.tokens.token()
-    }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        tracing::debug!(%error, reason, "the fence producer reports trouble");
-    }
-}
-
-impl ProducerContext for FenceCallbacks {
-    type DeliveryOpaque = usize;
-
-    fn delivery(&self, result: &DeliveryResult<'_>, number: usize) {
-        let offset = match result {
-            Ok(message) => Ok(message.offset()),
-            Err((error, _)) => Err(error.clone()),
-        };
-        // The other end is gone only while the producer itself is being dropped.
-        drop(self.sender.send(Append { number, offset }));
-    }
-}
-
-/// The topics were there when the daemon connected. A broker that has just started does not know
-/// its topics for a while, and that passes.
+/// Makes a missing topic a passing error. The topics existed when the daemon connected, and a broker
+/// that has just started does not know its topics for a while.
 fn passing(error: TopicError) -> TopicError {
     match error {
         TopicError::Missing(topic) => {

@@ -38,6 +38,8 @@ pub mod aborted;
 
 pub mod client;
 
+pub(crate) mod topic_writer;
+
 pub mod right;
 
 pub mod topic_error;

@@ -1,51 +1,45 @@
-//! The door to librdkafka's idempotent producer, which sends dead letters, handoffs and ticks.
+//! librdkafka's idempotent producer, which sends dead letters, handoffs and ticks.
 //!
 //! A shard's checkpoints wait for its handoffs and dead letters, so none may be given up while
-//! later ones succeed. So operators cannot change the settings for retries and order: they are
-//! pinned here, and checked against the values that librdkafka took.
+//! later ones succeed. Operators therefore cannot change the settings for retries and order: they
+//! are pinned here, and checked against the values that librdkafka uses.
 
 use crate::kafka::RECONNECT_MS_MAX;
-use crate::kafka::client::{TokenSource, topic_error, writer_config};
+use crate::kafka::client::{topic_error, writer_config};
 use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
+use crate::kafka::topic_writer::{TopicWriter, Undelivered};
 use crate::output::dead_letter::DeadLetter;
 use crate::publisher::PublisherOptions;
 use crate::publisher::publishing::Time;
-use rdkafka::ClientContext;
-use rdkafka::client::OAuthToken;
 use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::{Header, Message, OwnedHeaders, ToBytes};
-use rdkafka::producer::{
-    BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext, PurgeConfig,
-};
+use rdkafka::message::{Header, OwnedHeaders, ToBytes};
+use rdkafka::producer::{BaseRecord, Producer as _, PurgeConfig};
 use std::collections::BTreeMap;
-use std::error::Error;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// KiB that librdkafka accepts as the bound of its producer queue.
+/// Upper limit of the producer queue's size in librdkafka, in KiB.
 pub(crate) const PUBLISH_QUEUE_KBYTES_MAX: usize = 2_097_151;
 
-/// Milliseconds between two polls for acknowledgements while some are due that nothing rings for.
+/// Milliseconds between two polls for acknowledgements that do not wake the publisher.
 pub(crate) const PUBLISHER_BUSY_MS_MAX: u64 = 1;
 
-/// Milliseconds that the publisher waits at its end for the last acknowledgements. A stop must be
-/// over within five seconds.
+/// Milliseconds that the publisher waits for the last acknowledgements before it ends. A stop takes
+/// at most five seconds.
 pub(crate) const PUBLISHER_FLUSH_MS_MAX: u64 = 1_000;
 
-/// The most that librdkafka takes for `message.max.bytes`.
+/// Upper limit of `message.max.bytes` in librdkafka.
 const RECORD_BYTES_MAX: usize = 1_000_000_000;
 
-/// Milliseconds that one request of librdkafka may take: a dead letter may be as large as the
-/// buffer.
+/// Upper limit of the time that one request may take, in milliseconds: a dead letter may be as
+/// large as the buffer.
 const DEAD_LETTER_MS_MAX: u64 = 30_000;
 
-/// Offset of a record that has none, or whose offset is not known.
+/// The offset of a record that has none, or an unknown one.
 pub(super) const OFFSET_UNKNOWN: i64 = -1;
 
-/// Settings that the protocol stands on.
+/// Settings that delivery in order and exactly once depends on.
 const PINNED: &[(&str, &str)] = &[
     // Retries are appended once and in order (KIP-98).
     ("enable.idempotence", "true"),
@@ -65,57 +59,55 @@ const PINNED: &[(&str, &str)] = &[
 
 /// A producer for everything but frames, whose deliveries each carry a `T`.
 ///
-/// The receipts stay here, and librdkafka carries only their numbers, so a client that reports
-/// nothing any more loses none.
+/// The receipts stay here, and librdkafka carries only their numbers. So no receipt is lost if the
+/// client stops reporting.
 pub(crate) struct Producer<T> {
     options: PublisherOptions,
     /// `None` until the first record.
-    client: Option<BaseProducer<ProducerCallbacks>>,
-    sender: mpsc::Sender<Reported>,
-    reported: mpsc::Receiver<Reported>,
-    /// By the record's number: its receipt, until the delivery is reported.
+    writer: Option<TopicWriter>,
+    /// Receipts of unreported deliveries, by record number.
     receipts: BTreeMap<usize, T>,
     /// Number of the last record.
     records: usize,
 }
 
-/// What became of one frame or dead letter.
+/// The outcome of sending one record.
 pub struct Delivery<T> {
     /// The receipt that the sender passed in.
     pub receipt: T,
-    /// The offset that the broker gave it, if the broker has it.
+    /// The record's offset, if it was delivered.
     pub offset: i64,
-    /// Why it failed; `None`: the broker has it.
+    /// Why it failed; `None` if the broker has it.
     pub failure: Option<SendFailure>,
 }
 
 /// Why something was not delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendFailure {
-    /// In words.
+    /// The reason, for the log.
     pub sentence: String,
-    /// It is larger than the topic or the producer's buffer allows: no retry helps.
+    /// True if it is larger than the topic or the buffer allows, so that no retry helps.
     pub is_too_large: bool,
 }
 
-/// Why something was not taken for sending.
+/// Why a record was not accepted for sending.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SendError {
-    /// The buffer is full. Once deliveries were reported, the same record can be sent.
+    /// The buffer is full. It has room again once deliveries are reported.
     Full,
     /// It can never be sent, for this reason.
     Refused(SendFailure),
 }
 
-/// The producer could not be made: wrong settings, or no resources.
+/// The producer could not be created: wrong settings, or no resources.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot create the Kafka producer: {0}; check `brokers` and the process limits")]
 pub struct ProducerError(String);
 
-/// What the publisher asks of a producer: librdkafka's is [`Producer`], and
-/// [`NativeProducer`](crate::publisher::native::NativeProducer) has a ring.
+/// A producer of the publisher: [`Producer`], or
+/// [`NativeProducer`](crate::publisher::native::NativeProducer) for frames.
 pub trait Produce<T> {
-    /// Takes a copy of an encoded record for one partition of a topic.
+    /// Copies an encoded record for one partition of a topic.
     fn send(
         &mut self,
         topic: &str,
@@ -124,7 +116,7 @@ pub trait Produce<T> {
         receipt: T,
     ) -> Result<(), SendError>;
 
-    /// Takes a copy of a dead letter. Its partition follows from its key.
+    /// Copies a dead letter. Its key determines the partition.
     fn send_dead_letter(
         &mut self,
         topic: &str,
@@ -133,56 +125,48 @@ pub trait Produce<T> {
         receipt: T,
     ) -> Result<(), SendError>;
 
-    /// Continues its work and collects reports of deliveries, without waiting for any.
+    /// Goes on sending and collects delivery reports, without waiting.
     fn poll(&mut self, time: Time);
 
-    /// The next delivery that [`Produce::poll`] has met.
+    /// Returns the next delivery that [`Produce::poll`] has collected.
     fn next_delivery(&mut self) -> Option<Delivery<T>>;
 
-    /// Records whose delivery was not reported yet.
+    /// Number of records whose delivery was not reported yet.
     fn outstanding(&self) -> usize;
 
-    /// Whether the producer must be polled, because nothing rings when it has deliveries.
+    /// Returns whether the producer must be polled, because its deliveries wake nobody.
     fn must_be_polled(&self) -> bool;
 
-    /// Why the producer must be replaced, if it has failed for good.
+    /// Returns why the producer must be replaced, if it has failed permanently.
     fn fatal_error(&self) -> Option<String>;
 
-    /// Starts over, and gives up everything that is not delivered yet. Returns what became of each
+    /// Starts over, and gives up everything that is not delivered yet. Returns the outcome of each
     /// record.
     fn replace(&mut self, options: &PublisherOptions) -> Result<Vec<Delivery<T>>, ProducerError>;
 }
 
 impl<T> Producer<T> {
-    /// A producer that starts with its first record. It connects by itself, and again whenever it
-    /// has to.
+    /// Creates a producer that starts with its first record. It connects and reconnects by itself.
     pub(crate) fn new(options: &PublisherOptions) -> Producer<T> {
-        let (sender, reported) = mpsc::channel();
         let options = options.clone();
-        Producer { options, client: None, sender, reported, receipts: BTreeMap::new(), records: 0 }
+        Producer { options, writer: None, receipts: BTreeMap::new(), records: 0 }
     }
 
-    /// Starts it before the first record.
-    fn start(&mut self) -> Result<&BaseProducer<ProducerCallbacks>, ProducerError> {
-        if self.client.is_none() {
+    /// Starts the client before the first record.
+    fn start(&mut self) -> Result<&TopicWriter, ProducerError> {
+        if self.writer.is_none() {
             let config = config(&self.options);
             check_pinned(&config)?;
-            let callbacks = ProducerCallbacks {
-                reported: self.sender.clone(),
-                troubled: AtomicBool::new(false),
-                tokens: TokenSource::of(&self.options.client.security),
-            };
-            let client = config.create_with_context(callbacks);
-            let client = client.map_err(|error: KafkaError| ProducerError(error.to_string()))?;
-            self.client = Some(client);
+            let writer = TopicWriter::new(&config, &self.options.client);
+            self.writer = Some(writer.map_err(|error| ProducerError(error.to_string()))?);
         }
-        Ok(self.client.as_ref().expect("it has started"))
+        Ok(self.writer.as_ref().expect("it has started"))
     }
 
-    /// Waits at most this long for a delivery.
+    /// Waits for a delivery, at most `wait_max`.
     fn wait(&self, wait_max: Duration) {
-        if let Some(client) = &self.client {
-            client.poll(wait_max);
+        if let Some(writer) = &self.writer {
+            writer.producer.poll(wait_max);
         }
     }
 
@@ -192,26 +176,26 @@ impl<T> Producer<T> {
         self.records
     }
 
-    /// Hands a numbered record over.
+    /// Hands a numbered record to librdkafka.
     fn hand_over<K: ToBytes + ?Sized>(
         &mut self,
         record: BaseRecord<'_, K, [u8], usize>,
         receipt: T,
     ) -> Result<(), SendError> {
         let number = record.delivery_opaque;
-        let client = self.start().map_err(|error| {
+        let writer = self.start().map_err(|error| {
             SendError::Refused(SendFailure { sentence: error.to_string(), is_too_large: false })
         })?;
-        client.send(record).map_err(|(error, record)| refusal(record.topic, &error))?;
+        writer.producer.send(record).map_err(|(error, record)| refusal(record.topic, &error))?;
         self.receipts.insert(number, receipt);
         Ok(())
     }
 
-    /// Gives up everything that is not delivered yet, and returns what became of each record. A
+    /// Gives up everything that is not delivered yet, and returns the outcome of each record. A
     /// delivery that is not reported in time counts as failed, and a later report is ignored.
     fn abandon(mut self, wait_max: Duration) -> Vec<Delivery<T>> {
-        if let Some(client) = &self.client {
-            client.purge(PurgeConfig::default().queue().inflight());
+        if let Some(writer) = &self.writer {
+            writer.producer.purge(PurgeConfig::default().queue().inflight());
         }
         let mut deliveries = Vec::with_capacity(self.receipts.len());
         let end = Instant::now() + wait_max;
@@ -271,9 +255,15 @@ impl<T> Produce<T> for Producer<T> {
     }
 
     fn next_delivery(&mut self) -> Option<Delivery<T>> {
-        let Reported { number, offset, failure } = self.reported.try_recv().ok()?;
-        let receipt = self.receipts.remove(&number).expect("a record is reported once");
-        Some(Delivery { receipt, offset, failure })
+        let report = self.writer.as_ref()?.next_report()?;
+        let receipt = self.receipts.remove(&report.number).expect("a record is reported once");
+        Some(match report.offset {
+            Ok(offset) => Delivery { receipt, offset, failure: None },
+            Err(Undelivered { topic, error }) => {
+                let failure = Some(failure(&topic, &error));
+                Delivery { receipt, offset: OFFSET_UNKNOWN, failure }
+            }
+        })
     }
 
     fn outstanding(&self) -> usize {
@@ -285,11 +275,9 @@ impl<T> Produce<T> for Producer<T> {
     }
 
     fn fatal_error(&self) -> Option<String> {
-        let client = self.client.as_ref()?;
-        if !client.context().troubled.swap(false, Ordering::Relaxed) {
-            return None;
-        }
-        let (_, sentence) = client.client().fatal_error()?;
+        let writer = self.writer.as_ref()?;
+        writer.take_trouble()?;
+        let (_, sentence) = writer.producer.client().fatal_error()?;
         Some(format!("the Kafka producer cannot go on: {sentence}"))
     }
 
@@ -298,47 +286,6 @@ impl<T> Produce<T> for Producer<T> {
         producer.start()?;
         let abandoned = std::mem::replace(self, producer);
         Ok(abandoned.abandon(Duration::from_millis(PUBLISHER_FLUSH_MS_MAX)))
-    }
-}
-
-/// What became of the record with this number.
-struct Reported {
-    number: usize,
-    offset: i64,
-    failure: Option<SendFailure>,
-}
-
-/// librdkafka's callbacks. They run inside [`Produce::poll`], on the publisher's thread.
-struct ProducerCallbacks {
-    reported: mpsc::Sender<Reported>,
-    /// An error was reported since the last call; it may have been a fatal one.
-    troubled: AtomicBool,
-    tokens: TokenSource,
-}
-
-impl ClientContext for ProducerCallbacks {
-    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
-
-    fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
-        self.tokens.token()
-    }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        self.troubled.store(true, Ordering::Relaxed);
-        tracing::debug!(%error, reason, "the Kafka producer reports trouble");
-    }
-}
-
-impl ProducerContext for ProducerCallbacks {
-    type DeliveryOpaque = usize;
-
-    fn delivery(&self, result: &DeliveryResult<'_>, number: usize) {
-        let (offset, failure) = match result {
-            Ok(message) => (message.offset(), None),
-            Err((error, message)) => (message.offset(), Some(failure(message.topic(), error))),
-        };
-        // The other end is gone only while the producer itself is being dropped.
-        drop(self.reported.send(Reported { number, offset, failure }));
     }
 }
 
@@ -361,13 +308,13 @@ fn config(options: &PublisherOptions) -> ClientConfig {
     config
 }
 
-/// A record that is larger than the buffer would wait for room for ever.
+/// Limit of a record's size. A record that is larger than the buffer would wait forever.
 fn record_bytes_max(options: &PublisherOptions) -> usize {
     (options.queue_kbytes_max * 1024).min(RECORD_BYTES_MAX)
 }
 
-/// librdkafka adjusts settings that contradict each other, so the values that it took are compared
-/// with ours.
+/// Compares librdkafka's settings with ours, because it adjusts settings that contradict each
+/// other.
 fn check_pinned(config: &ClientConfig) -> Result<(), ProducerError> {
     let native = config.create_native_config().map_err(|error| ProducerError(error.to_string()))?;
     for (name, value) in PINNED {

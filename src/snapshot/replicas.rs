@@ -12,26 +12,22 @@
 use crate::hunt::Shard;
 use crate::hunt::rules::rulebook::Rulebook;
 use crate::kafka::client::{
-    ClientOptions, KafkaReader, TokenSource, is_out_of_range, partitions, reader, reader_config,
-    writer_config,
+    ClientOptions, KafkaReader, is_out_of_range, partitions, reader, reader_config, writer_config,
 };
 use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
+use crate::kafka::topic_writer::{TopicWriter, Undelivered};
 use crate::kafka::{METADATA_MS_MAX, READ_STALL_MS_MAX};
 use crate::snapshot::format::{Header, Origin, SNAPSHOT_BLOCK_BYTES, SnapshotError};
 use crate::telemetry::long_wait::LongWait;
-use rdkafka::ClientContext;
-use rdkafka::client::OAuthToken;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message};
-use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, ProducerContext};
+use rdkafka::producer::BaseRecord;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use std::collections::{BTreeMap, BTreeSet};
-use std::error::Error;
 use std::ops::ControlFlow;
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// Blocks of a snapshot in one record of a replica: below [`FRAME_BYTES_MAX`], like frames.
@@ -96,8 +92,7 @@ pub struct Replica {
 pub struct Replicas {
     options: ReplicaOptions,
     consumer: KafkaReader,
-    producer: BaseProducer<ReplicaCallbacks>,
-    reports: mpsc::Receiver<ProducerReport>,
+    writer: TopicWriter,
     /// By partition: keys of all records of replicas that are there, as far as is known.
     present: BTreeMap<i32, BTreeSet<String>>,
 }
@@ -107,12 +102,9 @@ impl Replicas {
     pub fn connect(options: ReplicaOptions) -> Result<Replicas, ReplicaError> {
         let unusable = |error: KafkaError| failure(&options.topic, Right::Read, &error);
         let consumer = reader(&consumer_config(&options), &options.client).map_err(unusable)?;
-        let (sender, reports) = mpsc::channel();
-        let callbacks =
-            ReplicaCallbacks { sender, tokens: TokenSource::of(&options.client.security) };
-        let producer =
-            producer_config(&options).create_with_context(callbacks).map_err(unusable)?;
-        Ok(Replicas { options, consumer, producer, reports, present: BTreeMap::new() })
+        let writer =
+            TopicWriter::new(&producer_config(&options), &options.client).map_err(unusable)?;
+        Ok(Replicas { options, consumer, writer, present: BTreeMap::new() })
     }
 
     /// Replicates a snapshot; `read_block` reads its blocks. Calls `watch` every few milliseconds
@@ -172,12 +164,13 @@ impl Replicas {
         watch: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<(), ReplicaError> {
         let topic = &self.options.topic;
-        let mut record: BaseRecord<'_, str, [u8]> =
-            BaseRecord::to(topic).partition(partition).key(key);
+        // All records are waited for, so their numbers do not matter.
+        let mut record: BaseRecord<'_, str, [u8], usize> =
+            BaseRecord::with_opaque_to(topic, 0).partition(partition).key(key);
         record.payload = value;
         let mut wait = ReplicaWait::begin();
         loop {
-            match self.producer.send(record) {
+            match self.writer.producer.send(record) {
                 Ok(()) => return Ok(()),
                 // There is room once a record is reported.
                 Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), back)) => {
@@ -199,14 +192,13 @@ impl Replicas {
         for _ in 0..count {
             let mut wait = ReplicaWait::begin();
             last = Some(loop {
-                match self.reports.try_recv() {
-                    Ok(ProducerReport::Delivered(appended)) => {
-                        let wrong = |error| failure(&self.options.topic, Right::Write, &error);
-                        break appended.map_err(wrong)?;
-                    }
-                    Ok(ProducerReport::Trouble(said)) => wait.said = Some(said),
-                    Err(_) => self.rest(&mut wait, watch)?,
+                if let Some(report) = self.writer.next_report() {
+                    let wrong =
+                        |failed: Undelivered| failure(&failed.topic, Right::Write, &failed.error);
+                    break report.offset.map_err(wrong)?;
                 }
+                wait.said = self.writer.take_trouble().or(wait.said);
+                self.rest(&mut wait, watch)?;
             });
         }
         Ok(last)
@@ -223,7 +215,7 @@ impl Replicas {
             return Err(ReplicaError::GivenUp);
         }
         wait.note("an acknowledgement of", &self.options.topic);
-        self.producer.poll(POLL_INTERVAL);
+        self.writer.producer.poll(POLL_INTERVAL);
         Ok(())
     }
 
@@ -474,44 +466,6 @@ impl ReplicaWait {
                 self.said.as_deref().unwrap_or("no broker says why")
             );
         }
-    }
-}
-
-/// A report of librdkafka's producer.
-enum ProducerReport {
-    /// The outcome of one record.
-    Delivered(Result<i64, KafkaError>),
-    /// Trouble with brokers.
-    Trouble(String),
-}
-
-struct ReplicaCallbacks {
-    sender: mpsc::Sender<ProducerReport>,
-    tokens: TokenSource,
-}
-
-impl ClientContext for ReplicaCallbacks {
-    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
-
-    fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
-        self.tokens.token()
-    }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        drop(self.sender.send(ProducerReport::Trouble(format!("{error} ({reason})"))));
-    }
-}
-
-impl ProducerContext for ReplicaCallbacks {
-    type DeliveryOpaque = ();
-
-    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
-        let offset = match result {
-            Ok(message) => Ok(message.offset()),
-            Err((error, _)) => Err(error.clone()),
-        };
-        // The other end is gone only while the producer itself is being dropped.
-        drop(self.sender.send(ProducerReport::Delivered(offset)));
     }
 }
 

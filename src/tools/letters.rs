@@ -10,7 +10,7 @@ use crate::decoder::reject::Reject;
 use crate::decoder::{Decoder, RecordPosition};
 use crate::kafka::right::Right;
 use crate::runtime::wall_clock::unix_ms;
-use crate::service::cli::{LoadCodec, TapArgs, TapFrom};
+use crate::service::cli::{TapArgs, TapFrom};
 use crate::telemetry::printable::printable;
 use rdkafka::message::{Headers, Message};
 use serde_json::json;
@@ -89,7 +89,7 @@ impl<'a> Resend<'a> {
             input_topic,
             partitions: kafka::topic_partitions(client, input_topic, Right::Write)?,
             decoder: Decoder::new(),
-            sender: EventSender::connect(client, input_topic, LoadCodec::None, 0)?,
+            sender: EventSender::connect(client, input_topic, "none", 0)?,
         })
     }
 

@@ -7,18 +7,14 @@ use super::pace::Pace;
 use super::progress_bar::ProgressBar;
 use super::source::{Source, SourceRecord};
 use super::synthetic::{RATE_UNPACED, SyntheticOptions};
-use crate::kafka::client::{ClientOptions, FIRST_TOKEN_WAIT, TokenSource, client_config};
+use crate::kafka::client::{ClientOptions, FIRST_TOKEN_WAIT, client_config};
 use crate::kafka::right::Right;
-use crate::service::cli::{LoadArgs, LoadCodec};
-use rdkafka::ClientContext;
-use rdkafka::client::OAuthToken;
+use crate::kafka::topic_writer::{TopicWriter, Undelivered};
+use crate::service::cli::LoadArgs;
 use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
-use std::error::Error;
+use rdkafka::producer::{BaseRecord, Producer as _};
 use std::io::Write;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Default number of events.
@@ -56,8 +52,7 @@ pub fn run(args: &LoadArgs) -> Result<(), ToolError> {
     }
     let mut source = open_source(args, zones)?;
     let linger_ms = if args.rate.is_some() { LINGER_MS_PACED } else { LINGER_MS_UNPACED };
-    let codec = args.compression;
-    let mut sender = EventSender::connect(&cluster.client, topic, codec, linger_ms)?;
+    let mut sender = EventSender::connect(&cluster.client, topic, &args.compression, linger_ms)?;
     let bar = ProgressBar::start(source.events_expected());
     if args.rate.is_some() {
         std::thread::sleep(CONNECT_PAUSE);
@@ -146,37 +141,10 @@ pub(crate) fn now_us() -> i64 {
 
 /// Sends records to one topic: idempotent, in order, acknowledged by all in-sync replicas.
 pub(crate) struct EventSender {
-    producer: BaseProducer<LoadCallbacks>,
+    writer: TopicWriter,
     topic: String,
     /// Records accepted by librdkafka.
     pub sent: u64,
-}
-
-/// Delivery reports of the brokers.
-struct LoadCallbacks {
-    tokens: TokenSource,
-    failed: AtomicU64,
-    first_failure: Mutex<Option<KafkaError>>,
-}
-
-impl ClientContext for LoadCallbacks {
-    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
-
-    fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
-        self.tokens.token()
-    }
-}
-
-impl ProducerContext for LoadCallbacks {
-    type DeliveryOpaque = ();
-
-    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
-        if let Err((error, _)) = result {
-            let mut first = self.first_failure.lock().expect("no holder of this lock panics");
-            first.get_or_insert_with(|| error.clone());
-            self.failed.fetch_add(1, Ordering::Release);
-        }
-    }
 }
 
 impl EventSender {
@@ -184,38 +152,33 @@ impl EventSender {
     pub(crate) fn connect(
         client: &ClientOptions,
         topic: &str,
-        compression: LoadCodec,
+        compression: &str,
         linger_ms: u32,
     ) -> Result<EventSender, ToolError> {
         let config = producer_config(client, compression, linger_ms);
-        let producer: Result<BaseProducer<LoadCallbacks>, KafkaError> =
-            config.create_with_context(LoadCallbacks {
-                tokens: TokenSource::of(&client.security),
-                failed: AtomicU64::new(0),
-                first_failure: Mutex::default(),
-            });
-        let producer = producer.map_err(|error| {
+        let writer = TopicWriter::new(&config, client).map_err(|error| {
             ToolError::Usage(format!("librdkafka does not accept the settings: {error}"))
         })?;
         if client.authenticates_by_token() {
-            producer.poll(FIRST_TOKEN_WAIT);
+            writer.producer.poll(FIRST_TOKEN_WAIT);
         }
-        let known = producer.client().fetch_metadata(Some(topic), METADATA_WAIT);
+        let known = writer.producer.client().fetch_metadata(Some(topic), METADATA_WAIT);
         known.map_err(|error| ToolError::of_topic(topic, Right::Write, &error))?;
-        Ok(EventSender { producer, topic: topic.to_owned(), sent: 0 })
+        Ok(EventSender { writer, topic: topic.to_owned(), sent: 0 })
     }
 
     /// Hands over one record, waiting while the buffer is full.
     pub(crate) fn send(&mut self, record: &SourceRecord<'_>) -> Result<(), ToolError> {
         loop {
-            let mut message: BaseRecord<'_, (), [u8]> = BaseRecord::to(&self.topic)
-                .partition(record.partition.into())
-                .timestamp(record.time_ms);
+            let mut message: BaseRecord<'_, (), [u8], usize> =
+                BaseRecord::with_opaque_to(&self.topic, 0)
+                    .partition(record.partition.into())
+                    .timestamp(record.time_ms);
             message.payload = record.value;
-            match self.producer.send(message) {
+            match self.writer.producer.send(message) {
                 Ok(()) => break,
                 Err((error, _)) if is_full(&error) => {
-                    self.producer.poll(Duration::from_millis(10));
+                    self.writer.producer.poll(Duration::from_millis(10));
                     self.check()?;
                 }
                 Err((error, _)) => {
@@ -233,25 +196,23 @@ impl EventSender {
 
     /// Processes delivery reports.
     pub(crate) fn serve(&self) {
-        self.producer.poll(Duration::ZERO);
+        self.writer.producer.poll(Duration::ZERO);
     }
 
     /// Waits until every record is acknowledged.
     pub(crate) fn flush(&self) -> Result<(), ToolError> {
-        let flushed = self.producer.flush(FLUSH_WAIT);
+        let flushed = self.writer.producer.flush(FLUSH_WAIT);
         self.check()?;
         flushed.map_err(|error| ToolError::of_topic(&self.topic, Right::Write, &error))
     }
 
+    /// Fails if a record was not delivered.
     fn check(&self) -> Result<(), ToolError> {
-        let reports = self.producer.context();
-        let failed = reports.failed.load(Ordering::Acquire);
-        if failed == 0 {
-            return Ok(());
-        }
-        let first = reports.first_failure.lock().expect("no holder of this lock panics").clone();
-        let first = first.expect("it is there before the count");
-        Err(match ToolError::of_topic(&self.topic, Right::Write, &first) {
+        let reports = std::iter::from_fn(|| self.writer.next_report());
+        let mut failures = reports.filter_map(|report| report.offset.err());
+        let Some(Undelivered { topic, error }) = failures.next() else { return Ok(()) };
+        let failed = 1 + failures.count();
+        Err(match ToolError::of_topic(&topic, Right::Write, &error) {
             ToolError::Unreachable(reason) => ToolError::Unreachable(format!(
                 "{failed} records were not delivered, the first because of `{reason}`"
             )),
@@ -264,11 +225,11 @@ fn is_full(error: &KafkaError) -> bool {
     error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull)
 }
 
-fn producer_config(client: &ClientOptions, compression: LoadCodec, linger_ms: u32) -> ClientConfig {
+fn producer_config(client: &ClientOptions, compression: &str, linger_ms: u32) -> ClientConfig {
     let mut config = client_config(client);
     config
         .set("enable.idempotence", "true")
-        .set("compression.codec", codec_name(compression))
+        .set("compression.codec", compression)
         .set("linger.ms", linger_ms.to_string())
         .set("batch.num.messages", "10000")
         .set("batch.size", "1000000")
@@ -277,14 +238,4 @@ fn producer_config(client: &ClientOptions, compression: LoadCodec, linger_ms: u3
         .set("delivery.report.only.error", "true")
         .set("message.timeout.ms", "60000");
     config
-}
-
-fn codec_name(compression: LoadCodec) -> &'static str {
-    match compression {
-        LoadCodec::None => "none",
-        LoadCodec::Gzip => "gzip",
-        LoadCodec::Snappy => "snappy",
-        LoadCodec::Lz4 => "lz4",
-        LoadCodec::Zstd => "zstd",
-    }
 }

@@ -8,7 +8,7 @@ use super::{brokers, rulebook, zone_rules};
 use crate::hunt::event::Action;
 use crate::kafka::right::Right;
 use crate::output::event_json::write_event;
-use crate::service::cli::{LoadCodec, RulesArgs};
+use crate::service::cli::RulesArgs;
 use crate::service::config::Config;
 use std::io::Write;
 use std::path::PathBuf;
@@ -87,7 +87,7 @@ fn switch(config: &Config, ruleset: u32) -> Result<(), ToolError> {
     let mut value = Vec::new();
     write_event(&mut value, 0, 0, ts_us, &Action::RulesChange { ruleset });
     let mut out = std::io::stdout().lock();
-    let mut sender = EventSender::connect(&client, &topic, LoadCodec::None, 0)?;
+    let mut sender = EventSender::connect(&client, &topic, "none", 0)?;
     for partition in 0..partitions {
         let value = Some(value.as_slice());
         sender.send(&SourceRecord { partition, offset: 0, time_ms, value })?;

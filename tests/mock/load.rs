@@ -1,6 +1,6 @@
 //! `huntd load` puts events into a broker.
 
-use huntd::service::cli::{LoadArgs, LoadCodec};
+use huntd::service::cli::LoadArgs;
 use huntd::service::config_args::ClusterArgs;
 use huntd::tools::load;
 use huntd::tools::source::Source;
@@ -34,7 +34,7 @@ fn a_load_is_in_the_topic_byte_for_byte() {
         seed: 9,
         file: None,
         base_ms: Some(BASE_MS),
-        compression: LoadCodec::Lz4,
+        compression: "lz4".to_owned(),
     };
     load::run(&args).expect("the load arrives");
     let options = SyntheticOptions {
@@ -99,7 +99,7 @@ fn a_load_into_a_topic_that_is_not_there_says_what_to_do() {
         seed: 1,
         file: None,
         base_ms: None,
-        compression: LoadCodec::None,
+        compression: "none".to_owned(),
     };
     let error = load::run(&args).expect_err("the topic is too small");
     assert_eq!(error.exit_code().number(), 5);

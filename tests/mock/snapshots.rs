@@ -7,7 +7,7 @@ use huntd::hunt::rules::rulebook::Rulebook;
 use huntd::kit::update::Updates;
 use huntd::output::encode::decode_frame;
 use huntd::output::reader::{Position, Reader};
-use huntd::service::cli::{LoadArgs, LoadCodec};
+use huntd::service::cli::LoadArgs;
 use huntd::service::config::{self, Config};
 use huntd::service::config_args::ClusterArgs;
 use huntd::service::rules::built_in;
@@ -66,7 +66,7 @@ fn produce(cluster: &Cluster, events: u64, seed: u64) {
         seed,
         file: None,
         base_ms: Some(BASE_MS),
-        compression: LoadCodec::None,
+        compression: "none".to_owned(),
     };
     load::run(&args).expect("the events arrive");
 }

@@ -27,7 +27,7 @@ use super::pace::Pace;
 use super::progress_bar::ProgressBar;
 use super::source::Source;
 use super::synthetic::{RATE_UNPACED, SyntheticOptions};
-use crate::service::cli::{DemoArgs, LoadCodec};
+use crate::service::cli::DemoArgs;
 use crate::service::config::{self, Config};
 use daemon::DemoDaemon;
 use generator::DueBy;
@@ -117,8 +117,7 @@ fn measure(
     let in_flight = InFlightEvents::new(args.partitions);
     // The sender has its connections by the time the daemon is ready, so start-up does not count as
     // latency.
-    let sender =
-        EventSender::connect(&plaintext(brokers, "demo"), INPUT_TOPIC, LoadCodec::None, LINGER_MS)?;
+    let sender = EventSender::connect(&plaintext(brokers, "demo"), INPUT_TOPIC, "none", LINGER_MS)?;
     let mut verifier = Verifier::connect(brokers, OUTPUT_TOPIC, args.partitions)?;
     verifier.wait_for_owner(daemon)?;
     let source = open_source(args)?;
