@@ -5,7 +5,7 @@
 //! connection is opened by a short-lived thread, so that a broker that is silent holds up no other.
 
 use crate::control::link::Link;
-use crate::fetch::candidates::Candidates;
+use crate::fetch::broker_rotation::BrokerRotation;
 use crate::fetch::dialling::{
     DialEnds, DialError, Dialled, Endpoint, FromDialler, MetadataLink, QUESTIONS_MAX, ToDialler,
 };
@@ -172,7 +172,7 @@ fn ask_for_ever(
 /// Asks one broker after the other.
 struct MetadataAsker<'a> {
     options: &'a DialOptions,
-    candidates: Candidates,
+    rotation: BrokerRotation,
     /// The connection that has brought the last answer.
     kept: Option<Link>,
     /// Milliseconds for the first answer on a connection, and for the next one of the kept one: a
@@ -184,8 +184,8 @@ struct MetadataAsker<'a> {
 
 impl MetadataAsker<'_> {
     fn new(options: &DialOptions, haste_ms: u64) -> MetadataAsker<'_> {
-        let candidates = Candidates::new(options.bootstrap.clone());
-        MetadataAsker { options, candidates, kept: None, haste_ms, late: Vec::new() }
+        let rotation = BrokerRotation::new(options.bootstrap.clone());
+        MetadataAsker { options, rotation, kept: None, haste_ms, late: Vec::new() }
     }
 
     fn ask(&mut self, link: &MetadataLink) -> Result<Metadata, DialError> {
@@ -198,7 +198,7 @@ impl MetadataAsker<'_> {
                 return Ok(metadata);
             }
         }
-        let endpoint = self.candidates.next(link);
+        let endpoint = self.rotation.next(link);
         let was_late = self.late.contains(&endpoint);
         let opened = match was_late {
             true => Link::open(&endpoint, self.options),
@@ -217,7 +217,7 @@ impl MetadataAsker<'_> {
 
     fn ask_over(&mut self, mut link: Link) -> Result<Metadata, DialError> {
         let metadata = link.ask_metadata(self.options, &self.options.topic)?;
-        self.candidates.learn(&metadata.brokers);
+        self.rotation.learn(&metadata.brokers);
         self.kept = Some(link);
         Ok(metadata)
     }

@@ -7,7 +7,7 @@
 use super::link::Link;
 use super::roll_call::RollCall;
 use crate::control::dialler::DialOptions;
-use crate::fetch::candidates::Candidates;
+use crate::fetch::broker_rotation::BrokerRotation;
 use crate::fetch::dialling::{DialError, Endpoint, MetadataLink};
 use crate::kafka::METADATA_MS_MAX;
 use crate::kafka::error_code::ErrorCode;
@@ -42,7 +42,7 @@ pub struct Surveyor {
     /// Each thread that asks has a share of them.
     options: Arc<DialOptions>,
     topics: Topics,
-    candidates: Candidates,
+    rotation: BrokerRotation,
     /// The number of each partition's last survey, while its result is awaited.
     awaited: BTreeMap<i32, u64>,
     /// Partitions that wait for a survey to begin.
@@ -73,11 +73,11 @@ impl Surveyor {
     /// Asks nobody yet. The options name the input topic; these brokers are known.
     pub fn new(options: DialOptions, output_topic: &str, brokers: &[Broker]) -> Surveyor {
         let (sender, findings) = mpsc::channel();
-        let mut candidates = Candidates::new(options.bootstrap.clone());
-        candidates.learn(brokers);
+        let mut rotation = BrokerRotation::new(options.bootstrap.clone());
+        rotation.learn(brokers);
         Surveyor {
             topics: [options.topic.clone(), output_topic.to_owned()],
-            candidates,
+            rotation,
             options: Arc::new(options),
             awaited: BTreeMap::new(),
             waiting: BTreeSet::new(),
@@ -106,7 +106,7 @@ impl Surveyor {
         let mut asked = BTreeSet::new();
         // The known brokers and the configuration may name the same one.
         for _ in 0..2 * BROKERS_ASKED_MAX {
-            asked.insert(self.candidates.next(&MetadataLink::New));
+            asked.insert(self.rotation.next(&MetadataLink::New));
             if asked.len() == BROKERS_ASKED_MAX {
                 break;
             }
@@ -134,7 +134,7 @@ impl Surveyor {
     pub fn poll(&mut self, mut take: impl FnMut(i32, Result<Bounds, TopicError>)) {
         for finding in self.findings.try_iter() {
             match finding {
-                Finding::Brokers(brokers) => self.candidates.learn(&brokers),
+                Finding::Brokers(brokers) => self.rotation.learn(&brokers),
                 Finding::Partition { survey, partition, bounds } => {
                     if self.awaited.get(&partition) == Some(&survey) {
                         self.awaited.remove(&partition);

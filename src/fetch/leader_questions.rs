@@ -1,7 +1,7 @@
 //! Decides when the leaders are asked for, and which broker is asked.
 
 use crate::fetch::dialling::{DialError, Endpoint, MetadataLink};
-use crate::fetch::doubted_brokers::DoubtedBroker;
+use crate::fetch::leadership_claims::LeadershipClaim;
 use crate::fetch::stage::SharedFetch;
 use crate::fetch::witnesses::Witnesses;
 use crate::kafka::message::Metadata;
@@ -48,7 +48,7 @@ struct Witness {
     endpoint: Endpoint,
     /// The claims that were pending when the question was sent. A later claim needs another
     /// question.
-    doubted: Vec<DoubtedBroker>,
+    claims: Vec<LeadershipClaim>,
 }
 
 impl LeaderQuestions {
@@ -107,7 +107,7 @@ impl LeaderQuestions {
         let has_others = table.brokers().len() > 1;
         self.shared.doubts_topic()
             || table.lags()
-            || has_others && !self.shared.doubted(&table).is_empty()
+            || has_others && !self.shared.unconfirmed(&table).is_empty()
     }
 
     fn is_needed(&self) -> bool {
@@ -137,15 +137,15 @@ impl LeaderQuestions {
     /// it may resolve to that other broker.
     fn witness(&mut self, reason: Reason) -> Option<Witness> {
         let table = self.shared.table.borrow();
-        let doubted = self.shared.doubted(&table);
+        let claims = self.shared.unconfirmed(&table);
         let quiet = match reason {
             Reason::Needed => None,
             Reason::Quiet { leader } => Some(leader),
         };
-        let suspect = doubted.first().map(|doubted| doubted.node_id).or(quiet)?;
+        let suspect = claims.first().map(|claim| claim.node_id).or(quiet)?;
         let witness = self.witnesses.next(&table, suspect)?;
         let (node_id, endpoint) = (witness.node_id, Endpoint::of(witness));
-        Some(Witness { about: suspect, node_id, endpoint, doubted })
+        Some(Witness { about: suspect, node_id, endpoint, claims })
     }
 
     /// Processes an answer. Returns whether another connection has to be asked at once.
@@ -167,17 +167,17 @@ impl LeaderQuestions {
         }
         match taken {
             Ok(metadata) => {
-                if let Some(Witness { about, node_id, doubted, .. }) = witness {
+                if let Some(Witness { about, node_id, claims, .. }) = witness {
                     // If the witness has stale metadata, the broker in doubt does not: it leads in
                     // a later epoch.
                     let is_led = |partition| {
                         let mut leaders = metadata.partitions.iter();
                         leaders.any(|it| it.partition == partition && it.leader.is_some())
                     };
-                    shared.doubted_brokers.settle(&doubted, node_id, is_led);
+                    shared.leadership_claims.settle(&claims, node_id, is_led);
                     // All others may know of no leader. Then only this broker can name it.
-                    let is_left = |it: &DoubtedBroker| shared.doubted_brokers.contain(*it);
-                    if doubted.iter().any(|it| it.node_id == about && is_left(it)) {
+                    let is_left = |it: &LeadershipClaim| shared.leadership_claims.contain(*it);
+                    if claims.iter().any(|it| it.node_id == about && is_left(it)) {
                         self.witnesses.note_useless(about);
                     }
                 }

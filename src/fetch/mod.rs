@@ -2,12 +2,12 @@
 
 mod asked_partitions;
 pub mod block;
-pub mod candidates;
+pub mod broker_rotation;
 pub(crate) mod connection;
 pub(crate) mod cursor;
 pub(crate) mod decoding;
 pub mod dialling;
-mod doubted_brokers;
+mod leadership_claims;
 mod leader_questions;
 mod log_ends;
 mod reading;

@@ -8,8 +8,8 @@ use crate::fetch::connection::Response;
 use crate::fetch::cursor::{Cursor, CursorFault};
 use crate::fetch::decoding::UnreadableBatch;
 use crate::fetch::dialling::Endpoint;
-use crate::fetch::doubted_brokers::DoubtedBroker;
-use crate::fetch::task::{AskedPartition, DoubtedClaim, FetchTask, PartitionAnswer};
+use crate::fetch::leadership_claims::LeadershipClaim;
+use crate::fetch::task::{AskedPartition, FetchTask, PartitionAnswer, UnconfirmedClaim};
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::fetch::{
     self, CurrentLeader, EpochEnd, FetchError, FetchRemedy, FetchedPartition,
@@ -210,15 +210,15 @@ impl FetchTask {
         if !is_confirmed {
             cursor.rewind();
             if claim.is_of_leader() {
-                self.shared.doubted_brokers.doubt(self.doubted(cursor));
+                self.shared.leadership_claims.add(self.leadership_claim(cursor));
             }
-            self.doubt = Some(DoubtedClaim { partition: cursor.partition, claim, sentence });
+            self.doubt = Some(UnconfirmedClaim { partition: cursor.partition, claim, sentence });
         }
         is_confirmed
     }
 
-    fn doubted(&self, cursor: &Cursor) -> DoubtedBroker {
-        DoubtedBroker { node_id: self.node_id, partition: cursor.partition }
+    fn leadership_claim(&self, cursor: &Cursor) -> LeadershipClaim {
+        LeadershipClaim { node_id: self.node_id, partition: cursor.partition }
     }
 
     /// Holds a partition whose broker may be cut off and no longer lead: more connections to that
@@ -231,7 +231,7 @@ impl FetchTask {
                  epoch {epoch}: waiting for another leader; if the brokers' disks were restored, \
                  start over with `huntd run --genesis`"
             ),
-            None if shared.doubts_broker(self.doubted(cursor)) => {
+            None if shared.is_unconfirmed(self.leadership_claim(cursor)) => {
                 "confirming with another broker who leads".to_owned()
             }
             None => return false,

@@ -5,8 +5,8 @@
 use crate::fetch::block::{Block, BlockPool};
 use crate::fetch::cursor::{Cursor, Cursors};
 use crate::fetch::dialling::{DialEnds, Dialling, Endpoint, free_task};
-use crate::fetch::doubted_brokers::{DoubtedBroker, DoubtedBrokers};
 use crate::fetch::leader_questions::LeaderQuestions;
+use crate::fetch::leadership_claims::{LeadershipClaim, LeadershipClaims};
 use crate::fetch::log_ends::ENDS_EVERY_MS;
 use crate::fetch::task::FetchTask;
 use crate::fetch::{FetchOptions, REPORTS_MAX};
@@ -49,9 +49,9 @@ pub(crate) struct SharedFetch {
     /// The leader of each partition.
     pub table: RefCell<LeaderTable>,
     /// A claim of the last answer about the topic that another connection has to confirm.
-    topic_doubt: Cell<Option<TopicDoubt>>,
-    /// The brokers whose claims need another broker to confirm who leads.
-    pub doubted_brokers: DoubtedBrokers,
+    topic_claim: Cell<Option<TopicClaim>>,
+    /// The claims that count once another broker has said who leads.
+    pub leadership_claims: LeadershipClaims,
     /// Time of the last metadata query that no change of leaders required.
     pub searched_at: Cell<Option<Instant>>,
     /// To the control thread.
@@ -62,7 +62,7 @@ pub(crate) struct SharedFetch {
 
 /// A claim about the topic that counts once two connections in a row make it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TopicDoubt {
+enum TopicClaim {
     /// The topic's id and its number of partitions. There is nothing to compare them with yet.
     First { topic_id: u128, partitions: usize },
     /// An error that would halt all shards.
@@ -126,13 +126,13 @@ impl SharedFetch {
     pub(crate) fn take_metadata(&self, metadata: &Metadata) -> Result<(), String> {
         let mut table = self.table.borrow_mut();
         let is_first = table.partition_count() == 0 && metadata.error.is_none();
-        let first = is_first.then_some(TopicDoubt::First {
+        let first = is_first.then_some(TopicClaim::First {
             topic_id: metadata.topic_id,
             partitions: metadata.partitions.len(),
         });
-        let before = self.topic_doubt.get();
+        let before = self.topic_claim.get();
         if first.is_some() && first != before {
-            self.topic_doubt.set(first);
+            self.topic_claim.set(first);
             return match before {
                 None => Ok(()),
                 Some(_) => Err(format!(
@@ -143,8 +143,8 @@ impl SharedFetch {
         }
         let folded = table.fold(metadata);
         drop(table);
-        let doubt = folded.err().filter(MetadataError::is_final).map(TopicDoubt::Final);
-        self.topic_doubt.set(doubt);
+        let doubt = folded.err().filter(MetadataError::is_final).map(TopicClaim::Final);
+        self.topic_claim.set(doubt);
         match folded {
             Ok(()) => {
                 let topic_id = &self.context.progress.input_topic_id;
@@ -164,20 +164,20 @@ impl SharedFetch {
 
     /// Returns whether another connection has to confirm the last answer about the topic.
     pub(crate) fn doubts_topic(&self) -> bool {
-        self.topic_doubt.get().is_some()
+        self.topic_claim.get().is_some()
     }
 
-    /// The pending claims of brokers that are still in the cluster.
-    pub(crate) fn doubted(&self, table: &LeaderTable) -> Vec<DoubtedBroker> {
-        self.doubted_brokers.of(|node_id| table.broker(node_id).is_some())
+    /// The unconfirmed claims of brokers that are still in the cluster.
+    pub(crate) fn unconfirmed(&self, table: &LeaderTable) -> Vec<LeadershipClaim> {
+        self.leadership_claims.of(|node_id| table.broker(node_id).is_some())
     }
 
-    /// Returns whether a broker's claims about a partition do not count yet. They count at once if
+    /// Returns whether a broker's claim about a partition does not count yet. It counts at once if
     /// the cluster has no other broker.
-    pub(crate) fn doubts_broker(&self, broker: DoubtedBroker) -> bool {
+    pub(crate) fn is_unconfirmed(&self, claim: LeadershipClaim) -> bool {
         let has_others =
-            || self.table.borrow().brokers().iter().any(|it| it.node_id != broker.node_id);
-        self.doubted_brokers.contain(broker) && has_others()
+            || self.table.borrow().brokers().iter().any(|it| it.node_id != claim.node_id);
+        self.leadership_claims.contain(claim) && has_others()
     }
 
     /// The input topic as a Fetch names it.
@@ -227,8 +227,8 @@ impl Fetching {
             cursors,
             pool,
             table: RefCell::new(LeaderTable::new()),
-            topic_doubt: Cell::new(None),
-            doubted_brokers: DoubtedBrokers::default(),
+            topic_claim: Cell::new(None),
+            leadership_claims: LeadershipClaims::default(),
             searched_at: Cell::new(None),
             control,
             dialling: Dialling::new(dial_ends),

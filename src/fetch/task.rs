@@ -60,7 +60,7 @@ pub(crate) struct FetchTask {
     /// The id of the connection in use, unique to it.
     pub(super) connection: u64,
     /// The claim in doubt of the connection in use; another connection is asked.
-    pub(super) doubt: Option<DoubtedClaim>,
+    pub(super) doubt: Option<UnconfirmedClaim>,
     /// Partitions whose position is out of range, as two connections have confirmed.
     pub(super) out_of_range: Vec<Rc<Cursor>>,
     /// True if the dialler was asked for a connection and has not answered yet.
@@ -87,7 +87,7 @@ impl BrokerLink {
 }
 
 /// A claim of the connection in use that another connection has to confirm.
-pub(super) struct DoubtedClaim {
+pub(super) struct UnconfirmedClaim {
     pub(super) partition: i32,
     pub(super) claim: Claim,
     pub(super) sentence: String,
@@ -231,7 +231,7 @@ impl FetchTask {
             self.isolate(&error);
         }
         match self.doubt.take() {
-            Some(DoubtedClaim { partition, claim, sentence }) => {
+            Some(UnconfirmedClaim { partition, claim, sentence }) => {
                 let address = link.connection.address();
                 let sentence = format!("broker {address}: {sentence}: {ASKED_AGAIN}");
                 let trouble = InputTrouble::Doubted(claim, sentence);

@@ -5,7 +5,7 @@ use crate::broker::Broker;
 use crate::chance::{Chance, Fault, Sight};
 use crate::mutation::Mutation;
 use crate::network::Network;
-use huntd::fetch::candidates::Candidates;
+use huntd::fetch::broker_rotation::BrokerRotation;
 use huntd::fetch::dialling::{
     DialError, Dialled, Endpoint, FromDialler, MetadataLink, QUESTIONS_MAX, ToDialler,
 };
@@ -31,7 +31,7 @@ const ANSWERS_KEPT: usize = 4;
 pub(crate) struct Dialler {
     questions: Receiver<ToDialler>,
     answers: Sender<FromDialler>,
-    candidates: Candidates,
+    rotation: BrokerRotation,
     /// The broker that has answered the last question about the cluster.
     kept: Option<(Endpoint, i32)>,
     topic: &'static str,
@@ -64,7 +64,7 @@ impl Dialler {
         let dialler = Dialler {
             questions,
             answers,
-            candidates: Candidates::new(vec![bootstrap]),
+            rotation: BrokerRotation::new(vec![bootstrap]),
             kept: None,
             topic,
             coming: Vec::new(),
@@ -123,7 +123,7 @@ impl Dialler {
         let (endpoint, node_id) = match kept {
             Some(kept) => kept,
             None => {
-                let endpoint = self.candidates.next(link);
+                let endpoint = self.rotation.next(link);
                 let node_id = reach(broker, chance, &endpoint)?;
                 (endpoint, node_id)
             }
@@ -145,7 +145,7 @@ impl Dialler {
         }
         let mut metadata = message::parse_metadata(&bytes, version, 0, self.topic)
             .map_err(|error| DialError::Answer { endpoint, error })?;
-        self.candidates.learn(&metadata.brokers);
+        self.rotation.learn(&metadata.brokers);
         for leader in &mut metadata.partitions {
             let highest = self.leader_epochs.entry(leader.partition).or_insert(leader.leader_epoch);
             if leader.leader_epoch < *highest {

@@ -6,10 +6,10 @@
 //! Frames of a partition reach its log once and in their order. If one cannot be delivered, the
 //! delivery of all that follow in the partition fails, too.
 
-use super::doubts::Doubts;
 use super::lane::{Done, Lane, Sealing, UNDER_WAY_MAX, held_bytes};
 use super::pending::{PendingRequest, PendingRequests, RequestKind};
 use super::producer_id_request::ProducerIdRequest;
+use super::suspects::SuspectLeaders;
 use crate::kafka::batch_writer::ProducerId;
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::lz4_text::TextCompressor;
@@ -75,8 +75,8 @@ pub(super) struct Lanes<T> {
     number: u64,
     /// Since when brokers say that there is no such topic or partition.
     missing_since: Option<Instant>,
-    /// Brokers that may lead no more, and not know: others have to be asked about them.
-    pub(super) doubts: Doubts,
+    /// Leaders that may have been replaced without knowing it.
+    pub(super) suspects: SuspectLeaders,
 }
 
 impl<T> Lanes<T> {
@@ -100,7 +100,7 @@ impl<T> Lanes<T> {
             correlation_id: 0,
             number: 0,
             missing_since: None,
-            doubts: Doubts::default(),
+            suspects: SuspectLeaders::default(),
         }
     }
 
@@ -405,7 +405,7 @@ impl<T> Lanes<T> {
         let mut wait_ms_max = RECONNECT_MS_MAX;
         match remedy {
             ProduceRemedy::Resend => {}
-            ProduceRemedy::ResendDoubting => self.doubts.add(node_id),
+            ProduceRemedy::ResendDoubting => self.suspects.add(node_id),
             ProduceRemedy::AskLeader => {
                 self.table.mark_stale(partition);
                 wait_ms_max = LEADERLESS_MS_MAX;

@@ -173,7 +173,7 @@ impl<T> Leader<T> {
         let mut is_doubted = false;
         let is_superseded = || {
             if doubt_at <= turns.now() {
-                lanes.borrow_mut().doubts.add(self.node_id);
+                lanes.borrow_mut().suspects.add(self.node_id);
                 (is_doubted, doubt_at) = (true, turns.now() + patience);
                 turns.turn_again();
             }
@@ -199,7 +199,7 @@ impl<T> Leader<T> {
             if asked_at().is_none() {
                 return Err(link.connection.protocol("nothing was asked"));
             }
-            lanes.borrow_mut().doubts.settle(self.node_id);
+            lanes.borrow_mut().suspects.settle(self.node_id);
             let read = lanes.borrow_mut().answered(self.node_id, answer.bytes(), turns.now());
             link.connection.give_back(answer);
             if let Some(sentence) = lanes.borrow_mut().take_trouble() {

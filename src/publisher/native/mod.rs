@@ -3,7 +3,7 @@
 //!
 //! Records other than frames are rare, and go through another producer.
 
-mod doubts;
+mod suspects;
 mod lane;
 mod lanes;
 mod leader;
@@ -216,7 +216,7 @@ async fn follow_metadata<T>(shared: Rc<SharedProducer<T>>) -> Infallible {
                 let mut lanes = lanes.borrow_mut();
                 if turns.now() < doubts_from {
                     turns.turn_at(doubts_from);
-                } else if let Some(doubted) = lanes.doubts.take() {
+                } else if let Some(doubted) = lanes.suspects.take() {
                     return Some(Some(doubted));
                 }
                 lanes.needs_metadata().then_some(None)

@@ -341,8 +341,8 @@ fn another_broker_is_asked_once_about_one_whose_replicas_take_too_long() {
     let mut bench = Bench::new(&[1], Some(4711));
     bench.push(0, 1);
     let sent = bench.request(1).unwrap();
-    assert_eq!(bench.lanes.doubts.take(), None);
+    assert_eq!(bench.lanes.suspects.take(), None);
     bench.answer(1, sent.id, &[(0, 7, -1)]).unwrap();
-    assert_eq!(bench.lanes.doubts.take(), Some(1));
-    assert_eq!(bench.lanes.doubts.take(), None);
+    assert_eq!(bench.lanes.suspects.take(), Some(1));
+    assert_eq!(bench.lanes.suspects.take(), None);
 }

@@ -206,7 +206,7 @@ fn another_broker_is_asked_about_a_leader_in_doubt_and_any_if_that_one_is_away()
     let mut asked = |is_witness_away, doubts| {
         (cluster.is_witness_away, cluster.links) = (is_witness_away, Vec::new());
         for _ in 0..doubts {
-            cluster.producer.shared.lanes.borrow_mut().doubts.add(1);
+            cluster.producer.shared.lanes.borrow_mut().suspects.add(1);
             (0..30).for_each(|_| drop(cluster.turn(100)));
         }
         cluster.links.clone()
@@ -221,7 +221,7 @@ fn another_broker_is_asked_about_a_leader_in_doubt_and_any_if_that_one_is_away()
 fn doubts_about_many_leaders_are_one_question() {
     let mut cluster = Cluster::new();
     for round in 0..100 {
-        cluster.producer.shared.lanes.borrow_mut().doubts.add(round % 10);
+        cluster.producer.shared.lanes.borrow_mut().suspects.add(round % 10);
         cluster.turn(50);
     }
     assert_eq!(cluster.links.len(), 2, "in five seconds");

@@ -6,7 +6,7 @@ use crate::kafka::message::Broker;
 /// A rotation over the brokers to ask about the cluster. Once a broker has answered, every fourth
 /// question goes to a broker in the configuration, whose name may resolve to another address by now
 /// (KIP-899), and the others to known brokers.
-pub struct Candidates {
+pub struct BrokerRotation {
     bootstrap: InTurn,
     known: InTurn,
     questions: usize,
@@ -38,12 +38,12 @@ impl InTurn {
     }
 }
 
-impl Candidates {
+impl BrokerRotation {
     /// Starts with the brokers from the configuration. There must be at least one.
-    pub fn new(bootstrap: Vec<Endpoint>) -> Candidates {
+    pub fn new(bootstrap: Vec<Endpoint>) -> BrokerRotation {
         assert!(!bootstrap.is_empty(), "the configuration names a broker");
         let (bootstrap, known) = (InTurn::new(bootstrap), InTurn::new(Vec::new()));
-        Candidates { bootstrap, known, questions: 0, last: None, has_answered: false }
+        BrokerRotation { bootstrap, known, questions: 0, last: None, has_answered: false }
     }
 
     /// Returns the broker to ask over another connection.
@@ -68,7 +68,7 @@ impl Candidates {
             true => question % 4 == 3,
             false => question % 2 == 1,
         };
-        let Candidates { bootstrap, known, .. } = self;
+        let BrokerRotation { bootstrap, known, .. } = self;
         let (first, second) = if is_by_name { (bootstrap, known) } else { (known, bootstrap) };
         let other = first.next_but(last).or_else(|| second.next_but(last));
         other.unwrap_or_else(|| self.bootstrap.brokers[0].clone())
@@ -97,14 +97,14 @@ mod tests {
 
     #[test]
     fn known_brokers_and_those_of_the_configuration_are_asked_in_turn() {
-        let mut candidates = Candidates::new(vec![endpoint("one"), endpoint("two")]);
-        let hosts = |candidates: &mut Candidates, count: usize| -> Vec<String> {
-            (0..count).map(|_| candidates.next(&MetadataLink::New).host).collect()
+        let mut rotation = BrokerRotation::new(vec![endpoint("one"), endpoint("two")]);
+        let hosts = |rotation: &mut BrokerRotation, count: usize| -> Vec<String> {
+            (0..count).map(|_| rotation.next(&MetadataLink::New).host).collect()
         };
-        assert_eq!(hosts(&mut candidates, 4), ["one", "two", "one", "two"]);
-        candidates.learn(&brokers(&["a", "b", "c"]));
-        candidates.learn(&[]);
-        let asked = hosts(&mut candidates, 12);
+        assert_eq!(hosts(&mut rotation, 4), ["one", "two", "one", "two"]);
+        rotation.learn(&brokers(&["a", "b", "c"]));
+        rotation.learn(&[]);
+        let asked = hosts(&mut rotation, 12);
         for host in ["a", "b", "c", "one", "two"] {
             assert!(asked.iter().any(|asked| asked == host), "{host} is not in {asked:?}");
         }
@@ -125,11 +125,11 @@ mod tests {
     /// A configured name may resolve to the broker that was asked last.
     #[test]
     fn after_an_answer_another_known_broker_is_asked_mostly() {
-        let mut candidates = Candidates::new(vec![endpoint("one")]);
+        let mut rotation = BrokerRotation::new(vec![endpoint("one")]);
         let asked: Vec<String> = (0..100)
             .map(|_| {
-                candidates.learn(&brokers(&["a", "b"]));
-                candidates.next(&MetadataLink::New).host
+                rotation.learn(&brokers(&["a", "b"]));
+                rotation.next(&MetadataLink::New).host
             })
             .collect();
         assert!(asked.windows(2).all(|pair| pair[0] != pair[1]), "{asked:?}");
@@ -147,22 +147,22 @@ mod tests {
                     (0..1 << count).flat_map(|it| [(it, false), (it, true)])
                 {
                     let names = names.iter().map(|host| endpoint(host)).collect();
-                    let mut candidates = Candidates::new(names);
-                    candidates.learn(&brokers(&known[..count]));
+                    let mut rotation = BrokerRotation::new(names);
+                    rotation.learn(&brokers(&known[..count]));
                     let mut asked: BTreeSet<String> = BTreeSet::new();
                     for number in 0..60 {
                         let link = match number % 3 {
                             2 if reversed => MetadataLink::NewTo(endpoint("k1")),
                             _ => MetadataLink::New,
                         };
-                        let host = candidates.next(&link).host;
+                        let host = rotation.next(&link).host;
                         let place = known.iter().position(|known| *known == host);
                         if place.map_or(host == "alias", |place| answering >> place & 1 != 0) {
                             let mut listed = brokers(&known[..count]);
                             if reversed && number % 2 == 0 {
                                 listed.reverse();
                             }
-                            candidates.learn(&listed);
+                            rotation.learn(&listed);
                         }
                         asked.insert(host);
                     }
@@ -177,12 +177,12 @@ mod tests {
 
     #[test]
     fn a_broker_that_is_asked_for_by_its_address_is_not_the_next_one_again() {
-        let mut candidates = Candidates::new(vec![endpoint("a")]);
-        candidates.learn(&brokers(&["a", "b"]));
+        let mut rotation = BrokerRotation::new(vec![endpoint("a")]);
+        rotation.learn(&brokers(&["a", "b"]));
         for host in ["a", "b", "unknown", "b", "a"] {
-            let asked = candidates.next(&MetadataLink::NewTo(endpoint(host)));
+            let asked = rotation.next(&MetadataLink::NewTo(endpoint(host)));
             assert_eq!(asked, endpoint(host));
-            assert_ne!(candidates.next(&MetadataLink::New), endpoint(host));
+            assert_ne!(rotation.next(&MetadataLink::New), endpoint(host));
         }
     }
 
@@ -200,17 +200,17 @@ mod tests {
             let hosts = |text: &str| text.chars().map(String::from).collect::<Vec<_>>();
             let configured = hosts(configured);
             let endpoints = configured.iter().map(|host| endpoint(host)).collect();
-            let mut candidates = Candidates::new(endpoints);
-            let first = candidates.next(&MetadataLink::New);
+            let mut rotation = BrokerRotation::new(endpoints);
+            let first = rotation.next(&MetadataLink::New);
             let known = hosts(known);
-            candidates.learn(&brokers(&known.iter().map(String::as_str).collect::<Vec<_>>()));
+            rotation.learn(&brokers(&known.iter().map(String::as_str).collect::<Vec<_>>()));
             let asked: Vec<Endpoint> = [first]
                 .into_iter()
-                .chain((0..20).map(|_| candidates.next(&MetadataLink::New)))
+                .chain((0..20).map(|_| rotation.next(&MetadataLink::New)))
                 .collect();
             assert!(asked.windows(2).all(|pair| pair[0] != pair[1]), "{configured:?}: {asked:?}");
         }
-        let mut alone = Candidates::new(vec![endpoint("a")]);
+        let mut alone = BrokerRotation::new(vec![endpoint("a")]);
         assert_eq!(alone.next(&MetadataLink::New), alone.next(&MetadataLink::New));
     }
 }
