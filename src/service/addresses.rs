@@ -1,27 +1,27 @@
-//! Checks the addresses in the configuration: of the brokers, and those to listen on.
+//! Checks the addresses in the configuration: of brokers, and to listen on.
 
 use super::config::Check;
 use super::settings::ConfigError;
-use super::written::WrittenServe;
 use super::{AccessOptions, AllowedOrigins, ServeOptions};
 use crate::kafka::client::BOOTSTRAP_BROKERS_MAX;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Origins whose pages are served.
+/// Limit of the number of origins.
 const ORIGINS_MAX: usize = 64;
 
-/// Requests per second that a client may be allowed.
+/// Upper limit of the requests per second of a client.
 const REQUESTS_PER_S_MAX: u32 = 1_000_000;
 
 impl Check<'_> {
-    pub(super) fn brokers(&self, written: &[String]) -> Result<Vec<String>, ConfigError> {
+    pub(super) fn brokers(&self) -> Result<Vec<String>, ConfigError> {
+        let written = self.texts("kafka.brokers");
         if !(1..=BOOTSTRAP_BROKERS_MAX).contains(&written.len()) {
             let sentence =
                 format!("has {} entries: name 1 to {}", written.len(), BOOTSTRAP_BROKERS_MAX);
             return Err(self.error("kafka.brokers", sentence));
         }
-        for broker in written {
+        for broker in &written {
             let port = broker.rsplit_once(':').filter(|(host, _)| !host.is_empty());
             let port = port.and_then(|(_, port)| port.parse::<u16>().ok());
             if port.is_none_or(|port| port == 0) || broker.contains([',', ' ', '/']) {
@@ -30,14 +30,14 @@ impl Check<'_> {
                 return Err(self.error("kafka.brokers", sentence));
             }
         }
-        Ok(written.to_vec())
+        Ok(written)
     }
 
-    /// How `huntd serve` is reached, and by whom.
-    pub(super) fn serve(&self, written: &WrittenServe) -> Result<ServeOptions, ConfigError> {
-        let listen = parse(&written.listen);
+    /// Checks the options of `huntd serve`: where it listens, and whom it answers.
+    pub(super) fn serve(&self) -> Result<ServeOptions, ConfigError> {
+        let listen = parse(self.text("serve.listen"));
         let listen = listen.map_err(|sentence| self.error("serve.listen", sentence))?;
-        let access = self.access(written)?;
+        let access = self.access()?;
         if access.is_none() && !listen.ip().is_loopback() {
             let sentence = format!(
                 "= \"{listen}\": write serve.keys, too, or a loopback address, as in \
@@ -45,30 +45,32 @@ impl Check<'_> {
             );
             return Err(self.error("serve.listen", sentence));
         }
-        let origins = origins(&written.origins, access.is_some());
+        let origins = origins(self.texts("serve.origins"), access.is_some());
         let origins = origins.map_err(|sentence| self.error("serve.origins", sentence))?;
-        Ok(ServeOptions { listen, share_address: written.share_address, access, origins })
+        let share_address = self.is_true("serve.share_address");
+        Ok(ServeOptions { listen, share_address, access, origins })
     }
 
-    fn access(&self, written: &WrittenServe) -> Result<Option<AccessOptions>, ConfigError> {
-        let WrittenServe { keys, audience, requests_per_s, player_requests_per_s, .. } = written;
-        let rate = |key: &str, written: i64| {
-            self.number(&format!("serve.{key}"), written, 1..=REQUESTS_PER_S_MAX)
-        };
-        let requests_per_s = rate("requests_per_s", *requests_per_s)?;
-        let player_requests_per_s = rate("player_requests_per_s", *player_requests_per_s)?;
-        if audience.is_empty() {
+    fn access(&self) -> Result<Option<AccessOptions>, ConfigError> {
+        let requests_per_s = self.number("serve.requests_per_s", 1..=REQUESTS_PER_S_MAX)?;
+        let player_requests_per_s =
+            self.number("serve.player_requests_per_s", 1..=REQUESTS_PER_S_MAX)?;
+        let Some(audience) = self.optional("serve.audience") else {
             let sentence = "= \"\": write what the `aud` of tokens has to name".to_owned();
             return Err(self.error("serve.audience", sentence));
-        }
-        let (keys, audience) = (PathBuf::from(keys), audience.clone());
-        let access = AccessOptions { keys, audience, requests_per_s, player_requests_per_s };
-        Ok(Some(access).filter(|access| !access.keys.as_os_str().is_empty()))
+        };
+        let of = |keys| AccessOptions {
+            keys: PathBuf::from(keys),
+            audience: audience.to_owned(),
+            requests_per_s,
+            player_requests_per_s,
+        };
+        Ok(self.optional("serve.keys").map(of))
     }
 }
 
-/// Whose pages may ask, or the sentence that says what to write.
-fn origins(written: &[String], has_tokens: bool) -> Result<AllowedOrigins, String> {
+/// Returns the origins whose pages may ask, or a sentence that says what to write.
+fn origins(written: Vec<String>, has_tokens: bool) -> Result<AllowedOrigins, String> {
     if written == ["*"] {
         return match has_tokens {
             false => Ok(AllowedOrigins::Any),
@@ -79,7 +81,7 @@ fn origins(written: &[String], has_tokens: bool) -> Result<AllowedOrigins, Strin
         return Err(format!("has {} entries: name at most {ORIGINS_MAX}", written.len()));
     }
     match written.iter().find(|origin| !is_origin(origin)) {
-        None => Ok(AllowedOrigins::Listed(written.to_vec())),
+        None => Ok(AllowedOrigins::Listed(written)),
         Some(origin) => Err(format!(
             "has the entry \"{origin}\": write scheme and host as browsers do, as in \
              \"https://game.example\" or \"http://localhost:8080\""

@@ -1,11 +1,10 @@
-//! The configuration: `Written` as in the file, [`Config`] as validated.
+//! The configuration, validated.
 //!
 //! Everything that can be checked without the network is checked here, before the first socket is
 //! opened. Each stage takes its own options from [`Config`]; nothing reads the configuration later.
 
 use super::schema::{Limit, Limits};
 use super::settings::{self, ConfigError, ConfigErrors, Settings, variables};
-use super::written::{Written, WrittenCpu, WrittenPublish, WrittenService, WrittenSnapshot};
 use crate::fetch::FetchOptions;
 use crate::kafka::client::ClientOptions;
 use crate::kafka::group::{GroupOptions, GroupProtocol};
@@ -14,12 +13,12 @@ use crate::output::frame::{Compression, FRAME_BYTES_MAX, Format};
 use crate::ownership::acquisition::Remedy;
 use crate::shards::{LINGER_US_MAX, SHARD_FRAMES_MAX, ShardOptions};
 use crate::{fetch, kafka, publisher, runtime, snapshot};
-use serde::Deserialize;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use toml::Value;
 
 /// The validated configuration, in one part per stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,17 +113,14 @@ fn parse_layers(
 }
 
 fn check(settings: &Settings) -> Result<Config, ConfigError> {
-    let raw = Written::deserialize(settings.values().clone())
-        .expect("every layer has the keys and types of the defaults, which a test parses");
-    Check { settings, limits: RefCell::default() }.config(&raw)
+    Check { settings, limits: RefCell::default() }.config()
 }
 
-/// The limits of all values that have limits.
+/// The limits of all values.
 pub(super) fn limits() -> Limits {
     let settings = Settings::defaults();
-    let raw = Written::deserialize(settings.values().clone()).expect("a test parses the defaults");
     let check = Check { settings: &settings, limits: RefCell::default() };
-    check.config(&raw).expect("the defaults are valid");
+    check.config().expect("the defaults are valid");
     check.limits.into_inner()
 }
 
@@ -133,57 +129,51 @@ pub(super) fn limits() -> Limits {
 const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
 
 fn first_directory(text: &str) -> Option<PathBuf> {
-    text.split(':').find_map(optional).map(PathBuf::from)
+    text.split(':').find(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
 /// Validates values, and knows where they are written, for errors.
 pub(super) struct Check<'a> {
     settings: &'a Settings,
-    /// The limits checked so far.
+    /// The limits of the values read so far.
     limits: RefCell<Limits>,
 }
 
 impl Check<'_> {
-    fn config(&self, raw: &Written) -> Result<Config, ConfigError> {
-        self.topics_differ(raw)?;
-        let publisher = self.publisher(raw)?;
+    fn config(&self) -> Result<Config, ConfigError> {
+        self.topics_differ()?;
+        let publisher = self.publisher()?;
         Ok(Config {
             source: None,
-            group: self.group(raw)?,
-            fetch: self.fetch(raw)?,
-            shards: self.shards(&raw.publish, publisher.queue_kbytes_max as u64 * 1024)?,
+            group: self.group()?,
+            fetch: self.fetch()?,
+            shards: self.shards(publisher.queue_kbytes_max as u64 * 1024)?,
             publisher,
-            snapshot: self.snapshot(&raw.snapshot)?,
+            snapshot: self.snapshot()?,
             remedy: Remedy::Refuse,
-            runtime: self.runtime(&raw.cpu)?,
-            rules_files: self.rules_files(&raw.rules.files)?,
-            service: self.service(&raw.service)?,
-            serve: self.serve(&raw.serve)?,
+            runtime: self.runtime()?,
+            rules_files: self.rules_files()?,
+            service: self.service()?,
+            serve: self.serve()?,
         })
     }
 
-    fn client(&self, raw: &Written) -> Result<ClientOptions, ConfigError> {
-        let Written { kafka, tls, sasl, .. } = raw;
+    fn client(&self) -> Result<ClientOptions, ConfigError> {
         Ok(ClientOptions {
-            brokers: self.brokers(&kafka.brokers)?,
-            client_id: self.name("kafka.client_id", &kafka.client_id)?,
-            security: self.security(tls, sasl)?,
-            group: self.name("kafka.group", &kafka.group)?,
+            brokers: self.brokers()?,
+            client_id: self.name("kafka.client_id")?,
+            security: self.security()?,
+            group: self.name("kafka.group")?,
         })
     }
 
-    fn group(&self, raw: &Written) -> Result<GroupOptions, ConfigError> {
-        let kafka = &raw.kafka;
+    fn group(&self) -> Result<GroupOptions, ConfigError> {
         Ok(GroupOptions {
-            client: self.client(raw)?,
-            input_topic: self.topic("kafka.input_topic", &kafka.input_topic)?,
-            instance_id: match optional(&kafka.group_instance_id) {
-                Some(name) => Some(self.name("kafka.group_instance_id", name)?),
-                None => None,
-            },
+            client: self.client()?,
+            input_topic: self.topic("kafka.input_topic")?,
+            instance_id: self.unless_empty("kafka.group_instance_id", Check::name)?,
             protocol: self.choice(
                 "kafka.group_protocol",
-                &kafka.group_protocol,
                 &[
                     ("classic", GroupProtocol::Classic),
                     ("eager", GroupProtocol::Eager),
@@ -192,54 +182,40 @@ impl Check<'_> {
             )?,
             session_timeout_ms: self.number(
                 "kafka.session_timeout_ms",
-                kafka.session_timeout_ms,
                 kafka::group::SESSION_TIMEOUT_MS_MIN..=kafka::group::SESSION_TIMEOUT_MS_MAX,
             )?,
         })
     }
 
-    fn tick_every_ms(&self, raw: &Written) -> Result<u32, ConfigError> {
-        let every_ms = raw.input.tick_every_ms;
-        self.number("input.tick_every_ms", every_ms, 0..=publisher::ticker::TICK_EVERY_MS_MAX)
+    fn tick_every_ms(&self) -> Result<u32, ConfigError> {
+        self.number("input.tick_every_ms", 0..=publisher::ticker::TICK_EVERY_MS_MAX)
     }
 
-    fn fetch(&self, all: &Written) -> Result<FetchOptions, ConfigError> {
-        let Written { kafka, fetch: raw, .. } = all;
+    fn fetch(&self) -> Result<FetchOptions, ConfigError> {
         let options = FetchOptions {
-            client_id: self.name("kafka.client_id", &kafka.client_id)?,
-            input_topic: self.topic("kafka.input_topic", &kafka.input_topic)?,
-            connections_per_broker: self.number(
-                "fetch.connections_per_broker",
-                raw.connections_per_broker,
-                1..=fetch::CONNECTIONS_PER_BROKER_MAX,
-            )?,
-            fetch_wait_ms_max: self.number(
-                "fetch.wait_ms_max",
-                raw.wait_ms_max,
-                0..=fetch::FETCH_WAIT_MS_MAX,
-            )?,
-            tick_every_ms: self.tick_every_ms(all)?,
+            client_id: self.name("kafka.client_id")?,
+            input_topic: self.topic("kafka.input_topic")?,
+            connections_per_broker: self
+                .number("fetch.connections_per_broker", 1..=fetch::CONNECTIONS_PER_BROKER_MAX)?,
+            fetch_wait_ms_max: self.number("fetch.wait_ms_max", 0..=fetch::FETCH_WAIT_MS_MAX)?,
+            tick_every_ms: self.tick_every_ms()?,
             receive_buffer_bytes: self.number(
                 "fetch.receive_buffer_bytes",
-                raw.receive_buffer_bytes,
                 fetch::RECEIVE_BUFFER_BYTES_MIN..=fetch::RECEIVE_BUFFER_BYTES_MAX,
             )?,
             fetch_bytes_max: self.number(
                 "fetch.bytes_max",
-                raw.bytes_max,
                 fetch::FETCH_BYTES_MIN..=fetch::RECEIVE_BUFFER_BYTES_MAX / 2,
             )?,
             partition_bytes_max: self.number(
                 "fetch.partition_bytes_max",
-                raw.partition_bytes_max,
                 fetch::FETCH_BYTES_MIN..=fetch::RECEIVE_BUFFER_BYTES_MAX / 2,
             )?,
             batch_bytes_max: self.number(
                 "fetch.batch_bytes_max",
-                raw.batch_bytes_max,
                 fetch::RECEIVE_BUFFER_STEP_BYTES..=fetch::FETCHED_BATCH_BYTES_MAX,
             )?,
-            read_committed: raw.read_committed,
+            read_committed: self.is_true("fetch.read_committed"),
         };
         self.receive_buffer_fits(&options)?;
         Ok(options)
@@ -278,22 +254,17 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn publisher(&self, raw: &Written) -> Result<publisher::PublisherOptions, ConfigError> {
-        let Written { kafka, publish, input, .. } = raw;
-        let format = self.choice(
-            "publish.format",
-            &publish.format,
-            &[("json", Format::Json), ("binary", Format::Binary)],
-        )?;
+    fn publisher(&self) -> Result<publisher::PublisherOptions, ConfigError> {
+        let format =
+            self.choice("publish.format", &[("json", Format::Json), ("binary", Format::Binary)])?;
         Ok(publisher::PublisherOptions {
-            client: self.client(raw)?,
-            input_topic: self.topic("kafka.input_topic", &kafka.input_topic)?,
-            output_topic: self.topic("kafka.output_topic", &kafka.output_topic)?,
-            dead_letter_topic: self.topic("kafka.dead_letter_topic", &kafka.dead_letter_topic)?,
+            client: self.client()?,
+            input_topic: self.topic("kafka.input_topic")?,
+            output_topic: self.topic("kafka.output_topic")?,
+            dead_letter_topic: self.topic("kafka.dead_letter_topic")?,
             format,
             compression: self.choice(
                 "publish.compression",
-                &publish.compression,
                 &[
                     ("auto", Compression::best_for(format)),
                     ("none", Compression::None),
@@ -302,46 +273,39 @@ impl Check<'_> {
             )?,
             queue_kbytes_max: self.number(
                 "publish.queue_kbytes_max",
-                publish.queue_kbytes_max,
                 // With less than one frame, nothing could be sent.
                 FRAME_BYTES_MAX / 1024..=publisher::producer::PUBLISH_QUEUE_KBYTES_MAX,
             )?,
-            tick_every_ms: self.tick_every_ms(raw)?,
-            carry_players: input.carry_players,
+            tick_every_ms: self.tick_every_ms()?,
+            carry_players: self.is_true("input.carry_players"),
             skips: Vec::new(),
         })
     }
 
-    fn shards(&self, raw: &WrittenPublish, bytes_max: u64) -> Result<ShardOptions, ConfigError> {
-        let (linger, frames) = (raw.linger_us_max, raw.frames_per_shard);
-        let linger: u32 = self.number("publish.linger_us_max", linger, 0..=LINGER_US_MAX)?;
-        let frames = self.number("publish.frames_per_shard", frames, 1..=SHARD_FRAMES_MAX)?;
+    fn shards(&self, bytes_max: u64) -> Result<ShardOptions, ConfigError> {
+        let linger: u32 = self.number("publish.linger_us_max", 0..=LINGER_US_MAX)?;
+        let frames = self.number("publish.frames_per_shard", 1..=SHARD_FRAMES_MAX)?;
         let linger = Duration::from_micros(linger.into());
         Ok(ShardOptions { linger, frames_per_shard: frames, bytes_max })
     }
 
-    fn snapshot(&self, raw: &WrittenSnapshot) -> Result<snapshot::SnapshotOptions, ConfigError> {
+    fn snapshot(&self) -> Result<snapshot::SnapshotOptions, ConfigError> {
         Ok(snapshot::SnapshotOptions {
-            directory: optional(&raw.directory).map(PathBuf::from),
+            directory: self.optional("snapshot.directory").map(PathBuf::from),
             every_ms: self.number(
                 "snapshot.every_ms",
-                raw.every_ms,
                 snapshot::SNAPSHOT_EVERY_MS_MIN..=snapshot::SNAPSHOT_EVERY_MS_MAX,
             )?,
             keep: self.number(
                 "snapshot.keep",
-                raw.keep,
                 snapshot::SNAPSHOTS_KEPT_MIN..=snapshot::SNAPSHOTS_KEPT_MAX,
             )?,
-            topic: match optional(&raw.topic) {
-                Some(topic) => Some(self.topic("snapshot.topic", topic)?),
-                None => None,
-            },
+            topic: self.unless_empty("snapshot.topic", Check::topic)?,
         })
     }
 
-    fn runtime(&self, raw: &WrittenCpu) -> Result<runtime::RuntimeOptions, ConfigError> {
-        let hot_core = match raw.hot_core.as_str() {
+    fn runtime(&self) -> Result<runtime::RuntimeOptions, ConfigError> {
+        let hot_core = match self.text("cpu.hot_core") {
             "auto" => None,
             text => {
                 Some(text.parse().ok().filter(|core| *core < runtime::cpu::CORES_MAX).ok_or_else(
@@ -353,7 +317,7 @@ impl Check<'_> {
                 )?)
             }
         };
-        let helper_cores = match raw.helper_cores.as_str() {
+        let helper_cores = match self.text("cpu.helper_cores") {
             "auto" => None,
             text => Some(runtime::cpu::parse_list(text).ok_or_else(|| {
                 let sentence =
@@ -374,27 +338,22 @@ impl Check<'_> {
         })
     }
 
-    fn service(&self, raw: &WrittenService) -> Result<super::ServiceOptions, ConfigError> {
-        let listen = super::addresses::parse(&raw.listen);
+    fn service(&self) -> Result<super::ServiceOptions, ConfigError> {
+        let listen = super::addresses::parse(self.text("service.listen"));
         Ok(super::ServiceOptions {
             listen: listen.map_err(|sentence| self.error("service.listen", sentence))?,
-            log_format: self.choice("service.log_format", &raw.log_format, &super::log::FORMATS)?,
-            log_level: self.choice("service.log_level", &raw.log_level, &super::log::LEVELS)?,
+            log_format: self.choice("service.log_format", &super::log::FORMATS)?,
+            log_level: self.choice("service.log_level", &super::log::LEVELS)?,
         })
     }
 
     /// A number within its limits, as the type of its option.
-    pub(super) fn number<T>(
-        &self,
-        path: &str,
-        written: i64,
-        range: RangeInclusive<T>,
-    ) -> Result<T, ConfigError>
+    pub(super) fn number<T>(&self, path: &str, range: RangeInclusive<T>) -> Result<T, ConfigError>
     where
         T: TryFrom<i64> + PartialOrd + std::fmt::Display,
     {
         let limit = Limit::Range(range.start().to_string(), range.end().to_string());
-        self.limits.borrow_mut().insert(path.to_owned(), limit);
+        let written = self.value(path, limit).as_integer().expect(AS_DEFAULT);
         T::try_from(written).ok().filter(|number| range.contains(number)).ok_or_else(|| {
             let sentence = format!("= {written}: choose {} to {}", range.start(), range.end());
             self.error(path, sentence)
@@ -405,11 +364,10 @@ impl Check<'_> {
     pub(super) fn choice<T: Copy>(
         &self,
         path: &str,
-        written: &str,
         choices: &[(&str, T)],
     ) -> Result<T, ConfigError> {
         let words = choices.iter().map(|(word, _)| (*word).to_owned()).collect();
-        self.limits.borrow_mut().insert(path.to_owned(), Limit::OneOf(words));
+        let written = self.value(path, Limit::OneOf(words)).as_str().expect(AS_DEFAULT);
         match choices.iter().find(|(word, _)| *word == written) {
             Some((_, choice)) => Ok(*choice),
             None => {
@@ -421,7 +379,8 @@ impl Check<'_> {
     }
 
     /// Checks a name that brokers show in logs and tools.
-    fn name(&self, path: &str, written: &str) -> Result<String, ConfigError> {
+    fn name(&self, path: &str) -> Result<String, ConfigError> {
+        let written = self.text(path);
         let printable = written.chars().all(|c| c.is_ascii_graphic());
         if written.is_empty() || written.len() > kafka::NAME_CHARS_MAX || !printable {
             let sentence = format!(
@@ -434,7 +393,8 @@ impl Check<'_> {
     }
 
     /// Checks a topic name by Kafka's rule (`org.apache.kafka.common.internals.Topic`).
-    fn topic(&self, path: &str, written: &str) -> Result<String, ConfigError> {
+    fn topic(&self, path: &str) -> Result<String, ConfigError> {
+        let written = self.text(path);
         let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         let length = 1..=kafka::TOPIC_NAME_CHARS_MAX;
         let dots = matches!(written, "." | "..");
@@ -448,15 +408,12 @@ impl Check<'_> {
         Ok(written.to_owned())
     }
 
-    fn topics_differ(&self, raw: &Written) -> Result<(), ConfigError> {
-        let Written { kafka, snapshot, .. } = raw;
-        let mut seen = BTreeSet::from([kafka.input_topic.as_str()]);
-        let others = [
-            ("kafka", "output_topic", &kafka.output_topic),
-            ("kafka", "dead_letter_topic", &kafka.dead_letter_topic),
-            ("snapshot", "topic", &snapshot.topic),
-        ];
-        for (section, key, topic) in others {
+    fn topics_differ(&self) -> Result<(), ConfigError> {
+        let mut seen = BTreeSet::from([self.text("kafka.input_topic")]);
+        for (section, key) in
+            [("kafka", "output_topic"), ("kafka", "dead_letter_topic"), ("snapshot", "topic")]
+        {
+            let topic = self.text(&format!("{section}.{key}"));
             if !seen.insert(topic) {
                 let sentence = format!("= \"{topic}\": choose a topic that no other key names");
                 let related = ["input_topic", "output_topic"];
@@ -466,7 +423,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn rules_files(&self, files: &[String]) -> Result<Vec<PathBuf>, ConfigError> {
+    fn rules_files(&self) -> Result<Vec<PathBuf>, ConfigError> {
+        let files = self.texts("rules.files");
         if files.len() > RULES_FILES_MAX || files.iter().any(String::is_empty) {
             let most = RULES_FILES_MAX;
             return Err(self.error("rules.files", format!("must be at most {most} paths")));
@@ -474,13 +432,50 @@ impl Check<'_> {
         Ok(files.iter().map(PathBuf::from).collect())
     }
 
+    /// Returns the value of a key, and records its limit.
+    fn value(&self, path: &str, limit: Limit) -> &Value {
+        self.limits.borrow_mut().insert(path.to_owned(), limit);
+        let (section, key) = split(path);
+        &self.settings.values()[section][key]
+    }
+
+    pub(super) fn text(&self, path: &str) -> &str {
+        self.value(path, Limit::None).as_str().expect(AS_DEFAULT)
+    }
+
+    /// Returns the text, or `None` if it is empty.
+    pub(super) fn optional(&self, path: &str) -> Option<&str> {
+        Some(self.text(path)).filter(|text| !text.is_empty())
+    }
+
+    /// Returns the checked text, or `None` if it is empty.
+    fn unless_empty<T>(
+        &self,
+        path: &str,
+        check: fn(&Self, &str) -> Result<T, ConfigError>,
+    ) -> Result<Option<T>, ConfigError> {
+        self.optional(path).map(|_| check(self, path)).transpose()
+    }
+
+    pub(super) fn texts(&self, path: &str) -> Vec<String> {
+        let texts = self.value(path, Limit::None).as_array().expect(AS_DEFAULT);
+        texts.iter().map(|text| text.as_str().expect(AS_DEFAULT).to_owned()).collect()
+    }
+
+    pub(super) fn is_true(&self, path: &str) -> bool {
+        self.value(path, Limit::None).as_bool().expect(AS_DEFAULT)
+    }
+
     pub(super) fn error(&self, path: &str, sentence: String) -> ConfigError {
-        let (section, key) = path.rsplit_once('.').expect("a path is section.key");
+        let (section, key) = split(path);
         self.settings.error(section, key, &[], sentence)
     }
 }
 
-/// Returns the text, or `None` if it is empty.
-pub(super) fn optional(text: &str) -> Option<&str> {
-    Some(text).filter(|text| !text.is_empty())
+/// Why a value has the type that is asked for.
+const AS_DEFAULT: &str = "every layer has the types of the defaults, which a test checks";
+
+/// The section and the key of a path.
+fn split(path: &str) -> (&str, &str) {
+    path.rsplit_once('.').expect("a path is section.key")
 }

@@ -14,8 +14,6 @@ pub mod config_args;
 
 mod addresses;
 
-mod written;
-
 pub(crate) mod schema;
 mod security;
 pub mod settings;

@@ -13,6 +13,8 @@ pub(super) type Limits = BTreeMap<String, Limit>;
 pub(super) enum Limit {
     /// The lower and the upper limit of a number.
     Range(String, String),
+    /// Any value of its type.
+    None,
     /// One of these words.
     OneOf(Vec<String>),
 }
@@ -55,7 +57,8 @@ fn of_section(section: &str, keys: &toml::Table, limits: &Limits) -> Value {
             Some(Limit::OneOf(words)) => {
                 property.insert("enum".to_owned(), json!(words));
             }
-            None => {}
+            Some(Limit::None) => {}
+            None => unreachable!("{path} is read by no check"),
         }
         properties.insert(key.clone(), property.into());
     }

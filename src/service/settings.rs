@@ -229,7 +229,7 @@ impl Settings {
         self.values[section][key] = defaults[section][key].clone();
     }
 
-    /// All values, for deserialization.
+    /// All values, by section and key.
     pub(crate) fn values(&self) -> &Table {
         &self.values
     }
