@@ -1,7 +1,8 @@
 //! Kafka's error codes that a client of topics and of a consumer group may receive, each with one
-//! sentence.
+//! sentence: the rows of `error_codes.txt`.
 
 use std::fmt;
+use std::sync::LazyLock;
 
 /// An error code from a broker, listed here or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,7 +52,7 @@ impl ErrorCode {
         )
     }
 
-    /// The names of all listed codes, and one for the others.
+    /// Returns the names of all listed codes, and one for the others.
     pub fn names() -> Vec<&'static str> {
         LIST.iter().map(|(_, name, _)| *name).chain(["UNLISTED"]).collect()
     }
@@ -72,172 +73,16 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// Code, Kafka's name, sentence. Source: Kafka's protocol guide, "Error Codes".
-const LIST: &[(i16, &str, &str)] = &[
-    (-1, "UNKNOWN_SERVER_ERROR", "The broker met an unexpected error: its log says which."),
-    (0, "NONE", "The request succeeded."),
-    (
-        1,
-        "OFFSET_OUT_OF_RANGE",
-        "The offset is not in the partition's log: retention has passed it, or the log is shorter.",
-    ),
-    (2, "CORRUPT_MESSAGE", "The broker found a damaged batch in its log: check its disk."),
-    (
-        3,
-        "UNKNOWN_TOPIC_OR_PARTITION",
-        "The broker does not host the topic or partition: create the topic, or wait for metadata.",
-    ),
-    (4, "INVALID_FETCH_SIZE", "The broker rejects the fetch size as invalid."),
-    (5, "LEADER_NOT_AVAILABLE", "The partition has no leader now: an election is in progress."),
-    (6, "NOT_LEADER_OR_FOLLOWER", "The broker no longer leads the partition."),
-    (7, "REQUEST_TIMED_OUT", "The broker could not answer in time."),
-    (8, "BROKER_NOT_AVAILABLE", "The broker is not available."),
-    (9, "REPLICA_NOT_AVAILABLE", "The broker has no replica of the partition now."),
-    (10, "MESSAGE_TOO_LARGE", "A batch is larger than the broker allows."),
-    (11, "STALE_CONTROLLER_EPOCH", "Another controller was elected."),
-    (12, "OFFSET_METADATA_TOO_LARGE", "A commit's metadata is larger than the broker allows."),
-    (13, "NETWORK_EXCEPTION", "The broker lost its connection to another broker."),
-    (14, "COORDINATOR_LOAD_IN_PROGRESS", "The coordinator is still loading its state."),
-    (15, "COORDINATOR_NOT_AVAILABLE", "No coordinator is available now."),
-    (16, "NOT_COORDINATOR", "Another broker coordinates the group now."),
-    (17, "INVALID_TOPIC_EXCEPTION", "The topic's name is not valid: correct it."),
-    (18, "RECORD_LIST_TOO_LARGE", "A batch is larger than the broker's segments."),
-    (19, "NOT_ENOUGH_REPLICAS", "Fewer replicas are in sync than min.insync.replicas requires."),
-    (
-        20,
-        "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-        "The batch is in the leader's log, and fewer replicas are in sync than asked for.",
-    ),
-    (21, "INVALID_REQUIRED_ACKS", "The broker does not support this acks value."),
-    (22, "ILLEGAL_GENERATION", "The group has rebalanced without this member."),
-    (
-        23,
-        "INCONSISTENT_GROUP_PROTOCOL",
-        "The group's members use another protocol: give huntd a group of its own.",
-    ),
-    (24, "INVALID_GROUP_ID", "The group has an invalid name: correct kafka.group."),
-    (25, "UNKNOWN_MEMBER_ID", "The group no longer knows this member."),
-    (
-        26,
-        "INVALID_SESSION_TIMEOUT",
-        "The broker allows other session timeouts: correct kafka.session_timeout_ms.",
-    ),
-    (27, "REBALANCE_IN_PROGRESS", "The group is rebalancing: its members must rejoin."),
-    (28, "INVALID_COMMIT_OFFSET_SIZE", "A commit is larger than the broker allows."),
-    (29, "TOPIC_AUTHORIZATION_FAILED", "The user may not read the topic: grant READ on it."),
-    (30, "GROUP_AUTHORIZATION_FAILED", "The user may not use the group: grant READ on it."),
-    (31, "CLUSTER_AUTHORIZATION_FAILED", "The user may not do this on the cluster: grant it."),
-    (
-        32,
-        "INVALID_TIMESTAMP",
-        "A record's time is too far from the broker's: this host's clock is wrong, mostly ahead; \
-         set both clocks right.",
-    ),
-    (
-        33,
-        "UNSUPPORTED_SASL_MECHANISM",
-        "The listener has not this mechanism: correct kafka.sasl.mechanism.",
-    ),
-    (34, "ILLEGAL_SASL_STATE", "The listener does not expect authentication now."),
-    (35, "UNSUPPORTED_VERSION", "The broker does not support this version of the request."),
-    (36, "TOPIC_ALREADY_EXISTS", "The topic already exists."),
-    (37, "INVALID_PARTITIONS", "A topic cannot have this number of partitions."),
-    (
-        38,
-        "INVALID_REPLICATION_FACTOR",
-        "The cluster has fewer brokers than the topic wants replicas: start more.",
-    ),
-    (39, "INVALID_REPLICA_ASSIGNMENT", "The replicas cannot be spread over the brokers like this."),
-    (40, "INVALID_CONFIG", "The broker does not know a setting, or rejects its value."),
-    (41, "NOT_CONTROLLER", "Another broker is the controller by now."),
-    (42, "INVALID_REQUEST", "The broker calls the request malformed."),
-    (
-        43,
-        "UNSUPPORTED_FOR_MESSAGE_FORMAT",
-        "The topic's message format is too old: Kafka 0.11 or later must write it.",
-    ),
-    (
-        44,
-        "POLICY_VIOLATION",
-        "The cluster's policy forbids it: ask who set create.topic.policy.class.name.",
-    ),
-    (
-        45,
-        "OUT_OF_ORDER_SEQUENCE_NUMBER",
-        "The broker lacks a batch that came before: its log has lost records, or never had them.",
-    ),
-    (46, "DUPLICATE_SEQUENCE_NUMBER", "The broker has the batch, and no longer knows where."),
-    (47, "INVALID_PRODUCER_EPOCH", "The broker knows a newer epoch of the producer."),
-    (48, "INVALID_TXN_STATE", "The broker expects no such step of a transaction."),
-    (49, "INVALID_PRODUCER_ID_MAPPING", "The broker does not know the producer."),
-    (51, "CONCURRENT_TRANSACTIONS", "Another step of the transaction is in progress."),
-    (
-        53,
-        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-        "The user may not use the transactional id: grant it.",
-    ),
-    (54, "SECURITY_DISABLED", "The brokers have no authorizer."),
-    (56, "KAFKA_STORAGE_ERROR", "The broker cannot read the partition's log directory."),
-    (
-        58,
-        "SASL_AUTHENTICATION_FAILED",
-        "The broker refuses the user or the secret: correct [kafka.sasl].",
-    ),
-    (59, "UNKNOWN_PRODUCER_ID", "The broker has forgotten the producer: its records are deleted."),
-    (69, "GROUP_ID_NOT_FOUND", "The broker does not know the group."),
-    (70, "FETCH_SESSION_ID_NOT_FOUND", "The broker does not know the fetch session."),
-    (71, "INVALID_FETCH_SESSION_EPOCH", "The fetch session is at another epoch."),
-    (
-        72,
-        "LISTENER_NOT_FOUND",
-        "The leader lacks the listener that was used: give all brokers the same listeners.",
-    ),
-    (74, "FENCED_LEADER_EPOCH", "The leader epoch is older than the broker's: a new one leads."),
-    (75, "UNKNOWN_LEADER_EPOCH", "The broker has not yet heard of the leader epoch."),
-    (76, "UNSUPPORTED_COMPRESSION_TYPE", "The broker cannot serve the batch's codec."),
-    (77, "STALE_BROKER_EPOCH", "The broker has restarted meanwhile."),
-    (78, "OFFSET_NOT_AVAILABLE", "A new leader does not yet know its high watermark."),
-    (79, "MEMBER_ID_REQUIRED", "A member joins with the id that the group has given it."),
-    (
-        81,
-        "GROUP_MAX_SIZE_REACHED",
-        "The group is full: raise the brokers' group.max.size, or stop some members.",
-    ),
-    (82, "FENCED_INSTANCE_ID", "Another member uses the instance id: give each instance its own."),
-    (
-        87,
-        "INVALID_RECORD",
-        "The topic rejects the record: with cleanup.policy `compact`, records need keys: set it to \
-         `delete`.",
-    ),
-    (88, "UNSTABLE_OFFSET_COMMIT", "A transaction that commits offsets is in progress."),
-    (89, "THROTTLING_QUOTA_EXCEEDED", "The client has used up its quota: raise it, or wait."),
-    (90, "PRODUCER_FENCED", "A newer producer has the same transactional id."),
-    (
-        97,
-        "PRINCIPAL_DESERIALIZATION_FAILURE",
-        "The controller cannot read who the user is: look at its log.",
-    ),
-    (100, "UNKNOWN_TOPIC_ID", "The broker does not know the topic's id: it may be recreated."),
-    (103, "INCONSISTENT_TOPIC_ID", "The topic's id differs: it was deleted and created again."),
-    (106, "FETCH_SESSION_TOPIC_ID_ERROR", "The fetch session mixes topic names and ids."),
-    (108, "NEW_LEADER_ELECTED", "The partition has a new leader."),
-    (109, "OFFSET_MOVED_TO_TIERED_STORAGE", "The offset now lies in remote storage only."),
-    (110, "FENCED_MEMBER_EPOCH", "The group has given the partitions of this member away."),
-    (
-        111,
-        "UNRELEASED_INSTANCE_ID",
-        "Another member still uses the instance id: give each instance its own.",
-    ),
-    (
-        112,
-        "UNSUPPORTED_ASSIGNOR",
-        "The brokers do not support this assignor: look at group.consumer.assignors.",
-    ),
-    (113, "STALE_MEMBER_EPOCH", "The member has to hear of its new epoch first."),
-    (120, "TRANSACTION_ABORTABLE", "The transaction can only be aborted."),
-    (129, "REBOOTSTRAP_REQUIRED", "The broker wants its clients to ask the first brokers again."),
-];
+/// Code, Kafka's name and sentence of each row. Source: Kafka's protocol guide, "Error Codes".
+static LIST: LazyLock<Vec<(i16, &str, &str)>> = LazyLock::new(|| {
+    let row = |row: &'static str| {
+        let mut parts = row.splitn(3, ' ');
+        let (code, name, sentence) = (parts.next(), parts.next(), parts.next());
+        Some((code?.parse().ok()?, name?, sentence?))
+    };
+    let rows = include_str!("error_codes.txt").lines();
+    rows.map(|line| row(line).expect("a test reads all rows")).collect()
+});
 
 #[cfg(test)]
 mod tests {
