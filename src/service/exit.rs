@@ -4,114 +4,67 @@ use super::log;
 use crate::telemetry::printable::printable;
 use std::backtrace::{Backtrace, BacktraceStatus};
 
-/// How the process ended, for the program that started it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum ExitCode {
-    /// Success.
+/// Generates the enum and the meanings from one table.
+macro_rules! exit_codes {
+    ($($code:ident = $number:literal, $meaning:literal;)*) => {
+        /// How the process ended, for the program that started it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum ExitCode {
+            $(#[doc = $meaning] $code = $number,)*
+        }
+
+        impl ExitCode {
+            /// All codes, by number.
+            pub const ALL: [ExitCode; [$($number),*].len()] = [$(ExitCode::$code),*];
+
+            /// The meaning of the code and what to do, as in docs/REFERENCE.md.
+            pub fn meaning(self) -> &'static str {
+                match self { $(ExitCode::$code => $meaning),* }
+            }
+        }
+    };
+}
+
+exit_codes! {
     Ok = 0,
-    /// The command line is wrong.
+        "All is well: the work is done, or a signal asked to stop.";
     Usage = 2,
-    /// The configuration is wrong.
+        "The command line is wrong: see `--help`.";
     Config = 3,
-    /// No broker answers.
+        "The configuration is wrong, or names something missing or in use: see the message.";
     KafkaUnreachable = 4,
-    /// A topic is missing or has the wrong shape.
+        "No broker answers or accepts frames: check `kafka.brokers` and the network.";
     TopicWrong = 5,
-    /// A broker refuses a topic or the group.
+        "A topic is missing or has the wrong shape: `huntd topics` creates and checks them.";
     NotAuthorised = 6,
-    /// io_uring is not available.
+        "A broker refuses a topic or the group: grant the right that the message names.";
     RingUnavailable = 7,
-    /// The hot thread cannot have a core of its own.
+        "The kernel refuses io_uring: check `kernel.io_uring_disabled` and seccomp filters.";
     CorePinning = 8,
-    /// A verification failed.
+        "The hot thread cannot have its core: check `[cpu]` and the allowed cores.";
     VerificationFailed = 9,
-    /// A shard had halted when the process was stopped.
+        "Verification failed: the message says what is lost, repeated, changed or damaged.";
     ShardHalted = 10,
-    /// The process has no file descriptor or thread left, or no room for its output.
+        "A shard had halted when huntd was stopped: the log names partition and reason.";
     OutOfResources = 11,
-    /// A TLS connection to a broker cannot be established.
+        "File descriptors, threads or disk space ran out: the message says what to do.";
     TlsRefused = 12,
-    /// A broker does not authenticate this client.
+        "TLS verification failed or was refused: check certificates and `[kafka.tls]`.";
     NotAuthenticated = 13,
-    /// The listener's security differs from the configuration.
+        "A broker refuses the user or the mechanism: check `[kafka.sasl]` and the secret.";
     ListenerDiffers = 14,
-    /// A bug.
+        "A listener has TLS or SASL that is not configured, or the reverse: check its port.";
     Bug = 70,
-    /// A second signal ended the process before it had drained.
+        "A bug: the message names the place. Please report it.";
     Interrupted = 130,
+        "A second signal ended the process before it had drained.";
 }
 
 impl ExitCode {
-    /// All codes, by number.
-    pub const ALL: [ExitCode; 16] = [
-        ExitCode::Ok,
-        ExitCode::Usage,
-        ExitCode::Config,
-        ExitCode::KafkaUnreachable,
-        ExitCode::TopicWrong,
-        ExitCode::NotAuthorised,
-        ExitCode::RingUnavailable,
-        ExitCode::CorePinning,
-        ExitCode::VerificationFailed,
-        ExitCode::ShardHalted,
-        ExitCode::OutOfResources,
-        ExitCode::TlsRefused,
-        ExitCode::NotAuthenticated,
-        ExitCode::ListenerDiffers,
-        ExitCode::Bug,
-        ExitCode::Interrupted,
-    ];
-
     /// The exit status of the process.
     pub fn number(self) -> u8 {
         self as u8
-    }
-
-    /// The meaning of the code and what to do, as in docs/REFERENCE.md.
-    pub fn meaning(self) -> &'static str {
-        match self {
-            ExitCode::Ok => "All is well: the work is done, or a signal asked to stop.",
-            ExitCode::Usage => "The command line is wrong: see `--help`.",
-            ExitCode::Config => {
-                "The configuration is wrong, or names something missing or in use: see the message."
-            }
-            ExitCode::KafkaUnreachable => {
-                "No broker answers or accepts frames: check `kafka.brokers` and the network."
-            }
-            ExitCode::TopicWrong => {
-                "A topic is missing or has the wrong shape: `huntd topics` creates and checks them."
-            }
-            ExitCode::NotAuthorised => {
-                "A broker refuses a topic or the group: grant the right that the message names."
-            }
-            ExitCode::RingUnavailable => {
-                "The kernel refuses io_uring: check `kernel.io_uring_disabled` and seccomp filters."
-            }
-            ExitCode::CorePinning => {
-                "The hot thread cannot have its core: check `[cpu]` and the allowed cores."
-            }
-            ExitCode::VerificationFailed => {
-                "Verification failed: the message says what is lost, repeated, changed or damaged."
-            }
-            ExitCode::ShardHalted => {
-                "A shard had halted when huntd was stopped: the log names partition and reason."
-            }
-            ExitCode::OutOfResources => {
-                "File descriptors, threads or disk space ran out: the message says what to do."
-            }
-            ExitCode::TlsRefused => {
-                "TLS verification failed or was refused: check certificates and `[kafka.tls]`."
-            }
-            ExitCode::NotAuthenticated => {
-                "A broker refuses the user or the mechanism: check `[kafka.sasl]` and the secret."
-            }
-            ExitCode::ListenerDiffers => {
-                "A listener has TLS or SASL that is not configured, or the reverse: check its port."
-            }
-            ExitCode::Bug => "A bug: the message names the place. Please report it.",
-            ExitCode::Interrupted => "A second signal ended the process before it had drained.",
-        }
     }
 }
 
