@@ -1,10 +1,9 @@
 //! What is ready-made for Prometheus and Grafana fits what the daemon shows.
 
-use huntd::service::exposition::FAMILIES;
-use huntd::telemetry::metrics::Counter;
 use std::collections::BTreeSet;
 use std::process::Command;
 use support::needs;
+use support::scrape::families;
 
 const ALERTS: &str = "config/prometheus-alerts.yml";
 const ALERTS_TEST: &str = "tests/data/prometheus-alerts.test.yml";
@@ -16,15 +15,14 @@ fn read(file: &str) -> String {
 
 /// Every name that a sample of `/metrics` can have.
 fn sample_names() -> BTreeSet<String> {
-    let counters = Counter::ALL.iter().map(|counter| format!("huntd_{}_total", counter.name()));
-    let families = FAMILIES.iter().flat_map(|family| {
-        let suffixes: &[&str] = match family.kind {
+    let names = families().into_iter().flat_map(|family| {
+        let suffixes: &[&str] = match family.kind.as_str() {
             "histogram" => &["_bucket", "_sum", "_count"],
             _ => &[""],
         };
-        suffixes.iter().map(|suffix| format!("{}{suffix}", family.name))
+        suffixes.iter().map(move |suffix| format!("{}{suffix}", family.name))
     });
-    counters.chain(families).chain(serving_names()).collect()
+    names.chain(serving_names()).collect()
 }
 
 /// What `huntd serve` has of its own, as its page lists it.

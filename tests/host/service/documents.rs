@@ -1,11 +1,10 @@
 //! Tests that the tables of docs/REFERENCE.md match the code.
 
 use huntd::service::exit::ExitCode;
-use huntd::service::exposition::FAMILIES;
 use huntd::service::settings::DEFAULTS;
-use huntd::telemetry::metrics::Counter;
 use std::process::Command;
 use support::generated;
+use support::scrape::{Family, families};
 
 const PAGE: &str = "docs/REFERENCE.md";
 
@@ -46,12 +45,8 @@ fn exit_codes() -> Vec<String> {
 }
 
 fn metrics() -> Vec<String> {
-    let counters = Counter::ALL.map(|counter| {
-        format!("| `huntd_{}_total` | counter | {} |", counter.name(), counter.help())
-    });
-    let families =
-        FAMILIES.map(|family| format!("| `{}` | {} | {} |", family.name, family.kind, family.help));
-    [counters.as_slice(), families.as_slice()].concat()
+    let row = |family: Family| format!("| `{}` | {} | {} |", family.name, family.kind, family.help);
+    families().into_iter().map(row).collect()
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The pages, and what becomes of requests that are none.
 
 use huntd::service::exporter::HTTP_CONNECTIONS_MAX;
-use huntd::service::exposition::{FAMILIES, render};
+use huntd::service::exposition::render;
 use huntd::service::status::{Phase, Status};
 use huntd::service::{Observed, Service, ServiceOptions, log};
 use huntd::telemetry::metrics::{Counter, Gauge, Metrics};
@@ -11,6 +11,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use support::PATIENCE;
+use support::scrape::families;
 
 fn observed() -> Observed {
     Observed {
@@ -296,7 +297,7 @@ fn the_metrics_page_has_every_value_under_its_name() {
     assert!(values["process_resident_memory_bytes"] > 1e6);
     assert!(values["process_start_time_seconds"] > 1.7e9);
     assert!(page.contains(concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\",revision=\"")));
-    for name in FAMILIES.iter().map(|family| family.name) {
+    for name in families().into_iter().map(|family| family.name) {
         assert!(page.contains(&format!("# HELP {name} ")), "{name}");
     }
     service.finish(Ok(()));

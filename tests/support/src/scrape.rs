@@ -1,9 +1,43 @@
 //! What a running daemon shows: its HTTP pages, and its tasks in `/proc`.
 
 use crate::PATIENCE;
+use huntd::service::Observed;
+use huntd::service::exposition::render;
+use huntd::service::status::Status;
+use huntd::telemetry::metrics::Metrics;
+use huntd::telemetry::progress::Progress;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
+
+/// A metric family of the daemon's page.
+pub struct Family {
+    pub name: String,
+    /// `counter`, `gauge` or `histogram`.
+    pub kind: String,
+    pub help: String,
+}
+
+/// All families of the daemon, in the order of the page.
+pub fn families() -> Vec<Family> {
+    let page = render(&Observed {
+        metrics: Arc::new(Metrics::new()),
+        progress: Arc::new(Progress::new()),
+        status: Arc::new(Status::new()),
+    });
+    let words = |line: &str, start| Some(line.strip_prefix(start)?.split_once(' ')?.1.to_owned());
+    let mut families = Vec::new();
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        let Some(rest) = line.strip_prefix("# HELP ") else { continue };
+        let (name, help) = rest.split_once(' ').expect("a family has a help text");
+        let kind = lines.next().and_then(|line| words(line, "# TYPE ")).expect("and a kind");
+        families.push(Family { name: name.to_owned(), kind, help: help.to_owned() });
+    }
+    assert!(families.len() > 40, "only {}", families.len());
+    families
+}
 
 /// One GET: the status code and the body.
 pub fn get(address: &str, path: &str) -> (u16, String) {
