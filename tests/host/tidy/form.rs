@@ -1,10 +1,9 @@
 //! Rules about form: sizes, names, what must not be left behind, plain English.
 
 use super::documents::is_history;
-use super::source::{Source, Token, Tree, close, find};
+use super::source::{Source, Tree, find};
 use std::fmt;
 
-const FUNCTION_LINES_MAX: usize = 70;
 const LINE_COLUMNS_MAX: usize = 100;
 
 /// File names that say nothing about what is inside.
@@ -14,9 +13,8 @@ const EMPTY_NAMES: &[&str] =
 /// Words for work that is not done, split so that this file does not hold them.
 const UNDONE_WORDS: &[&str] = &[concat!("FIX", "ME"), concat!("XX", "X"), concat!("TO", "DO")];
 
-/// What only a developer's half-done code says.
-const UNDONE_CODE: &[&str] =
-    &["todo !", "dbg !", "unimplemented !", "# [ ignore", "# [ should_panic"];
+/// Attributes of tests that do not test. Clippy finds other half-done code.
+const UNDONE_CODE: &[&str] = &["# [ ignore", "# [ should_panic"];
 
 /// Folders of one developer's or one builder's machine, split like the words above.
 const MACHINE_FOLDERS: &[&str] =
@@ -53,47 +51,6 @@ impl fmt::Display for Finding {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}:{}: {}", self.path, self.line, self.message)
     }
-}
-
-/// A function fits a screen.
-pub(super) fn function_lines(tree: &Tree) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for source in tree.rust() {
-        for (name, first, last) in functions(&source.tokens) {
-            let lines = last - first + 1;
-            if lines > FUNCTION_LINES_MAX {
-                let message = format!("{name} has {lines} lines, more than {FUNCTION_LINES_MAX}");
-                findings.push(Finding::at(source, first, message));
-            }
-        }
-    }
-    findings
-}
-
-/// Functions with a body: name, first line, last line.
-fn functions(tokens: &[Token]) -> Vec<(&str, usize, usize)> {
-    let mut functions = Vec::new();
-    for start in find(tokens, "fn") {
-        let mut at = start + 1;
-        let name = &tokens[at].text;
-        // `fn(u32)` is a type and `fn $name` a macro's.
-        if !name.starts_with(|c: char| c.is_alphabetic() || c == '_') {
-            continue;
-        }
-        while let Some(token) = tokens.get(at) {
-            match token.text.as_str() {
-                ";" => break,
-                "(" | "[" => at = close(tokens, at),
-                "{" => {
-                    let last = &tokens[close(tokens, at) - 1];
-                    functions.push((name.as_str(), tokens[start].line, last.line));
-                    break;
-                }
-                _ => at += 1,
-            }
-        }
-    }
-    functions
 }
 
 /// Two files fit side by side. An address cannot be broken.
