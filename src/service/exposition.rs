@@ -83,7 +83,7 @@ fn write_pipeline(page: &mut MetricsPage, Observed { metrics, progress, status }
     let partitions = metrics.gauge(Gauge::Partitions);
     page.family("huntd_partitions", GAUGE, "Partitions of the input topic; absent while unknown.")
         .value_if((partitions > 0).then_some(partitions));
-    page.family("huntd_shards_owned", GAUGE, "Shards owned now.").value(progress.owned().count());
+    page.family("huntd_shards_owned", GAUGE, "Shards owned now.").value(progress.played());
     page.family("huntd_shards_halted", GAUGE, "Shards that need an operator to continue.")
         .value(status.trouble().halted);
     page.family(
