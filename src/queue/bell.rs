@@ -43,14 +43,14 @@ impl Bell {
     /// For the owner: sleeps until the bell rings or `wait_max` has passed. Returns at once if
     /// there was a call since the last wake-up. The owner must then look for work, rung or not.
     pub fn sleep(&self, wait_max: Duration) -> io::Result<()> {
-        let slept = if self.try_rest() { self.poll(wait_max) } else { Ok(()) };
+        let slept = if self.try_sleep() { self.poll(wait_max) } else { Ok(()) };
         self.wake_up();
         slept
     }
 
     /// For an owner that sleeps in its ring: returns whether it may. See [`Bell::wake_up`].
-    pub fn try_rest(&self) -> bool {
-        self.state.try_rest()
+    pub fn try_sleep(&self) -> bool {
+        self.state.try_sleep()
     }
 
     /// For an owner that slept in its ring, or was not allowed to: call this before looking for
@@ -120,12 +120,12 @@ mod tests {
     #[test]
     fn a_sleep_is_rung_for_once() {
         let bell = Bell::new().expect("an eventfd");
-        assert!(bell.try_rest());
+        assert!(bell.try_sleep());
         assert!(bell.call());
         assert!(!bell.call());
         bell.wake_up();
         assert!(!bell.is_called());
-        assert!(bell.try_rest());
+        assert!(bell.try_sleep());
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub(crate) struct SleepState<W> {
 
 impl<W: Word> SleepState<W> {
     /// For the owner: returns whether it may sleep. If so, the next call must ring.
-    pub(crate) fn try_rest(&self) -> bool {
+    pub(crate) fn try_sleep(&self) -> bool {
         self.word.replace(AWAKE, ASLEEP, Ordering::AcqRel)
     }
 

@@ -139,7 +139,7 @@ impl Model {
             if self.places.iter().all(|place| seen(place) == last) {
                 return;
             }
-            if self.state.try_rest() {
+            if self.state.try_sleep() {
                 self.eventfd.wait();
             }
             self.state.wake_up();

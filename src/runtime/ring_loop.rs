@@ -80,7 +80,7 @@ impl RingLoop {
 
     /// Submits, and sleeps unless a stage asked for another turn.
     fn sleep(&self) -> Result<(), RingError> {
-        if self.turns.try_rest() {
+        if self.turns.try_sleep() {
             let wait = match self.turns.deadline() {
                 Some(deadline) => {
                     deadline.saturating_duration_since(self.turns.now()).min(self.park_max)

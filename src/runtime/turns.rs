@@ -120,9 +120,9 @@ impl Turns {
         self.deadline.get()
     }
 
-    /// For the loop, after the turn: returns whether it may sleep. See [`Bell::try_rest`].
-    pub fn try_rest(&self) -> bool {
-        !self.is_unfinished.get() && self.bell.try_rest()
+    /// For the loop, after the turn: returns whether it may sleep. See [`Bell::try_sleep`].
+    pub fn try_sleep(&self) -> bool {
+        !self.is_unfinished.get() && self.bell.try_sleep()
     }
 
     /// For the loop: the bell with which other threads wake it.

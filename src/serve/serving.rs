@@ -98,10 +98,10 @@ impl Serving {
         served.counts.sessions = sessions.count();
         served.counts.streams = sessions.streams();
         served.counts.allocations = allocator::serving_allocations();
-        let may_rest = folded != FoldingTurn::Some && bell.try_rest();
-        sessions.turn(served, may_rest.then(|| sessions.sleep_max()), share)?;
+        let may_sleep = folded != FoldingTurn::Some && bell.try_sleep();
+        sessions.turn(served, may_sleep.then(|| sessions.sleep_max()), share)?;
         bell.wake_up();
-        *answering = if may_rest { Duration::ZERO } else { begun.elapsed() };
+        *answering = if may_sleep { Duration::ZERO } else { begun.elapsed() };
         Ok(folded)
     }
 }

@@ -252,7 +252,7 @@ impl Node {
         assert!(turned.is_pending(), "the control thread is there");
         self.dialler.turn(&mut self.network, around.broker, around.chance, now);
         self.network.take_orders(&operations, around.chance, now);
-        let next = if self.driver.try_rest() {
+        let next = if self.driver.try_sleep() {
             let deadline =
                 self.driver.deadline().map(|at| (at - around.base).as_micros() as u64 + 1);
             let events = [deadline, self.network.next_at(), self.dialler.next_at()];

@@ -71,7 +71,7 @@ impl Publishing {
         let now = around.now;
         dialler.turn(network, around.broker, around.chance, now);
         network.take_orders(driver.operations(), around.chance, now);
-        let is_at_rest = driver.try_rest();
+        let is_at_rest = driver.try_sleep();
         driver.bell().wake_up();
         let deadline = driver.deadline().map(|at| (at - around.base).as_micros() as u64 + 1);
         let events = [deadline, network.next_at(), dialler.next_at()];
