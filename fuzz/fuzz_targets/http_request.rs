@@ -9,16 +9,19 @@ use huntd::serve::exchange::{Exchange, ExchangeNeed};
 use huntd::serve::gate::Gate;
 use huntd::serve::lag::Lag;
 use huntd::service::rules::built_in;
+use huntd::view::game::ZoneImage;
 use huntd::view::zone::{ZonePosition, ZoneView};
 use libfuzzer_sys::fuzz_target;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 thread_local! {
     static SERVED: Served = {
         let rulebook = Rulebook::of(built_in());
         let shard = Shard::new(0, &rulebook);
-        let mut served = Served::new(1, 64, Duration::from_secs(2));
-        served.view.put(ZoneView::of_shard(&shard, &rulebook, ZonePosition::default()));
+        let mut served = Served::new(&rulebook, 1, Duration::from_secs(2));
+        let image = ZoneImage::of(&shard);
+        served.view.put(ZoneView::of_engine(image, Arc::new(rulebook), ZonePosition::default()));
         // An answer tells the lag, so it must not grow between two requests.
         let lag = Lag::none(Instant::now() + Duration::from_secs(1 << 30));
         served.zones[0] = ZoneState::Live { owner_epoch: 1, lag };

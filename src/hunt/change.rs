@@ -28,7 +28,7 @@ kinds! {
     /// The change that an update publishes.
     pub enum Change {
         /// The rules refused an event.
-        Refused = 1 "refused" untimed {
+        Refused = 1 "refused" untimed Refusal {
             /// The reason.
             refusal: Refusal = Code Name "reason",
             /// The action of the event.
@@ -37,7 +37,7 @@ kinds! {
             seq: u64 = Long Number "seq",
         },
         /// A player entered the zone.
-        Joined = 2 "joined" timed {
+        Joined = 2 "joined" timed Enter {
             /// Full health.
             health: u16 = Short Number "health",
             /// Position, in cm.
@@ -46,7 +46,7 @@ kinds! {
             y: i32 = High Signed "y",
         },
         /// A player entered from another zone.
-        Arrived = 3 "arrived" timed {
+        Arrived = 3 "arrived" timed Enter {
             /// The zone that the player left.
             from_zone: u16 = Short Number "from_zone",
             /// Number of the handoff.
@@ -57,14 +57,14 @@ kinds! {
             y: i32 = High Signed "y",
         },
         /// A player left the game or went to another zone.
-        Left = 4 "left" untimed {
+        Left = 4 "left" untimed Leave {
             /// The destination zone.
             to_zone: Option<u16> = Word Zone "to_zone",
             /// The last `seq` that was applied.
             seq: u64 = Long Number "seq",
         },
         /// An actor moved.
-        Moved = 5 "moved" untimed {
+        Moved = 5 "moved" untimed Player {
             /// Number of the tile, row by row.
             tile: u32 = Word Number "tile",
             /// Position, in cm.
@@ -73,12 +73,12 @@ kinds! {
             y: i32 = High Signed "y",
         },
         /// An actor turned.
-        Rotated = 6 "rotated" untimed {
+        Rotated = 6 "rotated" untimed Player {
             /// Heading, in centidegrees.
             heading: u16 = Short Number "heading",
         },
         /// An actor fired.
-        Shot = 7 "shot" untimed {
+        Shot = 7 "shot" untimed Player {
             /// The weapon.
             weapon: u8 = Code Number "weapon",
             /// Heading, in centidegrees.
@@ -90,7 +90,7 @@ kinds! {
             target: Option<u64> = Long Player "target",
         },
         /// An actor lost health.
-        Damaged = 8 "damaged" untimed {
+        Damaged = 8 "damaged" untimed Player {
             /// The weapon.
             weapon: u8 = Code Number "weapon",
             /// The damage after shields.
@@ -101,7 +101,7 @@ kinds! {
             by: u64 = Long Player "by",
         },
         /// An actor has no health left.
-        Downed = 9 "downed" timed {
+        Downed = 9 "downed" timed Player {
             /// The weapon.
             weapon: u8 = Code Number "weapon",
             /// Time until the respawn.
@@ -110,7 +110,7 @@ kinds! {
             by: u64 = Long Player "by",
         },
         /// A downed actor respawned.
-        Respawned = 10 "respawned" untimed {
+        Respawned = 10 "respawned" untimed Player {
             /// Full health.
             health: u16 = Short Number "health",
             /// Number of the tile.
@@ -121,14 +121,14 @@ kinds! {
             y: i32 = High Signed "y",
         },
         /// An item restored health.
-        Healed = 11 "healed" untimed {
+        Healed = 11 "healed" untimed Player {
             /// Health gained.
             gained: u16 = Short Number "gained",
             /// The health now.
             health: u32 = Word Number "health",
         },
         /// A score changed.
-        Scored = 12 "scored" timed {
+        Scored = 12 "scored" timed Player {
             /// The cause.
             cause: ScoreCause = Code Name "cause",
             /// Points gained.
@@ -137,7 +137,7 @@ kinds! {
             score: u64 = Long Number "score",
         },
         /// A hunt began.
-        HuntStarted = 13 "hunt_started" timed {
+        HuntStarted = 13 "hunt_started" timed World {
             /// Number of treasures to lay.
             treasures: u16 = Short Number "treasures",
             /// The hunt.
@@ -146,7 +146,7 @@ kinds! {
             duration_ms: u32 = Low Number "duration_ms",
         },
         /// A treasure was laid in the middle of a tile.
-        TreasureLaid = 14 "treasure_laid" untimed {
+        TreasureLaid = 14 "treasure_laid" untimed World {
             /// Number within the hunt, from 0.
             treasure: u16 = Short Number "treasure",
             /// The hunt.
@@ -157,7 +157,7 @@ kinds! {
             y: i32 = High Signed "y",
         },
         /// A treasure was opened, which removes it.
-        Looted = 15 "looted" untimed {
+        Looted = 15 "looted" untimed Player {
             /// True if an effect multiplied the points.
             doubled: bool = Code Flag "doubled",
             /// Number within the hunt.
@@ -170,7 +170,7 @@ kinds! {
             elapsed_ms: u32 = High Number "elapsed_ms",
         },
         /// A finisher of a hunt, published when the hunt is over, in the order of ranks.
-        Finished = 16 "finished" untimed {
+        Finished = 16 "finished" untimed World {
             /// Treasures that the player opened.
             found: u16 = Short Number "found",
             /// The hunt.
@@ -181,7 +181,7 @@ kinds! {
             elapsed_ms: u32 = High Number "elapsed_ms",
         },
         /// A hunt is over; its finishers follow.
-        HuntEnded = 17 "hunt_ended" untimed {
+        HuntEnded = 17 "hunt_ended" untimed World {
             /// The cause.
             cause: HuntEndCause = Code Name "cause",
             /// Treasures that were opened.
@@ -194,7 +194,7 @@ kinds! {
             elapsed_ms: u32 = High Number "elapsed_ms",
         },
         /// An actor has more of an item.
-        ItemGained = 18 "item_gained" untimed {
+        ItemGained = 18 "item_gained" untimed Player {
             /// The item.
             item: u8 = Code Number "item",
             /// Number gained.
@@ -203,33 +203,33 @@ kinds! {
             held: u32 = Word Number "held",
         },
         /// An item did not fit the inventory.
-        ItemLost = 19 "item_lost" untimed {
+        ItemLost = 19 "item_lost" untimed Player {
             /// The item.
             item: u8 = Code Number "item",
             /// Number lost.
             lost: u16 = Short Number "lost",
         },
         /// An actor used an item.
-        ItemUsed = 20 "item_used" untimed {
+        ItemUsed = 20 "item_used" untimed Player {
             /// The item.
             item: u8 = Code Number "item",
             /// Number held now.
             held: u32 = Word Number "held",
         },
         /// An effect began, or was extended.
-        EffectStarted = 21 "effect_started" timed {
+        EffectStarted = 21 "effect_started" timed Player {
             /// The effect.
             effect: Effect = Code Name "effect",
             /// Time until it ends.
             lasts_ms: u32 = Word Number "lasts_ms",
         },
         /// An effect ended.
-        EffectEnded = 22 "effect_ended" untimed {
+        EffectEnded = 22 "effect_ended" untimed Player {
             /// The effect.
             effect: Effect = Code Name "effect",
         },
         /// The path to the nearest unopened treasure of a hunt.
-        PathHint = 23 "path_hint" untimed {
+        PathHint = 23 "path_hint" untimed Player {
             /// The next step, or stale.
             hint: Hint = Code Name "hint",
             /// The hunt.
@@ -238,7 +238,7 @@ kinds! {
             distance_tiles: u32 = Low Number "distance_tiles",
         },
         /// The first of nine parts of what a player carries to another zone.
-        Handoff = 24 "handoff" untimed {
+        Handoff = 24 "handoff" untimed Handoff {
             /// The destination zone.
             to_zone: u16 = Short Number "to_zone",
             /// Number of the handoff, which a zone accepts once.
@@ -247,26 +247,26 @@ kinds! {
             last_seq: u64 = Long Number "last_seq",
         },
         /// The position where the player enters the other zone.
-        HandoffPlace = 25 "handoff_place" untimed {
+        HandoffPlace = 25 "handoff_place" untimed Handoff {
             /// In cm, on the other zone's map.
             x: i32 = Low Signed "x",
             /// In cm, on the other zone's map.
             y: i32 = High Signed "y",
         },
         /// The score that the player carries.
-        HandoffScore = 26 "handoff_score" untimed {
+        HandoffScore = 26 "handoff_score" untimed Handoff {
             /// The whole score.
             score: u64 = Long Number "score",
         },
         /// Half of the player's inventory.
-        HandoffItems = 27 "handoff_items" untimed {
+        HandoffItems = 27 "handoff_items" untimed Handoff {
             /// The first slot: 0 or 4.
             first_slot: u8 = Code Number "first_slot",
             /// Item and count of four slots.
             items: [ItemStack; 4] = Long Items "items",
         },
         /// One of the player's effect slots.
-        HandoffEffect = 28 "handoff_effect" untimed {
+        HandoffEffect = 28 "handoff_effect" untimed Handoff {
             /// The slot, 0..=3.
             slot: u8 = Code Number "slot",
             /// 1 + the effect's number; 0 for none.
@@ -275,13 +275,13 @@ kinds! {
             left_ms: u32 = Word Number "left_ms",
         },
         /// From this update on, the zone uses other rules.
-        RulesChanged = 29 "rules_changed" untimed {
+        RulesChanged = 29 "rules_changed" untimed Rules {
             /// Hash of the rules.
             ruleset: u32 = Word Number "ruleset",
         },
         /// The zone's clock, from which later times count. It is published before an event's first
         /// timed update, by each tick, and when it starts, but only once until it moves.
-        Clock = 30 "clock" untimed {
+        Clock = 30 "clock" untimed Clock {
             /// Milliseconds since the Unix epoch; 0 before it starts.
             unix_ms: u64 = Long Number "unix_ms",
         },

@@ -38,6 +38,10 @@ pub(crate) mod game;
 
 pub(crate) mod state;
 
+pub(crate) mod queries;
+
+pub(crate) mod page;
+
 #[cfg(test)]
 mod tests;
 

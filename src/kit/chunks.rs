@@ -14,7 +14,7 @@ pub(crate) const CHUNK_WORDS: usize = 1024;
 /// is reserved at once, so that a value is found without a directory; memory is used as chunks are
 /// reached.
 #[derive(Debug)]
-pub(crate) struct Chunks<T, const ROWS: usize> {
+pub struct Chunks<T, const ROWS: usize> {
     chunks: Vec<[T; ROWS]>,
     chunks_max: usize,
 }

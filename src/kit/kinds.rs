@@ -28,6 +28,8 @@ pub trait Kinds: Copy + Debug + PartialEq {
 pub struct UpdateKind {
     /// The name.
     pub name: &'static str,
+    /// The part that it plays in a view.
+    pub role: UpdateRole,
     /// The fields in the order in which they are written.
     pub fields: &'static [UpdateField],
 }
@@ -43,6 +45,30 @@ pub struct UpdateField {
     pub form: Form,
     /// The names of its values, if the form is [`Form::Name`].
     pub names: &'static [&'static str],
+}
+
+list! {
+    /// Parts that updates play in a view of their zone.
+    UpdateRole {
+        /// An event of the player was refused.
+        Refusal = 0 "refusal",
+        /// The player entered the zone. The fields of its card begin with those of the update that
+        /// have their names.
+        Enter = 1 "enter",
+        /// The player left the zone.
+        Leave = 2 "leave",
+        /// Something about a player in the zone changed. The update sets the fields of the card
+        /// that have the names of its own fields.
+        Player = 3 "player",
+        /// Something about the zone changed, or about a player who may be elsewhere.
+        World = 4 "world",
+        /// The first field is the hash of the rules from here on.
+        Rules = 5 "rules",
+        /// The first field is the zone's clock, in milliseconds since the Unix epoch.
+        Clock = 6 "clock",
+        /// A part of what a player who has left carries to another zone.
+        Handoff = 7 "handoff",
+    }
 }
 
 list! {
@@ -95,14 +121,14 @@ macro_rules! is_timed {
 
 /// Declares a game's updates: an enum, and its [`Kinds`].
 ///
-/// A row has a number, a name, `timed` if something begins or lasts from then on, and fields. A
-/// field has a type, its part of the payload, its form and its public name.
+/// A row has a number, a name, `timed` if something begins or lasts from then on, a role, and
+/// fields. A field has a type, its part of the payload, its form and its public name.
 macro_rules! kinds {
     (
         $(#[$kinds_doc:meta])*
         pub enum $kinds:ident {$(
             $(#[$doc:meta])*
-            $variant:ident = $number:literal $name:literal $time:ident {
+            $variant:ident = $number:literal $name:literal $time:ident $role:ident {
                 $($(#[$of:meta])* $field:ident: $type:ty = $place:ident $form:ident $key:literal,)*
             },
         )*}
@@ -114,13 +140,16 @@ macro_rules! kinds {
         }
 
         const _: () = {
-            use $crate::kit::kinds::{Form, Kinds, PayloadPart, UpdateField, UpdateKind};
+            use $crate::kit::kinds::{
+                Form, Kinds, PayloadPart, UpdateField, UpdateKind, UpdateRole,
+            };
             use $crate::kit::packed::Packed;
             use $crate::kit::update::Payload;
 
             impl Kinds for $kinds {
                 const KINDS: &'static [UpdateKind] = &[$(UpdateKind {
                     name: $name,
+                    role: UpdateRole::$role,
                     fields: &[$(UpdateField {
                         name: $key,
                         place: PayloadPart::$place,

@@ -49,8 +49,8 @@ pub(crate) fn hash<const WORDS: usize>(words: &[u64; WORDS], salt: u64) -> u64 {
     fold(sum ^ KEYS[0], KEYS[3])
 }
 
-/// Returns a number that nobody can choose but everybody can check: chance is a function of the
-/// hunt's seed, the shard and the ordinal of the event.
+/// Returns a number that nobody can choose but everybody can check: chance is a function of a
+/// seed, the shard and the ordinal of the event.
 pub(crate) fn chance(seed: u64, shard: u16, ordinal: u64) -> u64 {
     hash(&[seed, u64::from(shard), ordinal], KEYS[7])
 }

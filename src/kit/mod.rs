@@ -55,7 +55,7 @@ pub(crate) mod words;
 pub(crate) mod mix;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use chunks::CHUNK_ROWS;
 use index::ROWS_MAX;

@@ -17,7 +17,7 @@ const _: () = assert!(EVENT_UPDATES_MAX <= FRAME_UPDATES_MAX);
 /// Size of an update.
 pub(crate) const UPDATE_BYTES: usize = 32;
 
-/// One published fact about a player or a hunt.
+/// One published fact about a player or the world.
 ///
 /// Layout of the 32 bytes, little-endian: player_id u64, ts_us i64, kind u8, code u8, short u16,
 /// word u32, then 8 bytes that are a u64 or two u32, depending on the kind.
@@ -146,7 +146,7 @@ impl Update {
 pub struct Payload {
     /// Number of the kind, from 1.
     pub kind: u8,
-    /// A small number: a reason, a weapon, an item.
+    /// A small number: a reason, an item.
     pub code: u8,
     /// A number up to 65,535.
     pub short: u16,

@@ -13,7 +13,7 @@ const CLOCK_SKEW_S: u64 = 30;
 /// Seconds since the Unix epoch that a token may name: up to the year 10000.
 const SECONDS_MAX: u64 = 253_402_300_799;
 
-/// Why a token is not taken.
+/// The reason to refuse a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenRefusal {
     /// There is none.
@@ -65,7 +65,7 @@ impl TokenRefusal {
         }
     }
 
-    /// What to do about it.
+    /// Returns what the client can do about it.
     pub(crate) fn sentence(self) -> &'static str {
         match self {
             TokenRefusal::Missing => "send a token, as Authorization: Bearer TOKEN",
@@ -135,7 +135,7 @@ pub(crate) struct Scopes {
     pub(super) commands: bool,
     /// Posting where players enter: `join`.
     pub(super) joins: bool,
-    /// Posting events of the world: hunts, rules, ticks.
+    /// Posting events of the world, such as changes of rules and ticks.
     pub(super) world: bool,
 }
 
@@ -218,7 +218,7 @@ impl Access {
         }
     }
 
-    /// These keys count from now on. Whether they are others than before.
+    /// Uses these keys from now on. Returns whether they differ from those before.
     pub(crate) fn replace(&mut self, keys: KeySet) -> bool {
         if self.keys.is_same(&keys) {
             return false;

@@ -1,20 +1,20 @@
 //! Answers from the view, as JSON. Two views at one position give identical bytes.
 
-use crate::hunt::actor::Compass;
-use crate::hunt::refusal::{Effect, Hint};
 use crate::kit::update::Update;
 use crate::serve::counts::ServeCounts;
 use crate::serve::feed_messages::FeedWatch;
-use crate::serve::json::Json;
 use crate::serve::lag::Lag;
-use crate::serve::openapi::OPENAPI;
+use crate::serve::openapi;
 use crate::serve::problem::Problem;
 use crate::serve::routes::{At, BoardPlaces, BoardQuery, PlayerQuery, Route};
 use crate::serve::zone_players;
 use crate::view::board::Place;
-use crate::view::hunts::{PastHunt, RunningHunt};
+use crate::view::card::Card;
+use crate::view::game::{POLL_FIELDS, ViewSchema, ViewedGame};
+use crate::view::json::Json;
 use crate::view::world::View;
 use crate::view::zone::{ZonePosition, ZoneView};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Bytes of a poll at least. Most have no more, so the next one is as long as the last.
@@ -22,15 +22,19 @@ pub(super) const POLL_BYTES_MIN: usize = 50;
 
 /// The view of all zones, and the state of each.
 pub struct Served {
-    /// What is known.
+    /// All that is known.
     pub view: View,
+    /// The tables of the game.
+    schema: &'static ViewSchema,
+    /// The document of all routes, once it was asked for.
+    openapi: OnceLock<String>,
     /// By partition.
     pub zones: Vec<ZoneState>,
     /// By partition: whether the input topic is another one than the zone is played from.
     is_input_another: Vec<bool>,
-    /// What the process counts of itself.
+    /// Counters of this process.
     pub counts: ServeCounts,
-    /// The feed thread, without which the view stands still.
+    /// Watches the feed thread, without which the view stops.
     pub(crate) feed: FeedWatch,
     /// For how long an owner may be silent before its zone is stale.
     owner_silence_max: Duration,
@@ -43,13 +47,13 @@ pub struct Served {
 pub(crate) struct Moment {
     /// The zone.
     pub zone: u16,
-    /// Where it stands.
+    /// Its position.
     pub position: ZonePosition,
     /// Milliseconds since its owner was heard, if the zone is stale.
     pub stale_ms: Option<u64>,
 }
 
-/// How a zone is doing.
+/// The state of a zone in this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ZoneState {
     /// It has no state yet.
@@ -78,10 +82,12 @@ pub(crate) enum Answer {
 }
 
 impl Served {
-    /// No zone is loaded yet.
-    pub fn new(zones: usize, players_max: usize, owner_silence_max: Duration) -> Served {
+    /// Creates the state of a process that serves so many zones of a game. None is loaded yet.
+    pub fn new(game: &dyn ViewedGame, zones: usize, owner_silence_max: Duration) -> Served {
         Served {
-            view: View::new(zones, players_max),
+            view: View::new(zones, zones * game.players_max() as usize),
+            schema: game.schema(),
+            openapi: OnceLock::new(),
             zones: vec![ZoneState::Loading; zones],
             is_input_another: vec![false; zones],
             counts: ServeCounts::default(),
@@ -91,24 +97,29 @@ impl Served {
         }
     }
 
+    /// Returns the tables of the game.
+    pub(crate) fn schema(&self) -> &'static ViewSchema {
+        self.schema
+    }
+
     /// Answers are of this time from now on.
     pub(crate) fn pass_time(&mut self, now: Instant) {
         self.now = now;
     }
 
-    /// The time of this turn.
+    /// Returns the time of this turn.
     pub(crate) fn now(&self) -> Instant {
         self.now
     }
 
-    /// A zone begins, in place of what was known of it.
+    /// Starts a zone, in place of what was known of it.
     pub fn begin(&mut self, zone: ZoneView) {
         if !self.is_halted(zone.partition()) {
             self.view.put(zone);
         }
     }
 
-    /// A zone comes no further. Its players are on no board any more.
+    /// Halts a zone. Its players are on no board any more.
     pub(crate) fn halt(&mut self, zone: u16, sentence: String) {
         tracing::error!(zone, "halted: {sentence}");
         self.zones[usize::from(zone)] = ZoneState::Halted(sentence);
@@ -177,12 +188,12 @@ impl Served {
         }
     }
 
-    /// Whether what is appended to the input is not what the zone is played from.
+    /// Returns whether the zone is played from another topic than the present input.
     pub(crate) fn is_input_another(&self, zone: u16) -> bool {
         self.is_input_another.get(usize::from(zone)) == Some(&true)
     }
 
-    /// Milliseconds since the owner of a zone was heard, if the zone is stale.
+    /// Returns the milliseconds since the owner of a zone was heard, if the zone is stale.
     pub(crate) fn stale_ms(&self, zone: u16) -> Option<u64> {
         match self.zones.get(usize::from(zone))? {
             ZoneState::Live { lag, .. } => lag.stale_ms(self.now, self.owner_silence_max),
@@ -190,7 +201,7 @@ impl Served {
         }
     }
 
-    /// Milliseconds until a live zone is stale if its owner is not heard.
+    /// Returns the milliseconds until a live zone is stale if its owner is not heard.
     pub(crate) fn stale_in_ms(&self, zone: u16) -> Option<u64> {
         match self.zones.get(usize::from(zone))? {
             ZoneState::Live { lag, .. } if self.stale_ms(zone).is_none() => {
@@ -201,7 +212,7 @@ impl Served {
         }
     }
 
-    /// The moment that answers of a zone are of.
+    /// Returns the moment of answers about a zone.
     pub(crate) fn moment(&self, zone: &ZoneView) -> Moment {
         let (position, zone) = (zone.position(), zone.partition());
         Moment { zone, position, stale_ms: self.stale_ms(zone) }
@@ -218,9 +229,11 @@ impl Served {
             Route::Poll(query) => self.player(query, poll, out),
             Route::Board(query) => self.board(query, out),
             Route::Zones => Ok(self.all_zones(out)),
-            Route::Hunts(zone) => self.of_zone(*zone, out, hunts),
-            Route::Tiles { zone, since } => self.of_zone(*zone, out, |served, zone, out| {
-                tiles(served, zone, *since, out);
+            Route::Game { zone, query, since } => self.of_zone(*zone, out, |served, zone, out| {
+                Json::object(out, |json| {
+                    at(json, served.moment(zone));
+                    zone.game().answer(*query, *since, zone.now_ms(), json);
+                });
             }),
             Route::Players { zone, from, count } => {
                 self.of_zone(*zone, out, |served, zone, out| {
@@ -228,13 +241,14 @@ impl Served {
                 })
             }
             Route::OpenApi => {
-                out.extend_from_slice(OPENAPI.as_bytes());
+                let openapi = self.openapi.get_or_init(|| openapi::document(self.schema));
+                out.extend_from_slice(openapi.as_bytes());
                 Ok(Answer::Json(None))
             }
         }
     }
 
-    /// Whether a zone has reached a position.
+    /// Returns whether a zone has reached a position.
     pub(crate) fn has_reached(&self, at: &At) -> Result<bool, Problem> {
         let zone = self.zone(at.zone)?;
         Ok(zone.position().next_offset >= at.next_offset)
@@ -279,7 +293,7 @@ impl Served {
     fn player(
         &self,
         query: &PlayerQuery,
-        write: fn(&Served, &ZoneView, u64, &mut Vec<u8>),
+        write: fn(&Served, &ZoneView, (u32, &Card), &mut Vec<u8>),
         out: &mut Vec<u8>,
     ) -> Result<Answer, Problem> {
         let PlayerQuery { player_id, zone, after } = *query;
@@ -290,16 +304,16 @@ impl Served {
         if zone.is_within_frame() {
             return Ok(Answer::NotYet(zone.partition()));
         }
-        let (_, details) = zone.card(player_id).ok_or(Problem::PlayerNotHere)?;
+        let found = zone.card(player_id).ok_or(Problem::PlayerNotHere)?;
         let moment = self.moment(zone);
-        if after.is_some_and(|after| details.changed <= after) {
+        if after.is_some_and(|after| found.1.changed <= after) {
             return Ok(Answer::Unchanged(moment));
         }
-        write(self, zone, player_id, out);
+        write(self, zone, found, out);
         Ok(Answer::Json(Some(moment)))
     }
 
-    /// The zone that a player is in.
+    /// Returns the zone that a player is in.
     pub(crate) fn zone_of(&self, player_id: u64) -> Result<u16, Problem> {
         if let Some(zone) = self.view.zone_of(player_id) {
             return Ok(zone.partition());
@@ -331,7 +345,8 @@ impl Served {
         Ok(Answer::Json(Some(self.moment(zone))))
     }
 
-    /// The zone because of which nothing can be said of all zones now.
+    /// Returns [`Answer::NotYet`] if a zone is within a frame, so that no answer about all zones
+    /// can be made.
     fn within_frame(&self) -> Option<Answer> {
         let zone = self.view.zones().find(|zone| zone.is_within_frame())?;
         Some(Answer::NotYet(zone.partition()))
@@ -385,12 +400,10 @@ impl Served {
                 }
                 if let Some(zone) = self.view.zone(zone) {
                     at(json, self.moment(zone));
-                    let map = &zone.rules().world;
                     json.number("players", zone.players().into());
                     json.signed("now_ms", zone.now_ms());
                     json.number("ruleset", zone.ruleset().into());
-                    json.number("tiles_per_side", map.tiles_per_side.into());
-                    json.number("tile_cm", map.tile_cm.into());
+                    zone.game().write_zone(json);
                 }
             });
         });
@@ -409,62 +422,37 @@ pub(super) fn at(json: &mut Json, moment: Moment) {
     });
 }
 
-fn card(served: &Served, zone: &ZoneView, player_id: u64, out: &mut Vec<u8>) {
-    let (card, details) = zone.card(player_id).expect("the caller has seen it");
+fn card(served: &Served, zone: &ZoneView, (row, card): (u32, &Card), out: &mut Vec<u8>) {
+    let Card { player_id, score, .. } = *card;
     let rank = |place: Option<Place>| place.map_or(0, |place| place.rank.into());
     Json::object(out, |json| {
         json.id("player_id", player_id).number("zone", zone.partition().into());
         at(json, served.moment(zone));
-        json.number("score", card.score).number("rank", rank(zone.place(player_id)));
+        json.number("score", score).number("rank", rank(zone.place(player_id)));
         json.number("world_rank", rank(served.view.place(player_id)));
-        json.signed("x", card.x.into()).signed("y", card.y.into());
-        if let Some(tile) = zone.crowd().tile(card.x, card.y) {
-            json.number("tile", tile.into());
-        }
-        json.number("heading", card.heading.into()).number("health", card.health.into());
-        if card.health == 0 {
-            json.signed("respawn_at_ms", details.respawn_at_ms);
-        }
-        let effects = Effect::ALL.iter().filter(|effect| card.has(**effect));
-        json.objects("effects", effects, |json, effect| {
-            json.text("effect", effect.name()).signed("until_ms", details.until_ms(*effect));
-        });
-        json.rows("items", card.items().map(|(item, held)| [item.into(), held.into()]));
-        let hunts = zone.hunts().running().iter().map(|hunt| hunt.hunt);
-        let found = hunts.map(|hunt| (hunt, details.found(hunt))).filter(|(_, found)| *found > 0);
-        json.objects("hunts", found, |json, (hunt, found)| {
-            json.number("hunt", hunt.into()).number("found", found.into());
-        });
-        let Compass { hunt, hint, distance } = details.compass();
-        if let Some(hint) = Hint::from_code(hint).filter(|_| hunt != 0) {
-            json.object_at("hint", |json| {
-                json.number("hunt", hunt.into()).text("hint", hint.name());
-                json.number("distance_tiles", distance.into());
-            });
-        }
+        zone.game().write_card(served.schema, row, card, json);
     });
 }
 
-fn poll(_: &Served, zone: &ZoneView, player_id: u64, out: &mut Vec<u8>) {
-    let (card, _) = zone.card(player_id).expect("the caller has seen it");
-    let effects = Effect::ALL.iter().filter(|effect| card.has(**effect));
+fn poll(served: &Served, zone: &ZoneView, (row, card): (u32, &Card), out: &mut Vec<u8>) {
+    let [first, second, third, fourth] = zone.game().poll(served.schema, row, card);
     write_poll(
         [
             zone.position().update.cast_signed(),
             zone.partition().into(),
             card.score.cast_signed(),
-            zone.place(player_id).map_or(0, |place| place.rank.into()),
-            card.x.into(),
-            card.y.into(),
-            card.health.into(),
-            effects.fold(0, |bits, effect| bits | 1 << *effect as u8),
+            (zone.rank(row) + 1).into(),
+            first,
+            second,
+            third,
+            fourth,
         ],
         out,
     );
 }
 
 /// Writes a poll. The names of its numbers would take more bytes than they do.
-pub(super) fn write_poll(numbers: [i64; 8], out: &mut Vec<u8>) {
+pub(super) fn write_poll(numbers: [i64; 4 + POLL_FIELDS], out: &mut Vec<u8>) {
     let begin = out.len();
     Json::row(out, &numbers);
     out.resize(out.len().max(begin + POLL_BYTES_MIN), b' ');
@@ -484,53 +472,5 @@ fn board(
             json.number("score", place.score).signed("scored_at_ms", place.scored_at_ms);
             json.number("zone", place.zone.into());
         });
-    });
-}
-
-fn hunts(served: &Served, zone: &ZoneView, out: &mut Vec<u8>) {
-    Json::object(out, |json| {
-        at(json, served.moment(zone));
-        json.signed("now_ms", zone.now_ms());
-        json.objects("running", zone.hunts().running().iter(), |json, hunt| {
-            let RunningHunt { treasures, laid, opened, started_at_ms, ends_at_ms, .. } = *hunt;
-            json.number("hunt", hunt.hunt.into()).number("treasures", treasures.into());
-            json.number("laid", laid.into()).number("opened", opened.into());
-            json.signed("started_at_ms", started_at_ms).signed("ends_at_ms", ends_at_ms);
-        });
-        json.objects("past", zone.hunts().past(), |json, hunt| {
-            let PastHunt { opened, finishers, elapsed_ms, .. } = *hunt;
-            json.number("hunt", hunt.hunt.into()).text("cause", hunt.cause.name());
-            json.number("opened", opened.into()).number("finishers", finishers.into());
-            json.number("elapsed_ms", elapsed_ms.into());
-            json.objects("first", hunt.first.iter(), |json, finished| {
-                json.number("rank", finished.rank.into()).id("player_id", finished.player_id);
-                json.number("found", finished.found.into());
-                json.number("elapsed_ms", finished.elapsed_ms.into());
-            });
-        });
-    });
-}
-
-fn tiles(served: &Served, zone: &ZoneView, since: u64, out: &mut Vec<u8>) {
-    let map = &zone.rules().world;
-    Json::object(out, |json| {
-        at(json, served.moment(zone));
-        json.number("tiles_per_side", map.tiles_per_side.into());
-        json.number("tile_cm", map.tile_cm.into());
-        // A client that begins knows no tile. A client that goes on has to learn which tiles are
-        // empty now.
-        let tiles = zone.crowd().changed_since(since).filter(|(_, on)| since > 0 || *on > 0);
-        json.rows("players", tiles.map(|(tile, players)| [tile.into(), players.into()]));
-        let hunts = zone.hunts().running().iter();
-        let lying = hunts.flat_map(|hunt| {
-            hunt.lying()
-                .map(|(number, x, y)| [hunt.hunt.into(), number.into(), i64::from(x), i64::from(y)])
-        });
-        json.rows("treasures", lying);
-        if since == 0 {
-            json.list("walls", map.walls.iter(), |out, word| {
-                out.extend_from_slice(format!("\"{word:016x}\"").as_bytes());
-            });
-        }
     });
 }

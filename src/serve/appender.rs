@@ -26,7 +26,7 @@ const COMMANDS_PER_TURN: usize = 1_024;
 /// Milliseconds in which the brokers must take a batch of commands.
 const APPEND_MS_MAX: u64 = 5_000;
 
-/// How long one call waits for librdkafka's reports. In its last millisecond, rust-rdkafka waits
+/// Limit of one call's wait for librdkafka's reports. In its last millisecond, rust-rdkafka waits
 /// busily.
 const POLL_WAIT: Duration = Duration::from_secs(1);
 
@@ -64,12 +64,12 @@ pub(crate) struct Ticket {
     pub command: usize,
 }
 
-/// What became of a command's append.
+/// The result of a command's append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
     /// Whose command it is.
     pub ticket: Ticket,
-    /// What became of it.
+    /// The result.
     pub appended: Appended,
 }
 
@@ -175,7 +175,7 @@ impl Appender {
         of_zone.waiting.push((record, ticket));
     }
 
-    /// Whether some events wait for nothing but [`Appender::send`].
+    /// Returns whether some events wait only for [`Appender::send`].
     pub(crate) fn is_ready(&self) -> bool {
         !self.ready.is_empty()
     }

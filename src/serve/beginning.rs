@@ -1,24 +1,23 @@
 //! Where a zone begins: with its newest snapshot, from the state directory or the topic of
 //! replicas, else at the start of its log.
 
-use crate::hunt::Shard;
-use crate::hunt::rules::rulebook::Rulebook;
 use crate::kafka::client::ClientOptions;
 use crate::output::mark::Mark;
 use crate::serve::feed::FeedOptions;
 use crate::serve::follower::Follower;
 use crate::snapshot::SnapshotOptions;
 use crate::snapshot::disk::Files;
-use crate::snapshot::format::{Header, Origin};
+use crate::snapshot::format::{Header, Origin, SnapshotError};
 use crate::snapshot::replicas::{ReplicaOptions, Replicas};
 use crate::snapshot::slots::Store;
 use crate::telemetry::progress::TopicId;
+use crate::view::game::{ViewedGame, ZoneImage};
 use crate::view::zone::{ZonePosition, ZoneView};
 use std::cmp::Reverse;
 use std::ops::ControlFlow;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-/// Where snapshots are looked for, and which are not taken.
+/// Finds the snapshots with which zones begin.
 pub(super) struct Beginnings {
     client: ClientOptions,
     snapshots: SnapshotOptions,
@@ -39,30 +38,30 @@ pub(super) struct Beginning {
 }
 
 impl Beginnings {
-    /// Nothing is refused yet.
+    /// Creates the finder. No snapshot is refused yet.
     pub(super) fn new(options: &FeedOptions) -> Beginnings {
         let FeedOptions { client, input_topic, output_topic, snapshots, .. } = options.clone();
         let origin = Origin { input_topic, output_topic, ..Origin::default() };
         Beginnings { client, snapshots, origin, refused: Vec::new() }
     }
 
-    /// The input topic has this id.
+    /// Notes the id of the input topic.
     pub(super) fn know_input(&mut self, id: u128) {
         self.origin.input_topic_id = TopicId::new(OnceLock::from(id.to_be_bytes()));
     }
 
-    /// The output does not confirm this mark: its snapshot is taken no more.
+    /// Notes that the output does not confirm this mark. Its snapshot is not used again.
     pub(super) fn refuse(&mut self, zone: u16, mark: Mark) {
         self.refused.push((zone, mark));
     }
 
-    /// Where a zone begins whose log reaches from start to end (exclusive); or why it cannot, and
-    /// what to do.
+    /// Returns the beginning of a zone whose log reaches from start to end (exclusive). An error
+    /// says why there is none, and what to do.
     pub(super) fn find(
         &self,
         zone: u16,
         (log_start, log_end): (i64, i64),
-        rulebook: &Rulebook,
+        game: &Arc<dyn ViewedGame>,
         watch: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<Beginning, String> {
         // The output may have been created again with the input, so a log that is whole is read
@@ -72,13 +71,13 @@ impl Beginnings {
             let is_refused = self.refused.contains(&(zone, header.mark));
             is_there && !is_refused && (log_start > 0 || header.origin.agrees(&self.origin))
         };
-        let stored = self.stored(zone, &is_usable, rulebook);
-        let replicated = self.replicated(zone, &is_usable, rulebook, watch);
+        let stored = self.stored(zone, &is_usable, &**game);
+        let replicated = self.replicated(zone, &is_usable, &**game, watch);
         let found = [stored, replicated].into_iter().flatten();
         match found.max_by_key(|(_, header)| header.recency(&self.origin)) {
-            Some((shard, header)) => {
+            Some((image, header)) => {
                 let (follower, begun, next_record) =
-                    Follower::from_snapshot(&shard, &header, rulebook, log_start);
+                    Follower::from_snapshot(image, &header, game.clone(), log_start);
                 let ZonePosition { update: next_update, next_offset } = begun.position();
                 tracing::info!(zone, next_update, next_offset, "began with a snapshot");
                 Ok(Beginning { follower, begun: Some(begun), next_record })
@@ -88,7 +87,7 @@ impl Beginnings {
                  with: set snapshot.directory or snapshot.topic as for huntd run"
             )),
             None => {
-                let follower = Follower::from_start(zone, rulebook);
+                let follower = Follower::from_start(zone, game.clone());
                 Ok(Beginning { follower, begun: None, next_record: log_start })
             }
         }
@@ -98,19 +97,22 @@ impl Beginnings {
         &self,
         zone: u16,
         is_usable: &dyn Fn(&Header) -> bool,
-        rulebook: &Rulebook,
-    ) -> Option<(Box<Shard>, Header)> {
+        game: &dyn ViewedGame,
+    ) -> Option<(ZoneImage, Header)> {
         let SnapshotOptions { directory, keep, .. } = &self.snapshots;
         let files = Files::of(directory.as_deref()?);
         let mut store = Store::new(files, self.origin.clone(), *keep);
         let mut candidates = store.candidates(zone.into());
         candidates.retain(is_usable);
         candidates.sort_by_key(|header| Reverse(header.recency(&self.origin)));
-        candidates.into_iter().find_map(|header| match store.load(&header, rulebook) {
-            Ok(shard) => Some((shard, header)),
-            Err(error) => {
-                tracing::warn!(zone, "a snapshot is not used: {error}");
-                None
+        candidates.into_iter().find_map(|header| {
+            let image = store.state(&header).and_then(|state| restore(game, &header, &state));
+            match image {
+                Ok(image) => Some((image, header)),
+                Err(error) => {
+                    tracing::warn!(zone, "a snapshot is not used: {error}");
+                    None
+                }
             }
         })
     }
@@ -119,9 +121,9 @@ impl Beginnings {
         &self,
         zone: u16,
         is_usable: &dyn Fn(&Header) -> bool,
-        rulebook: &Rulebook,
+        game: &dyn ViewedGame,
         watch: &mut dyn FnMut() -> ControlFlow<()>,
-    ) -> Option<(Box<Shard>, Header)> {
+    ) -> Option<(ZoneImage, Header)> {
         let topic = self.snapshots.topic.clone()?;
         let (client, origin) = (self.client.clone(), self.origin.clone());
         let replicas = Replicas::connect(ReplicaOptions { client, topic, origin });
@@ -129,12 +131,23 @@ impl Beginnings {
             let Some(newest) = replicas.newest(zone.into(), is_usable, watch)? else {
                 return Ok(None);
             };
-            let shard = replicas.load(&newest, rulebook, watch)?;
-            Ok(Some((shard, newest.header)))
+            let state = replicas.state(&newest, watch)?;
+            Ok(Some((restore(game, &newest.header, &state)?, newest.header)))
         });
         loaded.unwrap_or_else(|error| {
             tracing::warn!(zone, "no replica of a snapshot is used: {error}");
             None
         })
     }
+}
+
+/// Restores the zone of a snapshot.
+fn restore(
+    game: &dyn ViewedGame,
+    header: &Header,
+    state: &[u8],
+) -> Result<ZoneImage, SnapshotError> {
+    let image = game.restore(state)?;
+    header.check(image.partition(), image.digest())?;
+    Ok(image)
 }

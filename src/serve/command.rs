@@ -6,16 +6,18 @@
 
 use crate::decoder::reject::Reject;
 use crate::decoder::{Decoder, RecordPosition};
-use crate::hunt::change::Change;
-use crate::hunt::event::{Action, ActionKind, Event};
+use crate::kit::kinds::UpdateRole;
 use crate::kit::update::Update;
 use crate::output::{event_json, update_json};
 use crate::serve::answers::{Served, at};
 use crate::serve::gate::Pass;
-use crate::serve::json::Json;
 use crate::serve::problem::Problem;
 use crate::serve::waiting::AwaitedOffset;
+use crate::view::json::Json;
 use crate::view::zone::ZoneView;
+
+/// The position of a record that is not in the log yet.
+const UNPLACED: RecordPosition = RecordPosition { offset: 0, time_ms: 0 };
 
 /// Events of one request.
 pub(crate) const COMMANDS_MAX: usize = 64;
@@ -27,8 +29,6 @@ pub(crate) struct Command {
     pub zone: u16,
     /// The player; 0 where it is the world's.
     pub player_id: u64,
-    /// What the event does.
-    pub action: ActionKind,
     /// The event's time, which its updates repeat.
     pub ts_us: i64,
     /// The record, until it is appended.
@@ -90,12 +90,15 @@ pub(crate) fn commands(
     let mut commands = Vec::with_capacity(events.len());
     for text in events {
         let stamp = stamp();
-        let (record, event) = stamped(text, decoder, stamp)?;
-        let (player_id, action) = (event.player_id, event.action.kind());
-        if !pass.may_command(player_id, action) {
+        let decode = |record: &[u8]| decoder.decode(UNPLACED, Some(record));
+        let (record, event) = stamped(text, decode, stamp).map_err(|(reject, record)| {
+            Problem::NoEvent { reject, words: decoder.explain(reject, Some(&record)) }
+        })?;
+        let (player_id, subject) = (event.player_id, event.action.kind().subject());
+        if !pass.may_command(player_id, subject) {
             return Err(Problem::OutOfScope);
         }
-        let is_world = action.subject().is_world();
+        let is_world = subject.is_world();
         let zone = match zone {
             Some(zone) => zone,
             None if is_world => {
@@ -108,16 +111,26 @@ pub(crate) fn commands(
         if served.is_input_another(zone) {
             return Err(Problem::InputRecreated(zone));
         }
-        if let Action::RulesChange { ruleset } = event.action
-            && !view.knows(ruleset)
-        {
+        if let Some(ruleset) = event.action.ruleset().filter(|ruleset| !view.knows(*ruleset)) {
             return Err(Problem::RulesetUnknown(ruleset));
         }
         let (record, ts_us) = match pass.player() {
-            Some(_) => (of_player(&event, stamp)?, stamp),
+            // A player's event has this process's time. Its `seq` is not ahead of the time either:
+            // the events that others post of the player, as to make it leave, count by the time,
+            // and would change nothing until then.
+            Some(_) if event.seq > stamp.max(0).cast_unsigned() => {
+                let must_be =
+                    "at most the time in microseconds since the Unix epoch, or leave it out";
+                return Err(Problem::Parameter { name: "seq", must_be });
+            }
+            Some(_) => {
+                let mut record = Vec::new();
+                event_json::write_event(&mut record, player_id, event.seq, stamp, &event.action);
+                (record, stamp)
+            }
             None => (record, event.ts_us),
         };
-        commands.push(Command { zone, player_id, action, ts_us, record });
+        commands.push(Command { zone, player_id, ts_us, record });
     }
     Ok(commands)
 }
@@ -150,29 +163,17 @@ fn events(body: &[u8]) -> Option<Vec<&[u8]>> {
     (events.len() <= COMMANDS_MAX).then_some(events)
 }
 
-/// The record of an event that a player has posted: its time is this process's. Its `seq` is not
-/// ahead of the time either: the events that others post of the player, as to make it leave, count
-/// by the time, and would change nothing until then.
-fn of_player(event: &Event, now_us: i64) -> Result<Vec<u8>, Problem> {
-    if event.seq > now_us.max(0).cast_unsigned() {
-        let must_be = "at most the time in microseconds since the Unix epoch, or leave it out";
-        return Err(Problem::Parameter { name: "seq", must_be });
-    }
-    let mut record = Vec::new();
-    event_json::write_event(&mut record, event.player_id, event.seq, now_us, &event.action);
-    Ok(record)
-}
-
-/// The record of an event, with what it leaves out: `seq`, `ts_us`, or both.
-fn stamped(text: &[u8], decoder: &mut Decoder, stamp: i64) -> Result<(Vec<u8>, Event), Problem> {
-    let origin = RecordPosition { offset: 0, time_ms: 0 };
-    let refused = |decoder: &mut Decoder, reject, record: &[u8]| {
-        Err(Problem::NoEvent { reject, words: decoder.explain(reject, Some(record)) })
-    };
-    match decoder.decode(origin, Some(text)) {
+/// Returns the event of a text, and its record: the text, with what it leaves out of `seq` and
+/// `ts_us`. An error has the record that is closest to an event.
+fn stamped<E>(
+    text: &[u8],
+    mut decode: impl FnMut(&[u8]) -> Result<E, Reject>,
+    stamp: i64,
+) -> Result<(Vec<u8>, E), (Reject, Vec<u8>)> {
+    match decode(text) {
         Ok(event) => return Ok((text.to_vec(), event)),
         Err(Reject::MissingField) => {}
-        Err(reject) => return refused(decoder, reject, text),
+        Err(reject) => return Err((reject, text.to_vec())),
     }
     let fields = [
         format!("\"seq\":{stamp},\"ts_us\":{stamp},"),
@@ -181,19 +182,19 @@ fn stamped(text: &[u8], decoder: &mut Decoder, stamp: i64) -> Result<(Vec<u8>, E
     ];
     let text = text.trim_ascii();
     let Some(inside) = text.strip_prefix(b"{") else {
-        return refused(decoder, Reject::NotAnObject, text);
+        return Err((Reject::NotAnObject, text.to_vec()));
     };
     let mut lacking = None;
     for field in fields {
         let record = [b"{", field.as_bytes(), inside].concat();
-        match decoder.decode(origin, Some(&record)) {
+        match decode(&record) {
             Ok(event) => return Ok((record, event)),
             // The first of these has the most, so it lacks what the client has to write.
             Err(Reject::MissingField) => _ = lacking.get_or_insert(record),
             Err(_) => {}
         }
     }
-    refused(decoder, Reject::MissingField, lacking.as_deref().unwrap_or(text))
+    Err((Reject::MissingField, lacking.unwrap_or_else(|| text.to_vec())))
 }
 
 /// Whether it is known what became of a command.
@@ -218,6 +219,7 @@ pub(crate) fn awaited(
 
 /// What became of a command that is decided, with its updates.
 fn outcome<'a>(
+    served: &Served,
     zone: &'a ZoneView,
     command: &Command,
     offset: i64,
@@ -229,7 +231,7 @@ fn outcome<'a>(
         (update.player_id(), update.ts_us()) == (command.player_id, command.ts_us)
     });
     let updates: Vec<&Update> = updates.collect();
-    let is_refusal = |update: &&Update| matches!(update.change(), Change::Refused { .. });
+    let is_refusal = |update: &&Update| served.schema().role(update) == UpdateRole::Refusal;
     let outcome = match updates.is_empty() {
         true => CommandOutcome::NoOp,
         false if updates.iter().any(is_refusal) => CommandOutcome::Refused,
@@ -250,7 +252,7 @@ pub(crate) fn write_outcome(json: &mut Json, served: &Served, command: &Command,
         json.text("outcome", "appended");
         return;
     };
-    let (outcome, updates) = outcome(zone, command, offset);
+    let (outcome, updates) = outcome(served, zone, command, offset);
     json.text(
         "outcome",
         match outcome {

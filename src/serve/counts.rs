@@ -1,4 +1,4 @@
-//! What a serving process counts of itself. One thread writes and reads.
+//! Counters of a serving process. One thread writes and reads them.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ pub(crate) const BOUNDS_US: [u64; 24] = [
     10_000, 25_000, 50_000, 100_000, 1_000_000,
 ];
 
-/// What is answered, as far as its time has another meaning.
+/// The kinds of answers whose times are counted separately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum AnswerKind {
     /// A request without events: from when it was taken from the kernel until its answer was sent.
@@ -41,7 +41,7 @@ impl AnswerKind {
     ];
 }
 
-/// How long some answers took.
+/// The times that some answers took.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerTimes {
     /// By bucket.

@@ -1,4 +1,4 @@
-//! What answers say to browsers about pages of other origins (CORS, in the Fetch standard).
+//! The header lines for pages of other origins (CORS, in the Fetch standard).
 //!
 //! Nothing here lets a request in: a browser keeps an answer from a page if it does not name the
 //! page's origin. There are no cookies, so nobody has to be named for those.

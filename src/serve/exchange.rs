@@ -1,7 +1,7 @@
 //! One client's requests and answers, without its socket: bytes in, bytes out.
 //!
 //! Requests are answered one after another, in their order. A request that waits for a zone delays
-//! those behind it, and no more is read from the client: its own window is the bound.
+//! those after it, and no more is read from the client: its own window is the bound.
 
 use crate::http::monitoring::{CONTENT_TYPE, Page};
 use crate::http::request::{ClientRequest, Parsed, Persistence, RequestMethod, parse};
@@ -10,16 +10,16 @@ use crate::serve::command::{Appended, Command, awaited, write_outcome};
 use crate::serve::gate::{Gate, Pass};
 use crate::serve::head::AnswerHead;
 use crate::serve::health;
-use crate::serve::json::Json;
-use crate::serve::page::{self, Asset};
 use crate::serve::problem::Problem;
 use crate::serve::routes::{
-    ALLOWED_READ, At, EVENTS, Route, STREAM, TICKET, WAIT_MS_MAX, allowed, at, post_query, route,
+    ALLOWED_READ, At, EVENTS, STREAM, TICKET, WAIT_MS_MAX, allowed, at, post_query, route,
     ticket_query,
 };
 use crate::serve::stream::{Stream, StreamTurn, write_halted};
 use crate::serve::stream_tickets::TICKET_S;
 use crate::serve::waiting::AwaitedOffset;
+use crate::view::game::Asset;
+use crate::view::json::Json;
 use std::sync::Arc;
 
 /// Bytes of answers that wait to be sent before another request is answered.
@@ -32,12 +32,17 @@ const ANSWERS_AT_ONCE: usize = 64;
 /// Bytes of a buffer that is kept for the next request; a larger one is freed.
 const BUFFER_BYTES_KEPT: usize = 2 * UNSENT_BYTES_MAX;
 
-/// What an exchange needs to go on.
+/// Headers of every file of the page: it may load only from this server, and in no other page.
+const PAGE_HEADERS: &str = "Content-Security-Policy: default-src 'self'; frame-ancestors 'none'; \
+                            base-uri 'none'; form-action 'none'\r\n\
+                            X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n";
+
+/// The condition for the next step of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExchangeNeed {
     /// More bytes of the client.
     Bytes,
-    /// What was answered has to be sent first.
+    /// The answers so far have to be sent first.
     Sending,
     /// The events that the client has posted have to be appended: [`Exchange::posted`].
     Post,
@@ -82,7 +87,7 @@ pub struct Exchange {
     begun_ms: Option<u64>,
     was_asked_on: bool,
     is_closing: bool,
-    /// What the request that waits has shown at the gate.
+    /// The pass of the request that waits.
     pass: Option<Pass>,
     post: Option<Post>,
     /// With what it has shown at the gate, and its place among the client's streams.
@@ -100,7 +105,7 @@ impl Exchange {
         self.begun_ms
     }
 
-    /// What is to be sent.
+    /// Returns the bytes to send.
     pub fn unsent(&self) -> &[u8] {
         &self.unsent
     }
@@ -110,7 +115,7 @@ impl Exchange {
         std::mem::take(&mut self.unsent)
     }
 
-    /// What was taken is sent.
+    /// Takes back the buffer, which is sent.
     pub fn sent(&mut self, mut buffer: Vec<u8>) {
         buffer.clear();
         if self.unsent.capacity() == 0 {
@@ -123,12 +128,12 @@ impl Exchange {
         self.received.len()
     }
 
-    /// Whether the client reads a stream: what it sends is no request.
+    /// Returns whether the client reads a stream: its bytes are no request.
     pub(crate) fn is_stream(&self) -> bool {
         self.stream.is_some()
     }
 
-    /// Whether all is answered and sent: the exchange is as good as a new one, for any client.
+    /// Returns whether everything is answered and sent, so that any client can use the exchange.
     pub(crate) fn is_idle(&self) -> bool {
         let has_bytes = !self.received.is_empty() || !self.unsent.is_empty();
         !has_bytes && !self.is_closing && self.post.is_none() && self.stream.is_none()
@@ -152,7 +157,7 @@ impl Exchange {
         }
     }
 
-    /// What became of the events that were posted: each with its append, or why there is none.
+    /// Takes the result of a post: each event with its append, or why there is none.
     pub(crate) fn append(&mut self, appended: Result<Vec<(Command, Appended)>, Problem>) {
         let Some(Post::Posted { body, until_ms, .. }) = self.post.take() else { return };
         let is_list = body.trim_ascii_start().first() == Some(&b'[');
@@ -193,16 +198,16 @@ impl Exchange {
             match parse(&received[taken..]) {
                 Parsed::More => break ExchangeNeed::Bytes,
                 Parsed::Expects(_) if self.was_asked_on => break ExchangeNeed::Bytes,
-                Parsed::Expects(request) => match self.admit_body(gate, &request, now_ms) {
+                Parsed::Expects(request) => match self.admit_body(served, gate, &request, now_ms) {
                     Ok(()) => {
                         self.was_asked_on = true;
                         self.unsent.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
                         break ExchangeNeed::Bytes;
                     }
-                    Err(problem) => self.refuse_for_good(&received[taken..], &problem),
+                    Err(problem) => self.refuse_and_close(&received[taken..], &problem),
                 },
                 Parsed::Refused(error) => {
-                    self.refuse_for_good(&received[taken..], &Problem::Refused(error))
+                    self.refuse_and_close(&received[taken..], &Problem::Refused(error))
                 }
                 Parsed::Request(request, bytes) => {
                     match self.answer(served, gate, &request, now_ms) {
@@ -231,9 +236,9 @@ impl Exchange {
         need
     }
 
-    /// Refuses bytes that are no request, or a request whose body is not taken: nothing behind it
-    /// can be read.
-    fn refuse_for_good(&mut self, bytes: &[u8], problem: &Problem) {
+    /// Refuses bytes that are no request, or a request whose body is not read. Nothing after it can
+    /// be read.
+    fn refuse_and_close(&mut self, bytes: &[u8], problem: &Problem) {
         let is_head_only = bytes.starts_with(b"HEAD ");
         let persistence = Persistence::Closes;
         let head = AnswerHead { is_head_only, persistence, ..AnswerHead::default() };
@@ -241,7 +246,7 @@ impl Exchange {
         self.is_closing = true;
     }
 
-    /// What the request has shown at the gate, once for all that is asked of it.
+    /// Returns the pass of the request. The gate counts each request once.
     fn admit(
         &mut self,
         gate: &Gate,
@@ -259,6 +264,7 @@ impl Exchange {
     /// that it is not, its client keeps the body (RFC 9110, 10.1.1).
     fn admit_body(
         &mut self,
+        served: &Served,
         gate: &Gate,
         request: &ClientRequest,
         now_ms: u64,
@@ -270,13 +276,13 @@ impl Exchange {
         match &*request.path {
             EVENTS => {}
             TICKET => return ticket_query(request.query),
-            _ => return route(request).map(|_| ()),
+            _ => return route(request, served.schema()).map(|_| ()),
         }
         post_query(request.query)?;
         if pass.may_post() { Ok(()) } else { Err(Problem::OutOfScope) }
     }
 
-    /// Answers a request, or gives what it needs before.
+    /// Answers a request, or returns the condition for an answer.
     fn answer(
         &mut self,
         served: &Served,
@@ -290,11 +296,11 @@ impl Exchange {
         let head = AnswerHead { is_head_only, persistence, at: None, cross_origin };
         self.body.clear();
         if let RequestMethod::Options | RequestMethod::Other = request.method {
-            self.answer_method(request, head);
+            self.answer_method(served, request, head);
             return None;
         }
         let is_get = request.method != RequestMethod::Post;
-        if let Some(asset) = page::asset(&request.path).filter(|_| is_get) {
+        if let Some(asset) = served.schema().asset(&request.path).filter(|_| is_get) {
             self.write_asset(head, asset);
             return None;
         }
@@ -330,7 +336,7 @@ impl Exchange {
                 None
             }
             (RequestMethod::Post, _) => {
-                self.answer_method(request, head);
+                self.answer_method(served, request, head);
                 None
             }
             (_, path) if Page::of(path) == Some(Page::Metrics) => {
@@ -348,13 +354,13 @@ impl Exchange {
     }
 
     /// Answers which methods a path takes, or refuses one that it does not.
-    fn answer_method(&mut self, request: &ClientRequest, head: AnswerHead) {
+    fn answer_method(&mut self, served: &Served, request: &ClientRequest, head: AnswerHead) {
         let path = &*request.path;
-        let is_page = page::asset(path).is_some() || Page::of(path).is_some();
+        let is_page = served.schema().asset(path).is_some() || Page::of(path).is_some();
         let allowed = match path {
             "*" => Some("GET, HEAD, POST, OPTIONS"),
             _ if is_page => Some(ALLOWED_READ),
-            _ => allowed(request),
+            _ => allowed(request, served.schema()),
         };
         let out = &mut self.unsent;
         match (allowed, request.method) {
@@ -491,17 +497,17 @@ impl Exchange {
     }
 
     fn write_asset(&mut self, head: AnswerHead, asset: &Asset) {
-        head.write(&mut self.unsent, "200 OK", asset.content_type, asset.bytes, page::HEADERS);
+        head.write(&mut self.unsent, "200 OK", asset.content_type, asset.bytes, PAGE_HEADERS);
     }
 
-    /// The answer, or what it waits for.
+    /// Returns the answer, or the condition for it.
     fn answer_of(
         &mut self,
         served: &Served,
         request: &ClientRequest,
         now_ms: u64,
     ) -> Result<Result<Answer, ExchangeNeed>, Problem> {
-        let route: Route = route(request)?;
+        let route = route(request, served.schema())?;
         if !self.pass.is_some_and(|pass| pass.may_read(&route)) {
             return Err(Problem::OutOfScope);
         }

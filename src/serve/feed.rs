@@ -1,8 +1,7 @@
-//! The feed thread: reads the output topic and gives the serving thread what counts.
+//! The feed thread: reads the output topic and sends the serving thread what counts.
 //!
 //! A zone that can begin nowhere is halted with one sentence; the others go on.
 
-use crate::hunt::rules::rulebook::Rulebook;
 use crate::kafka::METADATA_MS_MAX;
 use crate::kafka::client::{
     ClientOptions, KafkaReader, is_out_of_range, partitions, reader, reader_config,
@@ -18,6 +17,7 @@ use crate::serve::log_ends::{LogEnds, NamedEnd};
 use crate::serve::topic_reports::{TopicReport, TopicReports};
 use crate::snapshot::SnapshotOptions;
 use crate::telemetry::repeated::Repeated;
+use crate::view::game::ViewedGame;
 use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 /// KiB of records that are fetched ahead.
 const FETCHED_KBYTES_MAX: usize = 8 * 1024;
 
-/// How often the thread checks whether it has to end.
+/// Interval of the check whether the thread has to end.
 const POLL_WAIT: Duration = Duration::from_millis(100);
 
 /// Age in milliseconds from which on a frame is history. While a game goes on, a reader never
@@ -42,16 +42,16 @@ const LIVE_AGE_MS_MAX: i64 = 1_000;
 const OUTPUT_RECREATED: &str =
     "the output topic was deleted and created again; restart huntd serve";
 
-/// What the feed needs to know.
+/// The options of the feed.
 #[derive(Clone, Debug)]
 pub(crate) struct FeedOptions {
-    /// How the brokers are reached.
+    /// The connections to the brokers.
     pub client: ClientOptions,
     /// The topic with the events.
     pub input_topic: String,
     /// The topic with the frames.
     pub output_topic: String,
-    /// Where snapshots are.
+    /// The places of snapshots.
     pub snapshots: SnapshotOptions,
     /// Milliseconds between two ticks of a zone; 0: there are none.
     pub tick_every_ms: u32,
@@ -64,9 +64,9 @@ pub(crate) struct Feed {
     /// Id of the output topic that is read; 0: not known.
     output_id: u128,
     beginnings: Beginnings,
-    rulebook: Rulebook,
+    game: Arc<dyn ViewedGame>,
     /// Rules that were read again.
-    reloaded: Receiver<Rulebook>,
+    reloaded: Receiver<Arc<dyn ViewedGame>>,
     consumer: Arc<KafkaReader>,
     zones: u16,
     trouble: Repeated,
@@ -77,8 +77,8 @@ impl Feed {
     pub(crate) fn connect(
         options: FeedOptions,
         topics: TopicReports,
-        rulebook: Rulebook,
-        reloaded: Receiver<Rulebook>,
+        game: Arc<dyn ViewedGame>,
+        reloaded: Receiver<Arc<dyn ViewedGame>>,
     ) -> Result<Feed, TopicError> {
         let unusable = |error: KafkaError| TopicError::Unreachable(error.to_string());
         let mut config = reader_config(&options.client);
@@ -94,7 +94,7 @@ impl Feed {
             options,
             topics,
             output_id: 0,
-            rulebook,
+            game,
             reloaded,
             consumer,
             zones,
@@ -174,10 +174,11 @@ impl Feed {
     }
 
     /// Lets rules that were read again be known.
-    fn take_rules(&self, readings: &mut [Option<Reading>], sender: &FeedSender) {
-        if let Ok(rulebook) = self.reloaded.try_recv() {
-            readings.iter_mut().flatten().for_each(|reading| reading.follower.know(&rulebook));
-            sender.send(FeedMessage::Rules(rulebook));
+    fn take_rules(&mut self, readings: &mut [Option<Reading>], sender: &FeedSender) {
+        if let Ok(game) = self.reloaded.try_recv() {
+            readings.iter_mut().flatten().for_each(|reading| reading.follower.know(&game));
+            self.game = game.clone();
+            sender.send(FeedMessage::Rules(game));
         }
     }
 
@@ -236,7 +237,7 @@ impl Feed {
         let log =
             log.map_err(|error| format!("`{topic}` cannot be read: {error}; restart huntd serve"));
         let beginning = log.and_then(|log| {
-            self.beginnings.find(zone, log, &self.rulebook, &mut watch).map(|of| (of, log.1))
+            self.beginnings.find(zone, log, &self.game, &mut watch).map(|of| (of, log.1))
         });
         let reading = match beginning {
             Ok((Beginning { follower, begun, next_record }, log_end)) => {
@@ -522,7 +523,8 @@ mod tests {
     #[test]
     fn all_zones_that_are_read_halt_when_the_output_is_another_topic() {
         let (sender, told) = sender();
-        let reading = || Some(Reading::new(Follower::from_start(0, &rulebook(false)), 0, 0));
+        let reading =
+            || Some(Reading::new(Follower::from_start(0, Arc::new(rulebook(false))), 0, 0));
         let (mut readings, mut known) = (vec![reading(), None, reading()], 0);
         for output_id in [0, 7, 7] {
             learn_topics(
@@ -566,7 +568,7 @@ mod tests {
             bare(FrameHeader { next_offset: -1, ..owner.fence(ids.next()) })
         };
         let mut owner = FrameMaker::new(0);
-        let mut reading = Reading::new(Follower::from_start(0, &rulebook(false)), 0, 2);
+        let mut reading = Reading::new(Follower::from_start(0, Arc::new(rulebook(false))), 0, 2);
         let input = |reading: &mut Reading, input_id| {
             reading.learn_topics(0, &report(Instant::now(), 1, input_id), &sender);
             is_another()
@@ -603,7 +605,7 @@ mod tests {
         };
         let mut shard = FrameMaker::new(0);
         let [first, second, third] = [(); 3].map(|()| shard.frame(1));
-        let mut reading = Reading::new(Follower::from_start(0, &rulebook(false)), 0, 0);
+        let mut reading = Reading::new(Follower::from_start(0, Arc::new(rulebook(false))), 0, 0);
         reading.learn_end(0, end(0, 0), &sender);
         assert_eq!(confirmed(), None, "it may be the end of another topic of this name");
         reading.learn_topics(0, &report(start, 1, None), &sender);

@@ -1,9 +1,9 @@
-//! What the feed thread sends to the serving thread, and how it wakes that thread.
+//! The messages from the feed thread to the serving thread, and the sender that wakes it.
 
-use crate::hunt::rules::rulebook::Rulebook;
 use crate::kit::update::Update;
 use crate::queue::bell::Bell;
 use crate::telemetry::turning::{TurnCount, Turning};
+use crate::view::game::ViewedGame;
 use crate::view::zone::ZoneView;
 use smol::channel::{Sender, TrySendError};
 use std::cell::Cell;
@@ -74,8 +74,8 @@ pub(crate) enum FeedMessage {
     },
     /// It cannot go on: why, and what to do.
     Halted(u16, String),
-    /// The zones can change to these rules from now on.
-    Rules(Rulebook),
+    /// The game has more rules, to which zones can change from now on.
+    Rules(Arc<dyn ViewedGame>),
 }
 
 /// The feed's end of the way to the serving thread.
@@ -88,7 +88,7 @@ pub(crate) struct FeedSender {
     turns: TurnCount,
 }
 
-/// How the serving thread sees whether the feed goes on.
+/// Shows the serving thread whether the feed goes on.
 #[derive(Debug, Default)]
 pub(crate) struct FeedWatch {
     turns: TurnCount,
@@ -96,19 +96,19 @@ pub(crate) struct FeedWatch {
 }
 
 impl FeedWatch {
-    /// Looks whether the feed has turned.
+    /// Notes whether the feed has turned.
     pub(super) fn note(&mut self, now: Instant) {
         self.seen.note(self.turns.get(), now);
     }
 
-    /// Whether the feed has turned before, and does not any more.
+    /// Returns whether the feed has turned before, but does not any more.
     pub(super) fn is_stuck(&self, now: Instant) -> bool {
         self.seen.is_stuck(FEED_STUCK_MS, now)
     }
 }
 
 impl FeedSender {
-    /// Nothing is sent yet.
+    /// Creates the sender.
     pub(crate) fn new(messages: Sender<FeedMessage>, bell: Arc<Bell>) -> FeedSender {
         FeedSender { messages, bell, uncalled: Cell::new(0), turns: TurnCount::default() }
     }
@@ -118,12 +118,12 @@ impl FeedSender {
         self.turns.add_one();
     }
 
-    /// A watch of this feed.
+    /// Returns a watch of this feed.
     pub(super) fn watch(&self) -> FeedWatch {
         FeedWatch { turns: self.turns.clone(), seen: Turning::default() }
     }
 
-    /// Whether nobody receives any more.
+    /// Returns whether nobody receives any more.
     pub(super) fn is_closed(&self) -> bool {
         self.messages.is_closed()
     }

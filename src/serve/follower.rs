@@ -1,11 +1,8 @@
 //! Following one zone's output partition: from its records to what the view folds.
 //!
-//! Pure: the feed reads the records and gives them in the order of the log. The reader rule decides
-//! which updates count, and its chain that they are those that were published.
+//! Pure: the feed reads the records and passes them in the order of the log. The reader rule
+//! decides which updates count, and its chain that they are those that were published.
 
-use crate::hunt::Shard;
-use crate::hunt::rules::ENGINE_VERSION;
-use crate::hunt::rules::rulebook::Rulebook;
 use crate::kit::update::Update;
 use crate::output::encode::{FrameError, decode_frame};
 use crate::output::fence_id::InputTag;
@@ -14,13 +11,15 @@ use crate::output::mark::Mark;
 use crate::output::reader::{Position, Reader, Verdict};
 use crate::ownership::start_error::StartError;
 use crate::snapshot::format::Header;
+use crate::view::game::{ViewedGame, ZoneImage};
 use crate::view::zone::{ZonePosition, ZoneView};
+use std::sync::Arc;
 
-/// Records before a snapshot's mark from which on a zone is read: the mark may lie behind frames
+/// Records before a snapshot's mark from which on a zone is read: the mark may lie after frames
 /// that the state has not seen, as many as a shard has on their way, and their fences.
 const RECORDS_BEFORE_MARK: i64 = 64;
 
-/// What one record means to the view.
+/// The meaning of a record for the view.
 #[derive(Debug)]
 pub enum Followed {
     /// The zone begins, in place of what was known of it.
@@ -35,11 +34,11 @@ pub enum Followed {
     Halted(String),
 }
 
-/// Where a zone stands, record by record.
+/// Follows the log of a zone, record by record.
 #[derive(Clone)]
 pub struct Follower {
     partition: u16,
-    rulebook: Rulebook,
+    game: Arc<dyn ViewedGame>,
     reader: Reader,
     /// The mark of the snapshot that the zone began with; at the log's start without one.
     mark: Mark,
@@ -91,26 +90,25 @@ impl Approach {
     }
 }
 
-/// Whether a zone was made, and by which rules.
+/// The rules that a zone began with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Begun {
-    /// Not yet: the first frame decides.
+    /// It has not begun: the first frame decides.
     Nothing,
     /// By this ruleset, unless an owner takes over that would begin by another one before anything
     /// was played.
     By(u32),
-    /// By something final: a snapshot, a genesis, or a frame of what was played.
-    ForGood,
+    /// By something final: a snapshot, a genesis, or a frame with updates.
+    Settled,
 }
 
 impl Follower {
-    /// A follower at the log's very start.
-    pub fn from_start(partition: u16, rulebook: &Rulebook) -> Follower {
-        let (reader, rulebook) = (Reader::new(), rulebook.clone());
+    /// Creates a follower at the start of the log.
+    pub fn from_start(partition: u16, game: Arc<dyn ViewedGame>) -> Follower {
         Follower {
             partition,
-            rulebook,
-            reader,
+            game,
+            reader: Reader::new(),
             mark: Mark::default(),
             approach: None,
             begun: Begun::Nothing,
@@ -120,12 +118,12 @@ impl Follower {
         }
     }
 
-    /// A follower behind a snapshot's state, with the zone that it is, and the first record that it
-    /// takes of a log that begins at `log_start`.
+    /// Creates a follower that begins with a snapshot of this state. Returns it with the zone, and
+    /// the first record that it takes of a log that begins at `log_start`.
     pub fn from_snapshot(
-        shard: &Shard,
+        image: ZoneImage,
         header: &Header,
-        rulebook: &Rulebook,
+        game: Arc<dyn ViewedGame>,
         log_start: i64,
     ) -> (Follower, Box<ZoneView>, i64) {
         let Header { next_update, mut next_offset, chain, mark, .. } = *header;
@@ -140,45 +138,46 @@ impl Follower {
             Some(_) => (Reader::at(mark.position()), mark.output_offset - RECORDS_BEFORE_MARK),
             None => (Reader::at(at), mark.output_offset - 1),
         };
+        let (partition, at) =
+            (image.partition(), ZonePosition { update: next_update, next_offset });
+        let zone = Box::new(ZoneView::of_engine(image, game.clone(), at));
         let follower = Follower {
-            partition: shard.partition(),
-            rulebook: rulebook.clone(),
+            partition,
+            game,
             reader,
             mark,
             approach,
-            begun: Begun::ForGood,
+            begun: Begun::Settled,
             input: header.origin.input_topic_id.get().map(InputTag::of_topic),
             is_at_gap: false,
             has_ended: false,
         };
-        let at = ZonePosition { update: next_update, next_offset };
-        let zone = Box::new(ZoneView::of_shard(shard, rulebook, at));
         (follower, zone, from.max(log_start))
     }
 
-    /// The zone can begin by these rules from now on.
-    pub(crate) fn know(&mut self, rulebook: &Rulebook) {
-        self.rulebook.clone_from(rulebook);
+    /// Adopts more rules of the same game.
+    pub(crate) fn know(&mut self, game: &Arc<dyn ViewedGame>) {
+        self.game.clone_from(game);
     }
 
-    /// The mark of the snapshot that the zone began with.
+    /// Returns the mark of the snapshot that the zone began with.
     pub(crate) fn mark(&self) -> Mark {
         self.mark
     }
 
-    /// The owner epoch in force.
+    /// Returns the owner epoch in force.
     pub fn owner_epoch(&self) -> u64 {
         self.reader.position().owner_epoch
     }
 
-    /// Whether the zone is played from the present input. If neither a snapshot nor a fence has
-    /// told the zone's input, it is the first one that is asked about.
+    /// Returns whether the zone is played from the present input. If neither a snapshot nor a fence
+    /// names the zone's input, it is the first one that is asked about.
     pub(crate) fn is_played_from(&mut self, present: InputTag) -> bool {
         *self.input.get_or_insert(present) == present
     }
 
-    /// Whether updates are missing, so that nothing after them counts. An owner that has lost a
-    /// frame acquires its shard again, and publishes them then.
+    /// Returns whether updates are missing, so that nothing after them counts. An owner that has
+    /// lost a frame acquires its shard again, and publishes them then.
     pub(crate) fn is_at_gap(&self) -> bool {
         self.is_at_gap
     }
@@ -197,11 +196,12 @@ impl Follower {
         if self.begun != Begun::Nothing {
             return None;
         }
-        self.begun = Begun::By(self.rulebook.first().ruleset);
-        Some(Followed::Begun(Box::new(ZoneView::new(self.partition, &self.rulebook))))
+        self.begun = Begun::By(self.game.first_ruleset());
+        let zone = ZoneView::new(self.partition, self.game.clone(), ZonePosition::default());
+        Some(Followed::Begun(Box::new(zone)))
     }
 
-    /// Takes the next record of the log, and gives what it means, in order.
+    /// Takes the next record of the log, and passes on its meanings in order.
     pub fn take(&mut self, offset: i64, payload: &[u8], give: &mut dyn FnMut(Followed)) {
         if self.has_ended {
             return;
@@ -289,7 +289,7 @@ impl Follower {
         | Verdict::Progress { is_at_next: true }
         | Verdict::Genesis = verdict
         {
-            self.begun = Begun::ForGood;
+            self.begun = Begun::Settled;
             self.input = InputTag::of_fence(self.reader.fence_id()).or(self.input);
         }
         self.is_at_gap = match verdict {
@@ -299,7 +299,7 @@ impl Follower {
         };
     }
 
-    /// Whether this frame says by which rules the zone begins.
+    /// Returns whether this frame decides the rules with which the zone begins.
     fn is_begun_by(&self, header: &FrameHeader, before: Position) -> bool {
         // A fence of an owner epoch that was taken already is of an owner that has lost the race.
         let takes_over = header.kind == FrameKind::Fence
@@ -308,7 +308,7 @@ impl Follower {
         match self.begun {
             Begun::Nothing => true,
             Begun::By(ruleset) => takes_over && ruleset != header.ruleset,
-            Begun::ForGood => false,
+            Begun::Settled => false,
         }
     }
 
@@ -319,21 +319,23 @@ impl Follower {
         position: Position,
     ) -> Result<Box<ZoneView>, Followed> {
         let FrameHeader { ruleset, .. } = *header;
-        let rulebook = self.rulebook.beginning_by(ruleset).ok_or_else(|| {
+        let game = self.game.with_first(ruleset).ok_or_else(|| {
+            let version = self.game.schema().version;
             Followed::Halted(format!(
                 "it plays by ruleset {ruleset}, which no rules file has by engine version \
-                 {ENGINE_VERSION}, this huntd's: name its file in rules.files, or run the huntd \
-                 that published"
+                 {version}, this huntd's: name its file in rules.files, or run the huntd that \
+                 published"
             ))
         })?;
         self.begun = Begun::By(ruleset);
         let Position { next_update: update, next_offset, .. } = position;
-        let shard = Shard::new(self.partition, &rulebook);
-        Ok(Box::new(ZoneView::of_shard(&shard, &rulebook, ZonePosition { update, next_offset })))
+        let position = ZonePosition { update, next_offset };
+        Ok(Box::new(ZoneView::new(self.partition, game, position)))
     }
 }
 
-/// Whether a fence or an empty frame comes from the owner in force, and not from one of another log
+/// Returns whether a fence or an empty frame comes from the owner in force, and not from one of
+/// another log
 /// with the same epoch: it takes over, or it knows all updates up to here.
 fn is_of_owner(header: &FrameHeader, before: Position, after: Position) -> bool {
     let Position { owner_epoch, next_update, chain, .. } = after;
@@ -342,13 +344,13 @@ fn is_of_owner(header: &FrameHeader, before: Position, after: Position) -> bool 
     takes_over || (header.owner_epoch == owner_epoch && knows_all)
 }
 
-/// Why a snapshot is not of this log, whose record before the mark is at this offset.
+/// Explains why a snapshot is not of this log, whose record before the mark is at this offset.
 fn other_log(offset: i64) -> Followed {
     let what = "holds another record than the one that it was taken after";
     Followed::OtherLog(format!("offset {offset} of the output {what}"))
 }
 
-/// What to do about a frame that only another version can read.
+/// Explains what to do about a frame that only another version can read.
 fn unreadable(offset: i64, error: FrameError) -> Followed {
     Followed::Halted(format!(
         "the frame at offset {offset} cannot be read: {error}; run the version that wrote it"
@@ -358,6 +360,7 @@ fn unreadable(offset: i64, error: FrameError) -> Followed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hunt::Shard;
     use crate::output::encode::encode;
     use crate::output::frame::{Chain, Format, Frame};
     use crate::snapshot::checkpoint::{CheckpointHeader, CheckpointId};
@@ -365,7 +368,7 @@ mod tests {
     use crate::telemetry::progress::TopicId;
     use crate::testing::frame_maker::FrameMaker;
     use crate::testing::hostile_zone::rulebook;
-    use std::sync::OnceLock;
+    use std::sync::{Arc, OnceLock};
 
     fn take(follower: &mut Follower, offset: i64, record: &[u8]) -> Vec<Followed> {
         let mut given = Vec::new();
@@ -380,8 +383,12 @@ mod tests {
         bytes
     }
 
+    fn game() -> Arc<dyn ViewedGame> {
+        Arc::new(rulebook(false))
+    }
+
     fn follower() -> (Follower, FrameMaker) {
-        (Follower::from_start(0, &rulebook(false)), FrameMaker::new(0))
+        (Follower::from_start(0, game()), FrameMaker::new(0))
     }
 
     #[test]
@@ -452,7 +459,8 @@ mod tests {
         let shard = Shard::new(0, &rulebook(false));
         let mut header = header_at(&shard, 2);
         let begun_at = |header: &Header| {
-            let (follower, zone, _) = Follower::from_snapshot(&shard, header, &rulebook(false), 0);
+            let (follower, zone, _) =
+                Follower::from_snapshot(ZoneImage::of(&shard), header, game(), 0);
             assert!(follower.approach.is_none());
             zone.position().next_offset
         };
@@ -473,7 +481,7 @@ mod tests {
         let next = owner.frame(1);
         let begun_at = |header: &Header, records: [&[u8]; 2]| {
             let (mut follower, _, from) =
-                Follower::from_snapshot(&shard, header, &rulebook(false), 5);
+                Follower::from_snapshot(ZoneImage::of(&shard), header, game(), 5);
             assert!(from <= 7 || (from == 8 && follower.approach.is_none()), "{from}");
             let given: Vec<Followed> = (7..)
                 .zip(records.into_iter().chain([encoded(&next).as_slice()]))
@@ -516,7 +524,7 @@ mod tests {
         let shard = Shard::new(0, &rulebook(false));
         let mut header = header_at(&shard, 0);
         header.origin.input_topic_id = TopicId::new(OnceLock::from(6_u128.to_be_bytes()));
-        let (mut known, ..) = Follower::from_snapshot(&shard, &header, &rulebook(false), 0);
+        let (mut known, ..) = Follower::from_snapshot(ZoneImage::of(&shard), &header, game(), 0);
         assert_eq!(inputs.map(|input| known.is_played_from(input)), [false, true]);
     }
 

@@ -7,7 +7,6 @@
 //! first is not read.
 
 use crate::http::request::{ClientRequest, RequestMethod, parameter};
-use crate::hunt::event::ActionKind;
 use crate::kit::event::Subject;
 use crate::serve::access::{Access, Client, Permit, Scopes, TokenRefusal};
 use crate::serve::command::COMMANDS_MAX;
@@ -52,7 +51,7 @@ pub struct Gate {
     streams: Arc<()>,
 }
 
-/// What a client has left.
+/// The requests that a client may send now.
 struct RequestBucket {
     /// Requests, in thousandths.
     left: u64,
@@ -61,7 +60,7 @@ struct RequestBucket {
     streams: Arc<()>,
 }
 
-/// What was shown at the gate.
+/// The result of an admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pass {
     /// `None`: everybody is let in.
@@ -237,7 +236,7 @@ impl Gate {
 
 impl Pass {
     /// Returns whether it allows this answer. A player sees itself, the boards and the state of the
-    /// zones, but not the places of other players and of treasures.
+    /// zones, but not what happens in a zone.
     pub(crate) fn may_read(&self, route: &Route) -> bool {
         self.scopes.reads
             && match (self.player(), route) {
@@ -273,11 +272,11 @@ impl Pass {
     }
 
     /// Returns whether it allows this event. A player's allows events of this player alone.
-    pub(crate) fn may_command(&self, player_id: u64, action: ActionKind) -> bool {
+    pub(crate) fn may_command(&self, player_id: u64, subject: Subject) -> bool {
         let Scopes { commands, joins, world, .. } = self.scopes;
         let is_its_own = self.player().is_none_or(|own| own == player_id);
         is_its_own
-            && match action.subject() {
+            && match subject {
                 Subject::World | Subject::Tick => world && self.player().is_none(),
                 // What a player brings along, another zone's owner says.
                 Subject::Arrival => joins && self.player().is_none(),

@@ -1,20 +1,20 @@
-//! What an answer says before its body, as HTTP/1.1.
+//! The heads of answers, as HTTP/1.1.
 
 use crate::http::head_lines;
 use crate::http::request::Persistence;
 use crate::serve::access::TokenRefusal;
 use crate::serve::answers::Moment;
 use crate::serve::cross_origin::CrossOrigin;
-use crate::serve::json::Json;
 use crate::serve::problem::Problem;
+use crate::view::json::Json;
 use crate::view::zone::ZonePosition;
 
-/// What an answer's head says beside its length.
+/// The head of an answer, without its length.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AnswerHead<'a> {
     /// The body is left out.
     pub is_head_only: bool,
-    /// What becomes of the connection.
+    /// Whether the connection stays open.
     pub persistence: Persistence,
     /// The moment of the zone that the answer is about.
     pub at: Option<Moment>,

@@ -11,7 +11,7 @@ use std::fmt::Write;
 /// its own count of allocations shows what clients cost.
 const METRICS_BYTES: usize = 16 * 1024;
 
-/// Why a process serves what is old.
+/// The reason why a process serves old answers.
 const FEED_STUCK: &str = "the feed thread does not turn; restart huntd serve";
 
 /// Status and text of a probe, which needs no token. `None`: this path is no probe.
@@ -27,7 +27,7 @@ pub(crate) fn probe(path: &str, served: &Served) -> Option<(&'static str, String
     }
 }
 
-/// Why clients should go to another process, if they should.
+/// Returns why clients should use another process, if they should.
 fn unready(served: &Served) -> Option<String> {
     if served.feed.is_stuck(served.now()) {
         return Some(FEED_STUCK.to_owned());

@@ -36,7 +36,7 @@ pub(crate) const TOKEN_BYTES_MAX: usize = 3 * 1024;
 /// The purpose of the secret that is derived for stream tickets.
 const TICKETS: &[u8] = b"huntd stream tickets";
 
-/// Why there are no keys.
+/// The reason why keys cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeySetError {
     /// The file cannot be read.

@@ -9,7 +9,8 @@
 use crate::shards::framer::FENCE_EVERY_MS;
 use std::time::{Duration, Instant};
 
-/// How long a proof counts. The brokers are asked every second, and may take another one to answer.
+/// The time for which a proof counts. The brokers are asked every second, and may take another one
+/// to answer.
 const PROOF_AGE_MAX: Duration = Duration::from_secs(3);
 
 /// Milliseconds of silence that an owner may need at least, however often it ticks: a frame waits

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// From an answer to the next question.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
-/// How long the brokers may take to answer.
+/// Limit of the time in which the brokers answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(1);
 
 /// A log's end, as the brokers have named it.

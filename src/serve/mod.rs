@@ -13,8 +13,6 @@ pub(crate) mod problem;
 
 pub(crate) mod routes;
 
-pub(crate) mod json;
-
 pub mod answers;
 
 mod openapi;
@@ -42,8 +40,6 @@ mod permits;
 mod stream_tickets;
 
 pub mod gate;
-
-pub(crate) mod page;
 
 pub(crate) mod health;
 
@@ -82,7 +78,6 @@ mod reload;
 #[cfg(test)]
 mod tests;
 
-use crate::hunt::rules::rulebook::Rulebook;
 use crate::kafka::topic_error::TopicError;
 use crate::queue::bell::Bell;
 use crate::queue::{self, Receiver};
@@ -92,8 +87,9 @@ use crate::runtime::wall_clock::unix_ms;
 use crate::service::ServeOptions;
 use crate::service::cli::VERSION;
 use crate::service::config::Config;
-use crate::service::reload::{InForce, Reloading};
+use crate::service::reload::InForce;
 use crate::service::shutdown::{Reloads, Signals};
+use crate::view::game::ViewedGame;
 use access::Access;
 use answers::Served;
 use appender::{Appender, COMMANDS_WAITING_MAX, Report};
@@ -116,10 +112,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use topic_reports::TopicReports;
 
-/// Clients that wait to be accepted.
+/// Limit of the clients that wait to be accepted.
 const BACKLOG: i32 = 4096;
 
-/// Why `serve` cannot start.
+/// The reason why `serve` cannot start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
     /// The topics.
@@ -133,7 +129,7 @@ pub(crate) enum ServeError {
     Listen {
         /// The address.
         listen: SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The file of keys.
@@ -166,7 +162,7 @@ pub(crate) struct Server {
     reports: Receiver<Report>,
     feed: Feed,
     /// To the feed.
-    rulebooks: channel::Sender<Rulebook>,
+    games: channel::Sender<Arc<dyn ViewedGame>>,
     bell: Arc<Bell>,
 }
 
@@ -176,11 +172,10 @@ impl Server {
         options: ServeOptions,
         (feed, topics): (FeedOptions, TopicReports),
         commands: Commands,
-        rulebook: Rulebook,
+        game: Arc<dyn ViewedGame>,
     ) -> Result<Server, ServeError> {
         let origins = options.origins.clone();
         let gate = Gate::new(access(&options)?, origins, unix_ms().cast_unsigned());
-        let players_max = rulebook.first().rules.actors.count_max as usize;
         let bell = Arc::new(Bell::new().map_err(ServeError::Resources)?);
         let (sender, reports) = queue::bounded_with_bell(COMMANDS_WAITING_MAX, &bell);
         let appender = match commands {
@@ -190,19 +185,19 @@ impl Server {
             Commands::Refused => None,
         };
         // A further reload waits until the feed has taken the last one.
-        let (rulebooks, reloaded) = channel::bounded(1);
+        let (games, reloaded) = channel::bounded(1);
         let owner_silence_max = lag::silence_max(feed.tick_every_ms);
-        let feed = Feed::connect(feed, topics, rulebook, reloaded)?;
+        let feed = Feed::connect(feed, topics, game.clone(), reloaded)?;
         let zones = usize::from(feed.zones());
-        let served = Served::new(zones, zones * players_max, owner_silence_max);
+        let served = Served::new(&*game, zones, owner_silence_max);
         let listener = listen_at(options.listen, options.share_address)
             .map_err(|source| ServeError::Listen { listen: options.listen, source })?;
         let address = listener.local_addr().map_err(ServeError::Resources)?;
         tracing::info!(%address, zones, version = VERSION, "serving");
-        Ok(Server { served, gate, listener, address, appender, reports, feed, rulebooks, bell })
+        Ok(Server { served, gate, listener, address, appender, reports, feed, games, bell })
     }
 
-    /// Where it listens, with the port that a configured port 0 became.
+    /// Returns the address on which it listens, with the port that a configured port 0 became.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -239,8 +234,8 @@ impl Server {
     }
 }
 
-/// Whether the process could listen there now. It does not listen, so another one that asks finds
-/// the address free.
+/// Returns an error if the process could not listen there now. It does not listen, so the address
+/// stays free.
 pub(crate) fn check_address(address: SocketAddr, is_shared: bool) -> io::Result<()> {
     bound(address, is_shared).map(drop)
 }
@@ -273,26 +268,24 @@ fn access(options: &ServeOptions) -> Result<Option<Access>, KeySetError> {
     Ok(Some(Access::new(KeySet::load(&access.keys)?, access)))
 }
 
-/// What is wrong with the file of keys, if there is one.
+/// Returns an error if the file of keys, if there is one, cannot be used.
 pub(crate) fn check_keys(options: &ServeOptions) -> Result<(), String> {
     access(options).map(|_| ()).map_err(|error| error.to_string())
 }
 
 /// Serves until a signal ends it. SIGHUP reads again what may change meanwhile.
 pub(crate) fn run(
-    config: &Config,
+    (config, in_force): (&Config, InForce),
     feed: (FeedOptions, TopicReports),
-    rulebook: Rulebook,
+    game: Arc<dyn ViewedGame>,
 ) -> Result<(), ServeError> {
     let signals = Signals::listen().map_err(ServeError::Resources)?;
     let reloads = Reloads::listen().map_err(ServeError::Resources)?;
-    let in_force = InForce::new(Reloading::Serve, config, &rulebook);
-    let in_force = in_force.expect("huntd serve has read its configuration from a file");
-    let server = Server::bind(config.serve.clone(), feed, Commands::Taken, rulebook)?;
+    let server = Server::bind(config.serve.clone(), feed, Commands::Taken, game)?;
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
     let (reloaded, read) = channel::bounded(1);
-    let reloader = ServingReloader { in_force, rulebooks: server.rulebooks.clone(), reloaded };
+    let reloader = ServingReloader { in_force, games: server.games.clone(), reloaded };
     std::thread::Builder::new()
         .name("reload".to_owned())
         .spawn(move || smol::block_on(reloader.run(reloads)))

@@ -1,23 +1,35 @@
-//! The OpenAPI document: `openapi.json`, and the schemas that follow from the tables of events and
-//! updates.
+//! The OpenAPI document: `openapi.json`, the game's part of it, and the schemas that follow from
+//! the tables of events and updates.
 
-use crate::hunt::change::KINDS;
 use crate::hunt::event::{ActionKind, EventField};
 use crate::hunt::field::{FieldForm, FieldSpec};
 use crate::kit::kinds::{Form, PayloadPart, UpdateField, UpdateKind};
+use crate::view::game::ViewSchema;
 use serde_json::{Number, Value, json};
-use std::sync::LazyLock;
 
-/// The whole document.
-pub(crate) static OPENAPI: LazyLock<String> = LazyLock::new(|| {
-    const HAND_WRITTEN: &str = include_str!("openapi.json");
-    let schemas = [("\"Update\": ", update()), ("\"Event\": ", event())];
-    schemas.into_iter().fold(HAND_WRITTEN.to_owned(), |document, (name, schema)| {
-        let place = document.split_once(&format!("{name}{{}}"));
-        let (before, after) = place.expect("the document has a place for each schema");
-        [before, name, &schema.to_string(), after].concat()
-    })
-});
+/// Returns the document of a game.
+pub(crate) fn document(game: &ViewSchema) -> String {
+    let parsed = |text| serde_json::from_str(text).expect("a part of the document is JSON");
+    let mut document = parsed(include_str!("openapi.json"));
+    merge(&mut document, parsed(game.openapi));
+    let schemas = &mut document["components"]["schemas"];
+    schemas["Update"] = update(game.updates);
+    schemas["Event"] = event();
+    document.to_string()
+}
+
+/// Adds a part to a document: to objects by key, to lists at their ends. Other values are replaced.
+fn merge(document: &mut Value, part: Value) {
+    match (document, part) {
+        (Value::Object(members), Value::Object(part)) => {
+            for (key, value) in part {
+                merge(members.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (Value::Array(items), Value::Array(part)) => items.extend(part),
+        (value, part) => *value = part,
+    }
+}
 
 fn part(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
@@ -29,8 +41,8 @@ fn range(least: impl Into<i128>, most: impl Into<i128>) -> Value {
     json!({"type": "integer", "minimum": least, "maximum": most})
 }
 
-fn update() -> Value {
-    let kinds: Value = KINDS.iter().map(update_kind).collect();
+fn update(kinds: &[UpdateKind]) -> Value {
+    let kinds: Value = kinds.iter().map(update_kind).collect();
     json!({"description": "One change, as in the frames of the output topic", "oneOf": kinds})
 }
 

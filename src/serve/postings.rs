@@ -1,4 +1,4 @@
-//! What clients have posted, from the moment it is sent to the brokers until they have it.
+//! Posted events on their way to the brokers.
 
 use crate::decoder::Decoder;
 use crate::queue::{Received, Receiver};
@@ -81,20 +81,20 @@ impl Postings {
         Ok(posting)
     }
 
-    /// Sends the brokers what they may be sent.
+    /// Sends the brokers as much as may be on its way.
     pub(crate) fn send(&mut self) {
         if let Some(appender) = &mut self.appender {
             appender.send();
         }
     }
 
-    /// Whether there is something to send or to hear of at once.
+    /// Returns whether there is something to send or a report to take at once.
     pub(crate) fn has_work(&self) -> bool {
         let is_ready = self.appender.as_ref().is_some_and(Appender::is_ready);
         is_ready || !self.reports.is_empty()
     }
 
-    /// What the brokers say of a command next.
+    /// Returns the brokers' next report about a command.
     pub(crate) fn next_report(&mut self) -> Option<Report> {
         match self.reports.receive() {
             Received::Item(report) => {
@@ -108,8 +108,8 @@ impl Postings {
 }
 
 impl Posting {
-    /// Takes what the brokers say of one of its commands. Another session's report is passed over:
-    /// that session is gone, and this one has its number.
+    /// Takes the brokers' report about one of its commands. Another session's report is passed
+    /// over: that session is gone, and this one has its number.
     pub(crate) fn take(&mut self, report: Report) {
         if report.ticket.posting == self.number {
             let at = report.ticket.command;
@@ -120,7 +120,7 @@ impl Posting {
         }
     }
 
-    /// Takes the commands, each with what became of it, once that is known of all.
+    /// Takes the commands, each with its result, once all results are known.
     pub(crate) fn take_whole(&mut self) -> Option<Vec<(Command, Appended)>> {
         if self.commands.iter().any(|(_, appended)| appended.is_none()) {
             return None;
@@ -133,17 +133,10 @@ impl Posting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hunt::event::ActionKind;
 
     #[test]
     fn an_event_that_is_appended_before_what_the_zone_has_passed_is_in_another_input() {
-        let command = |zone| Command {
-            zone,
-            player_id: 1,
-            action: ActionKind::Leave,
-            ts_us: 0,
-            record: Vec::new(),
-        };
+        let command = |zone| Command { zone, player_id: 1, ts_us: 0, record: Vec::new() };
         let commands = vec![(command(0), None), (command(1), None)];
         let mut posting = Posting { number: 3, commands, posted_at: vec![10, 10] };
         for (command, offset) in [(0, 9), (1, 10)] {

@@ -5,7 +5,7 @@ use crate::http::request_error::RequestError;
 use crate::serve::access::TokenRefusal;
 use crate::serve::answers::Moment;
 
-/// Why a request gets no answer.
+/// The reason why a request gets no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
     /// It cannot be read.
@@ -34,7 +34,7 @@ pub(crate) enum Problem {
     ZoneUnknown(u16),
     /// The zone has no state yet.
     ZoneLoading(u16),
-    /// The zone stands still.
+    /// The zone is halted.
     ZoneHalted {
         /// The zone.
         zone: u16,
@@ -79,7 +79,7 @@ pub(crate) enum Problem {
     /// The zone was played from an input that is gone, and the event is perhaps in the new one,
     /// which nobody plays yet.
     AppendedElsewhere(u16),
-    /// Whether the event was appended is not known.
+    /// It is not known whether the event was appended.
     Unknown,
 }
 
@@ -113,7 +113,7 @@ impl Problem {
         }
     }
 
-    /// Whether the request may be sent again as it is, after a while.
+    /// Returns whether the request may be sent again as it is, after a while.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(
             self,
@@ -126,7 +126,7 @@ impl Problem {
         matches!(self, Problem::Unauthorized(refusal) if refusal.is_costly())
     }
 
-    /// What to do about it.
+    /// Returns what the client can do about it.
     pub(crate) fn sentence(&self) -> String {
         let sentence = match self {
             Problem::Refused(error) => error.sentence(),

@@ -6,24 +6,25 @@
 
 use super::gate::Gate;
 use super::key_set::KeySet;
-use crate::hunt::rules::rulebook::Rulebook;
 use crate::service::reload::{self, InForce};
 use crate::service::shutdown::Reloads;
+use crate::view::game::ViewedGame;
 use smol::channel::{Receiver, Sender};
 use std::rc::Rc;
+use std::sync::Arc;
 
-/// What was read again, for the serving thread.
+/// The result of a reload, for the serving thread.
 pub(super) struct Reloaded {
     keys: Option<KeySet>,
     rulesets: Vec<u32>,
 }
 
-/// What is read again.
+/// Reads the files again.
 pub(super) struct ServingReloader {
     /// Configuration and rules.
     pub in_force: InForce,
     /// To the feed, which takes them before its next record.
-    pub rulebooks: Sender<Rulebook>,
+    pub games: Sender<Arc<dyn ViewedGame>>,
     /// To the serving thread.
     pub reloaded: Sender<Reloaded>,
 }
@@ -47,7 +48,7 @@ impl ServingReloader {
         // A receiver that is gone belongs to a thread that has ended, and serves no client any
         // more.
         if self.in_force.differs_from(&rulebook) {
-            let _ended = self.rulebooks.send(rulebook.clone()).await;
+            let _ended = self.games.send(Arc::new(rulebook.clone())).await;
         }
         self.in_force.replace(config, rulebook);
         let _ended = self.reloaded.send(Reloaded { keys, rulesets }).await;

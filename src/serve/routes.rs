@@ -3,6 +3,7 @@
 use crate::http::request::{ClientRequest, RequestMethod, parameter, parameters};
 use crate::serve::problem::Problem;
 use crate::serve::zone_players::PAGE_PLAYERS_MAX;
+use crate::view::game::ViewSchema;
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -25,28 +26,28 @@ pub(crate) const WAIT_MS_MAX: u64 = 10_000;
 /// Milliseconds that it waits where it does not say.
 const WAIT_MS: u64 = 1_000;
 
-/// Where events are posted.
+/// The path to which events are posted.
 pub(crate) const EVENTS: &str = "/v1/events";
 
-/// Where streams are.
+/// The path of streams.
 pub(crate) const STREAM: &str = "/v1/stream";
 
-/// Where a page gets a ticket for streams.
+/// The path from which a page gets a ticket for streams.
 pub(crate) const TICKET: &str = "/v1/ticket";
 
 /// The key of the ticket in the query of a stream.
 pub(crate) const TICKET_KEY: &str = "ticket";
 
-/// What a path takes that is only read.
+/// The methods of a path that is only read.
 pub(crate) const ALLOWED_READ: &str = "GET, HEAD, OPTIONS";
 
 /// The methods of the paths to which clients only post.
 const ALLOWED_POST: &str = "POST, OPTIONS";
 
-/// What the path of streams takes.
+/// The methods of the path of streams.
 const ALLOWED_STREAM: &str = "GET, OPTIONS";
 
-/// What is asked for.
+/// A request for an answer from the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     /// A player's card.
@@ -57,16 +58,16 @@ pub(crate) enum Route {
     Board(BoardQuery),
     /// All zones.
     Zones,
-    /// Hunts of a zone.
-    Hunts(u16),
-    /// Players and treasures of a zone by tile.
-    Tiles {
+    /// A query of the game.
+    Game {
         /// The zone.
         zone: u16,
-        /// Only tiles whose players changed at or after this update.
+        /// Number of the query in the game's tables.
+        query: usize,
+        /// Only what changed at or after this update.
         since: u64,
     },
-    /// Where the players of a zone are, by their numbers.
+    /// The players of a zone, ordered by their numbers.
     Players {
         /// The zone.
         zone: u16,
@@ -79,7 +80,7 @@ pub(crate) enum Route {
     OpenApi,
 }
 
-/// Which player's card.
+/// A request for a player's card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PlayerQuery {
     /// The player.
@@ -90,16 +91,16 @@ pub(crate) struct PlayerQuery {
     pub after: Option<u64>,
 }
 
-/// Which places of a board.
+/// A request for places of a board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BoardQuery {
     /// The zone; `None`: the world.
     pub zone: Option<u16>,
-    /// Where the places begin.
+    /// The places.
     pub places: BoardPlaces,
 }
 
-/// Where the places of a board begin.
+/// A part of a board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BoardPlaces {
     /// This many places, from a rank on.
@@ -119,8 +120,8 @@ pub(crate) struct At {
     pub wait_ms: u64,
 }
 
-/// What a request asks for.
-pub(crate) fn route(request: &ClientRequest) -> Result<Route, Problem> {
+/// Returns what a request asks for, of a server with these tables.
+pub(crate) fn route(request: &ClientRequest, schema: &ViewSchema) -> Result<Route, Problem> {
     let query = request.query;
     let mut parts = request.path.strip_prefix('/').ok_or(Problem::NoRoute)?.split('/');
     let path: [&str; 4] = std::array::from_fn(|_| parts.next().unwrap_or_default());
@@ -134,16 +135,8 @@ pub(crate) fn route(request: &ClientRequest) -> Result<Route, Problem> {
             takes(query, &["at", "wait_ms"])?;
             Route::Zones
         }
-        ["v1", "zones", zone, "hunts"] => {
-            takes(query, &["at", "wait_ms"])?;
-            Route::Hunts(zone_of(zone)?)
-        }
-        ["v1", "zones", zone, "tiles"] => {
-            takes(query, &["since", "at", "wait_ms"])?;
-            let since = number(query, "since", "the number of an update")?.unwrap_or(0);
-            Route::Tiles { zone: zone_of(zone)?, since }
-        }
         ["v1", "zones", zone, "players"] => players_route(zone, query)?,
+        ["v1", "zones", zone, name] => game_route(zone, name, query, schema)?,
         ["v1", "openapi.json", "", ""] => {
             takes(query, &["at", "wait_ms"])?;
             Route::OpenApi
@@ -160,10 +153,10 @@ pub(crate) fn route(request: &ClientRequest) -> Result<Route, Problem> {
     }
 }
 
-/// The methods that a route's path takes; `None`: no route has it.
-pub(crate) fn allowed(request: &ClientRequest) -> Option<&'static str> {
+/// Returns the methods that a path takes; `None` if it is no route's.
+pub(crate) fn allowed(request: &ClientRequest, schema: &ViewSchema) -> Option<&'static str> {
     let asked = ClientRequest { method: RequestMethod::Other, query: "", ..request.clone() };
-    match route(&asked) {
+    match route(&asked, schema) {
         Err(Problem::NoRoute) => None,
         Err(Problem::MethodNotAllowed(allowed)) => Some(allowed),
         // A part of the path is wrong.
@@ -171,7 +164,7 @@ pub(crate) fn allowed(request: &ClientRequest) -> Option<&'static str> {
     }
 }
 
-/// Whether a query has no key twice, and none but these.
+/// Returns an error if a query has a key twice, or another one than these.
 fn takes(query: &str, keys: &'static [&'static str]) -> Result<(), Problem> {
     for (at, (key, _)) in parameters(query).enumerate() {
         let Some(name) = keys.iter().find(|known| **known == key) else {
@@ -184,7 +177,7 @@ fn takes(query: &str, keys: &'static [&'static str]) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The position that a request asks for: of its query, or echoed in its header.
+/// Returns the position that a request asks for, in its query or its header.
 pub(crate) fn at(request: &ClientRequest) -> Result<Option<At>, Problem> {
     let wait_ms = wait_ms(request.query)?;
     let written = parameter(request.query, "at").or(request.huntd_at.map(Cow::Borrowed));
@@ -204,7 +197,7 @@ pub(crate) fn at(request: &ClientRequest) -> Result<Option<At>, Problem> {
     }
 }
 
-/// The zone that a post names, and how many milliseconds it waits for its outcome.
+/// Returns the zone that a post names, and the milliseconds that it waits for its outcome.
 pub(crate) fn post_query(query: &str) -> Result<(Option<u16>, u64), Problem> {
     takes(query, &["zone", "wait_ms", "at"])?;
     let zone = parameter(query, "zone").map(|zone| zone_of(&zone)).transpose()?;
@@ -234,6 +227,18 @@ fn players_route(zone: &str, query: &str) -> Result<Route, Problem> {
     let must_be = "a number from 1 to 1000";
     let count = number_in(query, "count", 1..=PAGE_PLAYERS_MAX, must_be)?.unwrap_or(PAGE_PLAYERS);
     Ok(Route::Players { zone: zone_of(zone)?, from, count: count as u32 })
+}
+
+fn game_route(zone: &str, name: &str, query: &str, schema: &ViewSchema) -> Result<Route, Problem> {
+    let number_of_query = schema.queries.iter().position(|known| known.name == name);
+    let number_of_query = number_of_query.ok_or(Problem::NoRoute)?;
+    let keys: &[&str] = match schema.queries[number_of_query].is_incremental {
+        true => &["since", "at", "wait_ms"],
+        false => &["at", "wait_ms"],
+    };
+    takes(query, keys)?;
+    let since = number(query, "since", "the number of an update")?.unwrap_or(0);
+    Ok(Route::Game { zone: zone_of(zone)?, query: number_of_query, since })
 }
 
 fn board_query(board: &str, query: &str) -> Result<BoardQuery, Problem> {

@@ -1,4 +1,4 @@
-//! The serving thread: folds what the feed gives, and lets the sessions have their turn between two
+//! The serving thread: folds what the feed sends, and lets the sessions have their turn between two
 //! folds.
 //!
 //! One thread has view and sockets, so that an answer needs no lock and is one state of its zone.
@@ -28,7 +28,7 @@ const FOLD_UPDATES_PIECE: usize = 32;
 
 /// Milliseconds that folding takes at most while clients wait for it, and that answering takes at
 /// most while updates may wait. Either may end later by one piece of its work: some updates, or
-/// what a client asks for at once. The largest single answers are the tiles of a large zone.
+/// what a client asks for at once. The largest single answers show a whole zone.
 const SHARE_MS_MAX: u64 = 1;
 
 /// Serves until the feed ends. The bell calls this thread. `beside` runs beside everything else.
@@ -58,7 +58,7 @@ pub(crate) struct Serving {
     pub(super) sessions: Sessions,
     folding: Folding,
     bell: Arc<Bell>,
-    /// How long the sessions took: folding may take as long.
+    /// The time that the sessions took: folding may take as long.
     answering: Duration,
 }
 
@@ -75,7 +75,7 @@ impl Serving {
     }
 
     /// Folds, does what else there is `beside`, and answers. While both updates and clients wait,
-    /// either takes about so long at most. Gives what there was to fold.
+    /// either takes about so long at most. Returns what there was to fold.
     pub(crate) fn turn(
         &mut self,
         share: Duration,
@@ -106,7 +106,7 @@ impl Serving {
     }
 }
 
-/// What there was to fold.
+/// The updates that there were to fold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FoldingTurn {
     /// There may be more.
@@ -117,7 +117,7 @@ pub(crate) enum FoldingTurn {
     Ended,
 }
 
-/// What the feed gives, piece by piece.
+/// Folds the feed's messages, piece by piece.
 struct Folding {
     feed: Receiver<FeedMessage>,
     /// A frame of which updates are left, and how many are folded.
@@ -162,7 +162,7 @@ impl Folding {
         FoldingTurn::Some
     }
 
-    /// Folds some updates of the frame, if there is one. Gives how many.
+    /// Folds some updates of the frame, if there is one. Returns how many.
     fn fold_piece(&mut self, served: &mut Served) -> usize {
         let Some(frame) = &mut self.frame else {
             self.has_news = true;
@@ -187,7 +187,7 @@ impl FrameToFold {
     }
 }
 
-/// Takes what the feed says. Gives a frame, which is to be folded.
+/// Takes a message of the feed. Returns its frame, which is to be folded.
 fn take(served: &mut Served, message: FeedMessage) -> Option<FrameToFold> {
     match message {
         FeedMessage::Begun(begun) => served.begin(*begun),
@@ -209,7 +209,7 @@ fn take(served: &mut Served, message: FeedMessage) -> Option<FrameToFold> {
         }
         FeedMessage::Current { zone, asked } => served.confirm(zone, asked),
         FeedMessage::Input { zone, is_another } => served.set_input(zone, is_another),
-        FeedMessage::Rules(rulebook) => served.view.know(&rulebook),
+        FeedMessage::Rules(game) => served.view.know(&game),
         FeedMessage::Halted(zone, sentence) => {
             settle(served, zone, |served| served.halt(zone, sentence));
         }
@@ -217,7 +217,7 @@ fn take(served: &mut Served, message: FeedMessage) -> Option<FrameToFold> {
     None
 }
 
-/// Gives a zone a new state. Once none is being loaded any more, the log says so.
+/// Changes the state of a zone. Once no zone is being loaded any more, the log says so.
 fn settle(served: &mut Served, zone: u16, change: impl FnOnce(&mut Served)) {
     let was_loading = served.zones[usize::from(zone)] == ZoneState::Loading;
     change(served);

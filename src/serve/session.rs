@@ -17,9 +17,9 @@ pub(super) struct ClientSession {
     /// Since when it is answered: since its request was taken from the kernel, or since it goes on
     /// after brokers, daemon or clock.
     pub(super) taken_at: Option<Instant>,
-    /// How long the answer has taken before it waited for them.
+    /// The time that the answer had taken before it waited for them.
     pub(super) taken: Duration,
-    /// What is answered.
+    /// The kind of answer.
     pub(super) kind: AnswerKind,
     /// The client sends no more.
     pub(super) has_ended: bool,
@@ -29,7 +29,7 @@ pub(super) struct ClientSession {
     pub(super) is_listed: bool,
 }
 
-/// What a session is at.
+/// The stage of a session.
 #[derive(Default)]
 pub(super) enum SessionStage {
     /// There is no client.

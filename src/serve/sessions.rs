@@ -145,7 +145,7 @@ impl Sessions {
         self.now.as_millis() as u64
     }
 
-    /// How long the thread may sleep, as far as sessions are concerned.
+    /// Returns for how long the thread may sleep, as far as sessions are concerned.
     pub(crate) fn sleep_max(&self) -> Duration {
         let now_ms = self.started.elapsed().as_millis() as u64;
         let next_ms = self.timers.next_ms().unwrap_or(u64::MAX);
@@ -166,8 +166,8 @@ impl Sessions {
         if self.sockets.count() < self.sessions_max && self.now_ms() >= self.accept_again_ms {
             self.sockets.accept();
         }
-        let is_behind = !self.woken.is_empty() || self.postings.has_work();
-        self.enter(wait.filter(|_| !is_behind))?;
+        let has_work = !self.woken.is_empty() || self.postings.has_work();
+        self.enter(wait.filter(|_| !has_work))?;
         let end = self.started.elapsed() + share;
         for _ in 0..STEPS_PER_TURN {
             let has_done = self.step(served);
@@ -468,7 +468,7 @@ impl Sessions {
         true
     }
 
-    /// Takes what the brokers say of events.
+    /// Takes the brokers' reports about events.
     pub(crate) fn take_reports(&mut self) {
         for _ in 0..REPORTS_PER_TURN {
             let Some(report) = self.postings.next_report() else { break };

@@ -9,9 +9,9 @@ use crate::kit::update::Update;
 use crate::output::update_json;
 use crate::serve::answers::{Answer, Moment, Served};
 use crate::serve::gate::Pass;
-use crate::serve::json::Json;
 use crate::serve::problem::Problem;
 use crate::serve::routes::{BoardPlaces, BoardQuery, PlayerQuery, Route, TICKET_KEY};
+use crate::view::json::Json;
 use crate::view::zone::{ZonePosition, ZoneView};
 use std::ops::RangeInclusive;
 
@@ -21,7 +21,7 @@ const TOPICS_MAX: usize = 8;
 /// Milliseconds from one event of a topic of state to its next.
 const STATE_EVERY_MS: u64 = 250;
 
-/// What clients may choose in its place.
+/// The values that clients may choose instead.
 const STATE_EVERY_MS_RANGE: RangeInclusive<u64> = 50..=ALIVE_EVERY_MS;
 
 /// Milliseconds from one writing of updates to the next, at least and at most: a client that
@@ -45,7 +45,7 @@ const UPDATES_PER_PIECE: usize = 64;
 /// The key of what a page says in the query that cannot send `Last-Event-ID`.
 const LAST_EVENT_ID_KEY: &str = "last_event_id";
 
-/// What a stream is about.
+/// A part of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum StreamTopic {
     /// Every update of a zone, from this one on.
@@ -54,7 +54,7 @@ enum StreamTopic {
         from: UpdatesFrom,
         /// Since when the zone has not come there yet.
         ahead_since_ms: Option<u64>,
-        /// What the client was told last.
+        /// Whether the client was last told that the zone is stale.
         is_stale: bool,
     },
     /// State, written when it changed.
@@ -62,16 +62,16 @@ enum StreamTopic {
         /// The event's name.
         name: &'static str,
         route: Route,
-        /// What was written last.
+        /// The last event.
         written: Vec<u8>,
         due_ms: u64,
     },
 }
 
-/// Where a topic of updates goes on.
+/// The next update of a topic of updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UpdatesFrom {
-    /// Where the zone stands when it is first written.
+    /// The zone's next update when the topic is first written.
     Present,
     /// There, too, but the client was at another position, and gets a `reset` first.
     Reset,
@@ -79,7 +79,7 @@ enum UpdatesFrom {
     Next(u64),
 }
 
-/// When a stream is to be written again.
+/// The next turn of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamTurn {
     /// At the latest, by the caller's clock.
@@ -88,7 +88,7 @@ pub struct StreamTurn {
     pub or_frame: bool,
 }
 
-/// How many of the updates that a zone has were written.
+/// The part of a zone's updates that was written.
 enum UpdatesWritten {
     None,
     Some,
@@ -176,7 +176,7 @@ impl Stream {
         }
     }
 
-    /// Whether the client may have all of it.
+    /// Returns whether the client may have all of it.
     pub(crate) fn is_for(&self, pass: &Pass) -> bool {
         self.topics.iter().all(|topic| match topic {
             StreamTopic::Updates { .. } => pass.may_read_all(),
@@ -184,7 +184,7 @@ impl Stream {
         })
     }
 
-    /// The first of its zones that comes no further, and why.
+    /// Returns the first of its zones that is halted, and why.
     pub(crate) fn halted(&self, served: &Served) -> Option<(u16, Problem)> {
         self.topics.iter().find_map(|topic| match topic {
             StreamTopic::Updates { zone, .. } => match served.zone(*zone) {
@@ -196,7 +196,7 @@ impl Stream {
         })
     }
 
-    /// Writes what has come since, a piece of it. Gives when it is to be asked again.
+    /// Writes a piece of what has come since. Returns the next turn.
     pub(crate) fn write(&mut self, served: &Served, now_ms: u64, out: &mut Vec<u8>) -> StreamTurn {
         let before = out.len();
         let mut due_ms = now_ms + ALIVE_EVERY_MS;
@@ -259,7 +259,7 @@ impl StreamTopic {
     }
 }
 
-/// How long a stream of updates pauses.
+/// Returns the pause of a stream of updates.
 fn updates_every_ms(served: &Served) -> u64 {
     let (least, most) = UPDATES_EVERY_MS.into_inner();
     (served.counts.streams.div_ceil(STREAMS_PER_MS) as u64).clamp(least, most)
@@ -355,14 +355,14 @@ pub(crate) fn write_halted(zone: u16, halted: &Problem, out: &mut Vec<u8>) {
 }
 
 /// Writes whether a zone's owner has fallen silent or is heard again, if the client does not know.
-fn write_staleness(moment: Moment, told: &mut bool, out: &mut Vec<u8>) {
+fn write_staleness(moment: Moment, was_stale: &mut bool, out: &mut Vec<u8>) {
     let is_stale = moment.stale_ms.is_some();
-    if std::mem::replace(told, is_stale) != is_stale {
+    if std::mem::replace(was_stale, is_stale) != is_stale {
         write_position(moment, if is_stale { "stale" } else { "live" }, out);
     }
 }
 
-/// Where a topic of updates stands.
+/// Writes the position of a topic of updates.
 fn write_position(moment: Moment, event: &str, out: &mut Vec<u8>) {
     let Moment { zone, position: ZonePosition { update, next_offset }, stale_ms } = moment;
     out.extend_from_slice(format!("event: {event}\ndata: ").as_bytes());

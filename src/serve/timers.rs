@@ -25,7 +25,7 @@ pub(crate) struct Timers {
     reached_ms: u64,
 }
 
-/// Where a session is on the wheel.
+/// The place of a session on the wheel.
 #[derive(Clone, Copy)]
 struct WheelLink {
     before: u32,
@@ -95,7 +95,7 @@ impl Timers {
         }
     }
 
-    /// When the next session may be due. `None`: none has a time.
+    /// Returns when the next session may be due. `None` if none has a time.
     pub(crate) fn next_ms(&self) -> Option<u64> {
         let (words, first) = (ROUND_MS / WORD_SLOTS, self.reached_ms / WORD_SLOTS);
         // The first word is looked at twice: its earlier slots are the last of this round.

@@ -6,12 +6,12 @@
 use crate::runtime::sockets::SocketNumber;
 use std::collections::BTreeSet;
 
-/// What a session waits for.
+/// The offset that a session waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AwaitedOffset {
     /// The zone.
     pub zone: u16,
-    /// The input offset behind the events of the frame, or a later one.
+    /// The input offset after the events of the frame, or a later one.
     pub next_offset: i64,
 }
 

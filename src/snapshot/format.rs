@@ -239,10 +239,16 @@ impl Header {
         rulebook: &Rulebook,
     ) -> Result<Box<Shard>, SnapshotError> {
         let shard = Shard::decode_state(state, rulebook)?;
-        if i32::from(shard.partition()) != self.partition || shard.digest() != self.digest {
-            return Err(SnapshotError::Header("it is about another state"));
-        }
+        self.check(shard.partition(), shard.digest())?;
         Ok(Box::new(shard))
+    }
+
+    /// Checks that the restored state is that of this snapshot.
+    pub(crate) fn check(&self, partition: u16, digest: u64) -> Result<(), SnapshotError> {
+        match (i32::from(partition), digest) == (self.partition, self.digest) {
+            true => Ok(()),
+            false => Err(SnapshotError::Header("it is about another state")),
+        }
     }
 
     /// Encodes the header, at most [`HEADER_BYTES_MAX`] bytes.

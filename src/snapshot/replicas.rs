@@ -312,6 +312,15 @@ impl Replicas {
         rulebook: &Rulebook,
         watch: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<Box<Shard>, ReplicaError> {
+        Ok(replica.header.restore(&self.state(replica, watch)?, rulebook)?)
+    }
+
+    /// Reads the state in a replica.
+    pub(crate) fn state(
+        &self,
+        replica: &Replica,
+        watch: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Vec<u8>, ReplicaError> {
         let Replica { header, first_offset } = replica;
         let mut state = Vec::with_capacity(header.state_bytes as usize);
         let (mut next, mut broken) = (0, Ok(()));
@@ -332,7 +341,7 @@ impl Replicas {
                 SnapshotError::Unreadable("records of the replica are missing".into()).into()
             );
         }
-        Ok(header.restore(&state, rulebook)?)
+        Ok(state)
     }
 
     /// Reads a partition from one offset to another, or to its end.

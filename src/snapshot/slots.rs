@@ -187,9 +187,14 @@ impl<D: Disk> Store<D> {
         header: &Header,
         rulebook: &Rulebook,
     ) -> Result<Box<Shard>, SnapshotError> {
+        header.restore(&self.state(header)?, rulebook)
+    }
+
+    /// Reads the state in a snapshot.
+    pub(crate) fn state(&mut self, header: &Header) -> Result<Vec<u8>, SnapshotError> {
         let mut state = Vec::with_capacity(header.state_bytes as usize);
         self.blocks(header, |bytes| state.extend_from_slice(bytes))?;
-        header.restore(&state, rulebook)
+        Ok(state)
     }
 
     /// Reads a whole snapshot and checks each block.

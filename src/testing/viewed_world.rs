@@ -5,15 +5,19 @@ use crate::hunt::Shard;
 use crate::hunt::actor::HuntProgress;
 use crate::hunt::event::Event;
 use crate::hunt::outline::PlayerOutline;
+use crate::hunt::queries::HuntView;
 use crate::hunt::refusal::Effect;
 use crate::hunt::rules::rulebook::Rulebook;
 use crate::kit::update::Updates;
 use crate::testing::hostile_zone::{rulebook, setting};
 use crate::testing::random_game::{RandomGame, Setting};
 use crate::view::board::{Place, SCORED_AT_MS_MAX};
+use crate::view::game::ZoneImage;
 use crate::view::world::View;
 use crate::view::zone::{ZonePosition, ZoneView};
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Zones of the world.
 pub(crate) const ZONES: u16 = 3;
@@ -38,7 +42,9 @@ impl ViewedWorld {
         let rulebook = rulebook(walls);
         let setting = Setting { players: PLAYERS, ..setting(&rulebook) };
         let mut view = empty_view(&rulebook);
-        (0..ZONES).for_each(|zone| view.put(ZoneView::new(zone, &rulebook)));
+        (0..ZONES).for_each(|zone| {
+            view.put(ZoneView::new(zone, Arc::new(rulebook.clone()), ZonePosition::default()))
+        });
         ViewedWorld {
             shards: (0..ZONES).map(|zone| Shard::new(zone, &rulebook)).collect(),
             game: RandomGame::new(setting),
@@ -84,10 +90,18 @@ impl ViewedWorld {
     /// A view that begins with snapshots of all zones.
     pub(crate) fn view_of_snapshots(&self) -> View {
         let mut view = empty_view(&self.rulebook);
-        for (shard, position) in self.shards.iter().zip(&self.positions) {
-            view.put(ZoneView::of_shard(shard, &self.rulebook, *position));
-        }
+        (0..ZONES).for_each(|zone| view.put(self.zone_of_snapshot(zone)));
         view
+    }
+
+    /// A zone that begins with a snapshot.
+    pub(crate) fn zone_of_snapshot(&self, zone: u16) -> ZoneView {
+        let at = usize::from(zone);
+        ZoneView::of_engine(
+            ZoneImage::of(&self.shards[at]),
+            Arc::new(self.rulebook.clone()),
+            self.positions[at],
+        )
     }
 
     /// Every field of every card, board and hunt of a zone equals the engine's.
@@ -142,21 +156,27 @@ fn known_to_engine(player: &PlayerOutline, running: &BTreeSet<u32>) -> Known {
     }
 }
 
+/// The hunt's part of the view of a zone.
+pub(crate) fn hunt_view(zone: &ZoneView) -> &HuntView {
+    (zone.game() as &dyn Any).downcast_ref().expect("the zone is one of the hunt")
+}
+
 fn known_to_view(zone: &ZoneView, player_id: u64, running: &BTreeSet<u32>) -> Known {
-    let (card, details) = zone.card(player_id).expect("a player of the engine is in the view");
-    let found = running.iter().map(|hunt| (*hunt, details.found(*hunt)));
-    let compass = details.compass();
+    let (row, card) = zone.card(player_id).expect("a player of the engine is in the view");
+    let player = hunt_view(zone).belongings(row);
+    let found = running.iter().map(|hunt| (*hunt, player.found(*hunt)));
+    let compass = player.compass();
+    let effects: Vec<_> = player.effects().collect();
+    let until_ms = |effect: &Effect| effects.iter().find(|(of, _)| of == effect).map(|of| of.1);
+    let [_, _, heading, health, _] = card.fields.map(|field| u16::try_from(field).unwrap_or(0));
     Known {
-        place: (card.x, card.y, card.heading),
-        health: card.health,
+        place: (card.signed(0), card.signed(1), heading),
+        health,
         score: card.score,
-        items: card.items().collect(),
-        effects_until_ms: Effect::ALL
-            .iter()
-            .map(|effect| card.has(*effect).then(|| details.until_ms(*effect)))
-            .collect(),
-        respawn_at_ms: (card.health == 0).then_some(details.respawn_at_ms),
-        scored_at_ms: details.scored_at_ms,
+        items: player.items().collect(),
+        effects_until_ms: Effect::ALL.iter().map(until_ms).collect(),
+        respawn_at_ms: (health == 0).then_some(player.respawn_at_ms),
+        scored_at_ms: card.scored_at_ms,
         found: found.filter(|(_, found)| *found > 0).collect(),
         hint: (compass.hunt, compass.hint, compass.distance),
     }
@@ -172,9 +192,9 @@ fn check_zone(shard: &Shard, zone: &ZoneView) {
     for player in &players {
         let known = known_to_view(zone, player.player_id, &running);
         assert_eq!(known, known_to_engine(player, &running), "player {}", player.player_id);
-        *crowd.entry(zone.crowd().tile(player.x, player.y).unwrap()).or_default() += 1;
+        *crowd.entry(hunt_view(zone).crowd().tile(player.x, player.y).unwrap()).or_default() += 1;
     }
-    let on_tiles = zone.crowd().changed_since(0);
+    let on_tiles = hunt_view(zone).crowd().changed_since(0);
     assert_eq!(on_tiles.filter(|(_, on)| *on > 0).collect::<BTreeMap<_, _>>(), crowd);
     let board: Vec<u64> = zone.places(1, u32::MAX).map(|place| place.player_id).collect();
     let expected: Vec<u64> = players.iter().map(|player| player.player_id).collect();
@@ -182,8 +202,8 @@ fn check_zone(shard: &Shard, zone: &ZoneView) {
     for (rank, player_id) in (1..).zip(&expected) {
         assert_eq!(zone.place(*player_id).map(|place| place.rank), Some(rank));
     }
-    assert_eq!(zone.hunts().running().len(), hunts.len());
-    for (hunt, outline) in zone.hunts().running().iter().zip(&hunts) {
+    assert_eq!(hunt_view(zone).hunts().running().len(), hunts.len());
+    for (hunt, outline) in hunt_view(zone).hunts().running().iter().zip(&hunts) {
         let counts = (hunt.hunt, hunt.treasures, hunt.laid, hunt.opened);
         assert_eq!(counts, (outline.hunt, outline.treasures, outline.laid, outline.opened));
         assert_eq!(hunt.lying().collect::<Vec<_>>(), outline.lying);
@@ -216,19 +236,19 @@ pub(crate) fn answers(view: &View) -> Vec<String> {
     let zone = |zone: &ZoneView| {
         let board: Vec<_> = zone.places(1, u32::MAX).collect();
         let cards = board.iter().map(|place| zone.card(place.player_id).unwrap());
-        let cards = cards.map(|(card, details)| {
-            let items: Vec<_> = card.items().collect();
-            let effects = Effect::ALL.iter().filter(|effect| card.has(**effect));
-            let effects: Vec<_> = effects.map(|effect| details.until_ms(*effect)).collect();
-            let running = zone.hunts().running().iter();
-            let found: Vec<_> = running.map(|hunt| details.found(hunt.hunt)).collect();
-            let place = (card.x, card.y, card.heading, card.health, details.respawn_at_ms);
-            format!("{place:?} {items:?} {effects:?} {found:?} {:?}", details.compass())
+        let cards = cards.map(|(row, card)| {
+            let player = hunt_view(zone).belongings(row);
+            let items: Vec<_> = player.items().collect();
+            let effects: Vec<_> = player.effects().collect();
+            let running = hunt_view(zone).hunts().running().iter();
+            let found: Vec<_> = running.map(|hunt| player.found(hunt.hunt)).collect();
+            let times = (player.respawn_at_ms, player.compass());
+            format!("{:?} {times:?} {items:?} {effects:?} {found:?}", card.fields)
         });
         let cards: Vec<_> = cards.collect();
-        let tiles = zone.crowd().changed_since(0).filter(|(_, players)| *players > 0);
+        let tiles = hunt_view(zone).crowd().changed_since(0).filter(|(_, players)| *players > 0);
         let tiles: Vec<_> = tiles.collect();
-        let hunts = zone.hunts().running();
+        let hunts = hunt_view(zone).hunts().running();
         let (position, now_ms) = (zone.position(), zone.now_ms());
         format!("{position:?} {now_ms} {board:?} {cards:?} {tiles:?} {hunts:?}")
     };

@@ -14,7 +14,9 @@ use crate::serve::{self, ServeError};
 use crate::service::cli::ServeArgs;
 use crate::service::config::Config;
 use crate::service::exit::ExitCode;
+use crate::service::reload::{InForce, Reloading};
 use crate::service::{log, shutdown};
+use std::sync::Arc;
 
 /// Serves until a signal ends it.
 pub fn run(args: &ServeArgs) -> Result<(), ToolError> {
@@ -24,7 +26,9 @@ pub fn run(args: &ServeArgs) -> Result<(), ToolError> {
         .map_err(Failure::out_of_resources)?;
     let rulebook = rulebook(&config.rules_files)?;
     ask_brokers(&config)?;
-    serve::run(&config, feed(&config), rulebook).map_err(failure)
+    let in_force = InForce::new(Reloading::Serve, &config, &rulebook);
+    let in_force = in_force.expect("huntd serve has read its configuration from a file");
+    serve::run((&config, in_force), feed(&config), Arc::new(rulebook)).map_err(failure)
 }
 
 /// Asks the brokers before librdkafka does: see decision 031.

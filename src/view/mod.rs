@@ -2,20 +2,23 @@
 //!
 //! Pure, like the engine: no I/O, clock or thread. It gets the updates that the reader rule
 //! accepted, so it never knows more than the log. Two views of a zone at one update are equal,
-//! whether they began with the zone or with a snapshot; only hunts that ended before a snapshot,
-//! and updates before it, are not known to a view that began with it.
+//! whether they began with the zone or with a snapshot. A view that began with a snapshot lacks
+//! only what happened before it.
+//!
+//! Cards, boards and recent updates follow from the tables of a game ([`game::ViewSchema`]). A game
+//! adds the rest through [`game::GameView`].
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::float_arithmetic)]
 
-pub(crate) mod card;
+pub mod game;
+
+pub mod card;
+
+pub mod json;
 
 pub mod zone;
 
 pub(crate) mod board;
-
-pub(crate) mod hunts;
-
-pub(crate) mod crowd;
 
 pub(crate) mod recent;
 

@@ -20,7 +20,7 @@ pub(crate) struct Recent {
     known_from: i64,
 }
 
-/// Where the updates of a frame are.
+/// The place of a frame's updates.
 #[derive(Clone, Copy, Debug)]
 struct SealedFrame {
     /// Number of its first update.
@@ -32,36 +32,36 @@ struct SealedFrame {
 }
 
 impl Recent {
-    /// None yet; the first will have this number, and come from an event at this input offset or
-    /// a later one.
+    /// Creates an empty list. The first update will have this number, and come from an event at
+    /// this input offset or a later one.
     pub(crate) fn new(next: u64, next_offset: i64) -> Recent {
         let (updates, frames) = (VecDeque::new(), VecDeque::new());
         Recent { updates, next, sealed: next, frames, known_from: next_offset }
     }
 
-    /// Number of the update that comes next.
+    /// Returns the number of the next update.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// The number after the last update of a whole frame.
+    /// Returns the number after the last update of a whole frame.
     pub(crate) fn sealed(&self) -> u64 {
         self.sealed
     }
 
-    /// Number of the oldest update that is kept.
+    /// Returns the number of the oldest update that is kept.
     pub(crate) fn first(&self) -> u64 {
         self.next - self.updates.len() as u64
     }
 
-    /// An update; `None`: it is not kept any more, or has not come.
+    /// Returns an update; `None` if it is not kept any more, or has not come.
     pub(crate) fn get(&self, number: u64) -> Option<&Update> {
         let at = number.checked_sub(self.first())?;
         self.updates.get(usize::try_from(at).ok()?)
     }
 
-    /// The updates of the first frame that has come beyond an input offset: those of the event at
-    /// that offset are among them. `None`: some of them are not kept any more.
+    /// Returns the updates of the first frame beyond an input offset: those of the event at that
+    /// offset are among them. `None` if some of them are not kept any more.
     pub(crate) fn frame_at(&self, offset: i64) -> Option<impl Iterator<Item = &Update>> {
         let at = self.frames.partition_point(|frame| frame.next_offset <= offset);
         let numbers = self.frames.get(at).map_or(self.next..self.next, |of| of.first..of.end);

@@ -3,14 +3,15 @@
 //! A player who is in two zones at once, as after an arrival that was overtaken by a join, counts
 //! once, at its best place. Between leaving a zone and arriving in another it is on no board.
 
-use crate::hunt::rules::rulebook::Rulebook;
 use crate::kit::PLAYERS_MAX;
 use crate::kit::index::Lookup;
 use crate::kit::rank_tree::RankTree;
 use crate::kit::update::Update;
 use crate::view::board::{Place, ranks_around};
-use crate::view::card::{Card, Standing};
+use crate::view::card::{Card, Listing};
+use crate::view::game::ViewedGame;
 use crate::view::zone::{FoldError, Moved, ZoneView};
+use std::sync::Arc;
 
 /// Updates from one prefetch step to the next, and from there to the fold. Players lie anywhere in
 /// memory, so several waits for them overlap.
@@ -20,8 +21,8 @@ const UPDATES_AHEAD: usize = 8;
 const ZONES_MAX: usize = 4096;
 const _: () = assert!(ZONES_MAX * PLAYERS_MAX <= 1 << 32 && PLAYERS_MAX.is_power_of_two());
 
-/// What is known of the world.
-#[derive(Clone, Debug)]
+/// The view of the world.
+#[derive(Debug)]
 pub struct View {
     /// By partition. `None`: the zone is not known, or not any more.
     zones: Vec<Option<Box<ZoneView>>>,
@@ -57,43 +58,43 @@ impl LookupsAhead {
 }
 
 impl View {
-    /// No zone yet, with room for this many zones and this many players in all.
+    /// Creates a view without zones, with room for this many zones and this many players in all.
     pub(crate) fn new(zones: usize, players_max: usize) -> View {
         assert!(zones <= ZONES_MAX);
         View { zones: (0..zones).map(|_| None).collect(), board: RankTree::new(players_max) }
     }
 
-    /// A zone; `None`: it is not known.
+    /// Returns a zone; `None` if it is not known.
     pub(crate) fn zone(&self, partition: u16) -> Option<&ZoneView> {
         self.zones.get(usize::from(partition))?.as_deref()
     }
 
-    /// The zones that are known.
+    /// Returns the zones that are known.
     pub(crate) fn zones(&self) -> impl Iterator<Item = &ZoneView> {
         self.zones.iter().flatten().map(|zone| &**zone)
     }
 
-    /// Players on the world's board.
+    /// Returns the number of players on the world's board.
     pub(crate) fn players(&self) -> u32 {
         self.board.count()
     }
 
-    /// The zone in which a player is, the one of its best place if there are two.
+    /// Returns the zone in which a player is, the one of its best place if there are two.
     pub(crate) fn zone_of(&self, player_id: u64) -> Option<&ZoneView> {
         self.zones().find(|zone| {
-            let card = zone.card(player_id).map(|(card, _)| card);
-            card.is_some_and(|card| card.standing != Standing::Hidden)
+            let card = zone.card(player_id).map(|(_, card)| card);
+            card.is_some_and(|card| card.listing != Listing::Elsewhere)
         })
     }
 
-    /// A player's place in the world.
+    /// Returns a player's place in the world.
     pub(crate) fn place(&self, player_id: u64) -> Option<Place> {
         let zone = self.zone_of(player_id)?;
         let row = zone.find(player_id)?;
         Some(zone.place_of(row, self.board.rank(zone.world_key(row)) + 1))
     }
 
-    /// The places from `rank` on, `count` of them or what there is.
+    /// Returns the places from `rank` on, at most `count`.
     pub(crate) fn places(&self, rank: u32, count: u32) -> impl Iterator<Item = Place> + '_ {
         let first = rank.max(1);
         (first..first.saturating_add(count)).map_while(|rank| {
@@ -103,7 +104,7 @@ impl View {
         })
     }
 
-    /// The places around a player's.
+    /// Returns the places around a player's.
     pub(crate) fn places_around(
         &self,
         player_id: u64,
@@ -113,41 +114,42 @@ impl View {
         Some(self.places(first, count))
     }
 
-    /// All zones can change to these rules from now on. Their present rules are among them.
-    pub(crate) fn know(&mut self, rulebook: &Rulebook) {
-        self.zones.iter_mut().flatten().for_each(|zone| zone.know(rulebook));
+    /// Adopts more rules of the same game.
+    pub(crate) fn know(&mut self, rules: &Arc<dyn ViewedGame>) {
+        self.zones.iter_mut().flatten().for_each(|zone| zone.know(rules));
     }
 
-    /// A zone is known from now on, in place of what was known of it.
+    /// Puts a zone into the view, in place of what was known of it.
     pub fn put(&mut self, zone: ZoneView) {
         let partition = zone.partition();
         self.take(partition);
         self.zones[usize::from(partition)] = Some(Box::new(zone));
         let zone = self.zones[usize::from(partition)].as_deref().expect("it was just put there");
-        let players: Vec<u64> = zone.cards().map(|(card, _)| card.player_id).collect();
+        let players: Vec<u64> = zone.cards().map(|card| card.player_id).collect();
         for player_id in players {
             let zone = self.zones[usize::from(partition)].as_deref_mut().expect("as before");
             let row = zone.find(player_id).expect("a player of the zone");
-            zone.cards[row].standing = Standing::Hidden;
+            zone.cards[row].listing = Listing::Elsewhere;
             self.settle(player_id);
         }
     }
 
-    /// A zone is not known any more.
+    /// Removes a zone from the view.
     pub(crate) fn take(&mut self, partition: u16) {
         let Some(zone) = self.zones[usize::from(partition)].take() else { return };
-        for (card, _) in zone.cards() {
+        for card in zone.cards() {
             let row = zone.find(card.player_id).expect("a player of the zone");
-            if card.standing != Standing::Hidden {
+            if card.listing != Listing::Elsewhere {
                 self.board.remove(zone.world_key(row));
             }
-            if card.standing != Standing::Alone {
+            if card.listing != Listing::Only {
                 self.settle(card.player_id);
             }
         }
     }
 
-    /// Folds the next updates of a zone. No answer may be made of it until its frame is sealed.
+    /// Folds the next updates of a zone. No answer may be made of the zone until the frame is
+    /// sealed.
     pub(crate) fn fold(&mut self, partition: u16, updates: &[Update]) -> Result<(), FoldError> {
         let mut ahead = LookupsAhead::default();
         for (at, update) in updates.iter().enumerate() {
@@ -157,27 +159,27 @@ impl View {
             match zone.fold(update)? {
                 Moved::Nobody => {}
                 Moved::Entered(row) => {
-                    zone.cards[row].standing = Standing::Hidden;
+                    zone.cards[row].listing = Listing::Elsewhere;
                     self.settle(update.player_id());
                 }
-                Moved::Scored(row, before) => match zone.cards[row].standing {
-                    Standing::Alone => {
+                Moved::Scored(row, before) => match zone.cards[row].listing {
+                    Listing::Only => {
                         self.board.remove(before);
                         self.board.insert(zone.world_key(row), entry(partition, row));
                     }
-                    Standing::Best => {
-                        zone.cards[row].standing = Standing::Hidden;
+                    Listing::Best => {
+                        zone.cards[row].listing = Listing::Elsewhere;
                         self.board.remove(before);
                         self.settle(update.player_id());
                     }
-                    Standing::Hidden => self.settle(update.player_id()),
+                    Listing::Elsewhere => self.settle(update.player_id()),
                 },
                 Moved::Clock => self.start_clock(partition),
                 Moved::Left(card, key) => {
-                    if card.standing != Standing::Hidden {
+                    if card.listing != Listing::Elsewhere {
                         self.board.remove(key);
                     }
-                    if card.standing != Standing::Alone {
+                    if card.listing != Listing::Only {
                         self.settle(card.player_id);
                     }
                 }
@@ -186,23 +188,23 @@ impl View {
         Ok(())
     }
 
-    /// The frame whose updates were folded last ends: the zone has come up to this input offset.
+    /// Ends the frame whose updates were folded last: the zone has come up to this input offset.
     pub(crate) fn seal(&mut self, partition: u16, next_offset: i64) {
         if let Some(zone) = self.zones[usize::from(partition)].as_deref_mut() {
             zone.seal(next_offset);
         }
     }
 
-    /// The clock of a zone started: its players' places move with their times.
+    /// Starts the clock of a zone: its players' places move with their times.
     fn start_clock(&mut self, partition: u16) {
         let Some(mut zone) = self.zones[usize::from(partition)].take() else { return };
         let mut moved = Vec::new();
         for row in zone.rows() {
-            let Card { player_id, standing, .. } = zone.cards[row];
-            if standing != Standing::Hidden {
+            let Card { player_id, listing, .. } = zone.cards[row];
+            if listing != Listing::Elsewhere {
                 self.board.remove(zone.world_key(row));
             }
-            zone.cards[row].standing = Standing::Hidden;
+            zone.cards[row].listing = Listing::Elsewhere;
             zone.start_clock(row);
             moved.push(player_id);
         }
@@ -216,16 +218,16 @@ impl View {
         for zone in self.zones.iter_mut().flatten() {
             let Some(row) = zone.find(player_id) else { continue };
             let key = zone.world_key(row);
-            if zone.cards[row].standing != Standing::Hidden {
+            if zone.cards[row].listing != Listing::Elsewhere {
                 self.board.remove(key);
             }
-            zone.cards[row].standing = Standing::Hidden;
+            zone.cards[row].listing = Listing::Elsewhere;
             rows.push((key, zone.partition(), row));
         }
         let is_alone = rows.len() == 1;
         let Some((key, partition, row)) = rows.into_iter().min() else { return };
         self.board.insert(key, entry(partition, row));
         let zone = self.zones[usize::from(partition)].as_deref_mut().expect("its row was found");
-        zone.cards[row].standing = if is_alone { Standing::Alone } else { Standing::Best };
+        zone.cards[row].listing = if is_alone { Listing::Only } else { Listing::Best };
     }
 }

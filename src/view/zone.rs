@@ -1,20 +1,13 @@
 //! One zone of a view.
 
-use crate::hunt::Shard;
-use crate::hunt::actor::Compass;
-use crate::hunt::change::Change;
-use crate::hunt::rules::Rules;
-use crate::hunt::rules::rulebook::Rulebook;
 use crate::kit::PLAYERS_MAX;
-use crate::kit::chunks::{CHUNK_ROWS, Chunks};
 use crate::kit::index::{Index, Lookup};
+use crate::kit::kinds::UpdateRole;
 use crate::kit::rank_tree::{Key, RankTree};
-use crate::kit::rulebook::Edition;
-use crate::kit::update::Update;
+use crate::kit::update::{Payload, Update};
 use crate::view::board::{Place, ranks_around, world_key, zone_key};
-use crate::view::card::{Card, Details, end_effect, from_outline, start_effect};
-use crate::view::crowd::Crowd;
-use crate::view::hunts::{Finished, HuntLog, PastHunt};
+use crate::view::card::{Card, Cards, KindFold};
+use crate::view::game::{FoldedUpdate, GameView, ViewedGame, ZoneImage};
 use crate::view::recent::Recent;
 use std::sync::Arc;
 
@@ -27,7 +20,7 @@ pub struct ZonePosition {
     pub next_offset: i64,
 }
 
-/// Why a zone's next updates cannot be folded.
+/// The reason why a zone's next updates cannot be folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FoldError {
     /// The zone changes to rules that this process does not have.
@@ -44,7 +37,7 @@ pub(crate) enum FoldError {
     },
 }
 
-/// What an update means to the boards beyond the zone's.
+/// The effect of an update on the world's board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moved {
     /// Nothing.
@@ -59,150 +52,161 @@ pub(super) enum Moved {
     Clock,
 }
 
-/// What is known of one zone.
-#[derive(Clone, Debug)]
+/// The view of one zone.
+#[derive(Debug)]
 pub struct ZoneView {
     partition: u16,
-    rulebook: Rulebook,
-    rules: Arc<Rules>,
+    players_max: u32,
     ruleset: u32,
     next_offset: i64,
     /// Updates of an unfinished frame were folded: the zone is between two states.
     is_within_frame: bool,
     /// The zone's clock, as it was published last.
     now_ms: i64,
-    pub(super) cards: Chunks<Card, CHUNK_ROWS>,
-    pub(super) details: Chunks<Details, CHUNK_ROWS>,
+    pub(super) cards: Cards,
     index: Index,
     free: Vec<u32>,
     used: u32,
     board: RankTree,
-    hunts: HuntLog,
-    crowd: Crowd,
     recent: Recent,
+    /// By kind of update.
+    folds: Vec<KindFold>,
+    rules: Arc<dyn ViewedGame>,
+    game: Box<dyn GameView>,
 }
 
 impl ZoneView {
-    /// A zone before its first event, by the first rules of the book.
-    pub(crate) fn new(partition: u16, rulebook: &Rulebook) -> ZoneView {
-        let Edition { ruleset, rules } = rulebook.first().clone();
-        let players_max = rules.actors.count_max as usize;
+    /// Creates the view of an empty zone at this position.
+    pub(crate) fn new(
+        partition: u16,
+        rules: Arc<dyn ViewedGame>,
+        position: ZonePosition,
+    ) -> ZoneView {
+        let (ruleset, game) = (rules.first_ruleset(), rules.view());
+        ZoneView::with(partition, ruleset, (rules, game), position)
+    }
+
+    fn with(
+        partition: u16,
+        ruleset: u32,
+        (rules, mut game): (Arc<dyn ViewedGame>, Box<dyn GameView>),
+        position: ZonePosition,
+    ) -> ZoneView {
+        game.begin_at(position.update);
+        let players_max = rules.players_max();
+        let rows_max = players_max as usize;
         ZoneView {
             partition,
-            rulebook: rulebook.clone(),
+            players_max: players_max.min(PLAYERS_MAX as u32),
             ruleset,
-            next_offset: 0,
+            next_offset: position.next_offset,
             is_within_frame: false,
             now_ms: 0,
-            cards: Chunks::new(players_max),
-            details: Chunks::new(players_max),
-            index: Index::new(players_max),
+            cards: Cards::new(rows_max),
+            index: Index::new(rows_max),
             free: Vec::new(),
             used: 0,
-            board: RankTree::new(players_max),
-            hunts: HuntLog::default(),
-            crowd: Crowd::new(&rules.world),
-            recent: Recent::new(0, 0),
+            board: RankTree::new(rows_max),
+            recent: Recent::new(position.update, position.next_offset),
+            folds: KindFold::all(rules.schema()),
             rules,
+            game,
         }
     }
 
-    /// The zone can change to these rules from now on. Its present rules are among them.
-    pub(super) fn know(&mut self, rulebook: &Rulebook) {
-        self.rulebook.clone_from(rulebook);
+    /// Adopts more rules of the same game.
+    pub(super) fn know(&mut self, rules: &Arc<dyn ViewedGame>) {
+        self.rules.clone_from(rules);
     }
 
-    /// A zone as a shard has it at this position.
-    pub fn of_shard(shard: &Shard, rulebook: &Rulebook, position: ZonePosition) -> ZoneView {
-        let mut zone = ZoneView::new(shard.partition(), rulebook);
-        (zone.ruleset, zone.rules) = (shard.ruleset(), Arc::new(shard.rules().clone()));
-        zone.now_ms = shard.published_unix_ms();
-        zone.next_offset = position.next_offset;
-        zone.recent = Recent::new(position.update, position.next_offset);
-        zone.crowd.begin_at(position.update);
-        let players = shard.outline();
+    /// Creates the view of a zone that an engine has at this position.
+    pub fn of_engine(
+        image: ZoneImage,
+        rules: Arc<dyn ViewedGame>,
+        position: ZonePosition,
+    ) -> ZoneView {
+        let ZoneImage { partition, ruleset, published_unix_ms, cards, game, .. } = image;
+        let mut zone = ZoneView::with(partition, ruleset, (rules, game), position);
+        zone.now_ms = published_unix_ms;
         // Each player made at least the update by which it entered, so these numbers lie before it.
-        let first = position.update.saturating_sub(players.len() as u64);
-        let mut order = Vec::with_capacity(players.len());
-        for (player, scored_update) in players.iter().zip(first..) {
-            let (mut card, mut details) = from_outline(player);
-            card.scored_update = scored_update;
-            details.changed = position.update;
-            zone.crowd.step(None, Some((card.x, card.y)), position.update);
-            order.push((zone_key(&card), zone.add_row(card, details)));
+        let first = position.update.saturating_sub(cards.len() as u64);
+        let mut order = Vec::with_capacity(cards.len());
+        for (mut card, scored_update) in cards.into_iter().zip(first..) {
+            (card.scored_update, card.changed) = (scored_update, position.update);
+            order.push((zone_key(&card), zone.add_row(card)));
         }
         order.sort_unstable();
         zone.board.fill(&order);
-        shard.hunt_outlines().iter().for_each(|hunt| zone.hunts.load(hunt));
         zone
     }
 
-    /// The input partition.
+    /// Returns the input partition.
     pub(crate) fn partition(&self) -> u16 {
         self.partition
     }
 
-    /// The rules that it plays by.
-    pub(crate) fn rules(&self) -> &Rules {
-        &self.rules
-    }
-
-    /// Whether the zone could change to these rules.
+    /// Returns whether the zone could change to these rules.
     pub(crate) fn knows(&self, ruleset: u32) -> bool {
-        self.rulebook.find(ruleset).is_some()
+        self.rules.knows(ruleset)
     }
 
-    /// Their hash.
+    /// Returns the hash of its rules.
     pub(crate) fn ruleset(&self) -> u32 {
         self.ruleset
     }
 
-    /// Where it stands with its last whole frame.
+    /// Returns the position after its last whole frame.
     pub(crate) fn position(&self) -> ZonePosition {
         ZonePosition { update: self.recent.sealed(), next_offset: self.next_offset }
     }
 
-    /// Whether it is between two states, and no answer may be made of it.
+    /// Returns whether it is between two states, so that no answer may be made of it.
     pub(crate) fn is_within_frame(&self) -> bool {
         self.is_within_frame
     }
 
-    /// The zone's clock as it was published last: milliseconds since the Unix epoch; 0 before.
+    /// Returns the last published time of the zone's clock, in milliseconds since the Unix epoch; 0
+    /// before it starts.
     pub(crate) fn now_ms(&self) -> i64 {
         self.now_ms
     }
 
-    /// Players in the zone.
+    /// Returns the number of players in the zone.
     pub fn players(&self) -> u32 {
         self.index.count()
     }
 
-    /// What is known of a player; `None`: it is not here.
-    pub(crate) fn card(&self, player_id: u64) -> Option<(&Card, &Details)> {
+    /// Returns the row and the card of a player; `None` if it is not here.
+    pub(crate) fn card(&self, player_id: u64) -> Option<(u32, &Card)> {
         let row = self.find(player_id)?;
-        Some((&self.cards[row], &self.details[row]))
+        Some((row, &self.cards[row]))
     }
 
-    /// All players, in no order that means anything.
-    pub(crate) fn cards(&self) -> impl Iterator<Item = (&Card, &Details)> {
-        let rows = (0..self.used).map(|row| (&self.cards[row], &self.details[row]));
-        rows.filter(|(card, _)| card.player_id != 0)
+    /// Returns the cards of all players, in no particular order.
+    pub(crate) fn cards(&self) -> impl Iterator<Item = &Card> {
+        let rows = (0..self.used).map(|row| &self.cards[row]);
+        rows.filter(|card| card.player_id != 0)
     }
 
-    /// A player's place on the zone's board.
+    /// Returns a player's place on the zone's board.
     pub(crate) fn place(&self, player_id: u64) -> Option<Place> {
         let row = self.find(player_id)?;
-        Some(self.place_of(row, self.board.rank(zone_key(&self.cards[row])) + 1))
+        Some(self.place_of(row, self.rank(row) + 1))
     }
 
-    /// The places from `rank` on, `count` of them or what there is.
+    /// Returns the number of players who are before the one in a row on the zone's board.
+    pub(crate) fn rank(&self, row: u32) -> u32 {
+        self.board.rank(zone_key(&self.cards[row]))
+    }
+
+    /// Returns the places from `rank` on, at most `count`.
     pub(crate) fn places(&self, rank: u32, count: u32) -> impl Iterator<Item = Place> + '_ {
         let first = rank.max(1);
         (first..first.saturating_add(count))
             .map_while(|rank| Some(self.place_of(self.board.at(rank - 1)?, rank)))
     }
 
-    /// The places around a player's.
+    /// Returns the places around a player's.
     pub(crate) fn places_around(
         &self,
         player_id: u64,
@@ -213,22 +217,16 @@ impl ZoneView {
     }
 
     pub(super) fn place_of(&self, row: u32, rank: u32) -> Place {
-        let Card { player_id, score, .. } = self.cards[row];
-        let scored_at_ms = self.details[row].scored_at_ms;
+        let Card { player_id, score, scored_at_ms, .. } = self.cards[row];
         Place { rank, player_id, score, scored_at_ms, zone: self.partition }
     }
 
-    /// Its hunts.
-    pub(crate) fn hunts(&self) -> &HuntLog {
-        &self.hunts
+    /// Returns the game's part.
+    pub(crate) fn game(&self) -> &dyn GameView {
+        &*self.game
     }
 
-    /// Its tiles.
-    pub(crate) fn crowd(&self) -> &Crowd {
-        &self.crowd
-    }
-
-    /// Its last updates.
+    /// Returns its last updates.
     pub(crate) fn recent(&self) -> &Recent {
         &self.recent
     }
@@ -238,33 +236,33 @@ impl ZoneView {
     }
 
     pub(super) fn world_key(&self, row: u32) -> Key {
-        world_key(self.partition, &self.cards[row], &self.details[row])
+        world_key(self.partition, &self.cards[row])
     }
 
-    /// The rows of all players.
+    /// Returns the rows of all players.
     pub(super) fn rows(&self) -> impl Iterator<Item = u32> + use<> {
         let rows: Vec<u32> = (0..self.used).filter(|row| self.cards[*row].player_id != 0).collect();
         rows.into_iter()
     }
 
-    /// The times of a player move with the clock that has started.
+    /// Moves a player's time on to the clock that has started.
     pub(super) fn start_clock(&mut self, row: u32) {
-        self.details[row].shift(&self.cards[row], self.now_ms);
+        let scored_at_ms = &mut self.cards[row].scored_at_ms;
+        *scored_at_ms = scored_at_ms.saturating_add(self.now_ms);
     }
 
-    fn add(&mut self, card: Card, details: Details) -> u32 {
-        let row = self.add_row(card, details);
+    fn add(&mut self, card: Card) -> u32 {
+        let row = self.add_row(card);
         self.board.insert(zone_key(&card), row);
         row
     }
 
     /// Adds a player who is on no board yet.
-    fn add_row(&mut self, card: Card, details: Details) -> u32 {
+    fn add_row(&mut self, card: Card) -> u32 {
         let row = self.free.pop().unwrap_or(self.used);
         self.used = self.used.max(row + 1);
         self.cards.reach(row);
-        self.details.reach(row);
-        (self.cards[row], self.details[row]) = (card, details);
+        self.cards[row] = card;
         self.index.insert(card.player_id, row, |row| self.cards[row].player_id);
         row
     }
@@ -273,12 +271,12 @@ impl ZoneView {
         let (card, key) = (self.cards[row], self.world_key(row));
         self.index.remove(card.player_id, row);
         self.board.remove(zone_key(&card));
-        (self.cards[row], self.details[row]) = (Card::default(), Details::default());
+        self.cards[row] = Card::default();
         self.free.push(row);
         Moved::Left(card, key)
     }
 
-    /// The frame whose updates were folded ends here.
+    /// Ends the frame whose updates were folded.
     pub(super) fn seal(&mut self, next_offset: i64) {
         self.next_offset = next_offset;
         self.recent.seal(next_offset);
@@ -295,7 +293,7 @@ impl ZoneView {
     pub(super) fn prefetch(&self, lookup: Lookup) {
         let row = self.index.likely(lookup);
         self.cards.prefetch(row);
-        self.details.prefetch(row);
+        self.game.prefetch(row);
     }
 
     /// Folds the next update.
@@ -303,158 +301,93 @@ impl ZoneView {
         let number = self.recent.next();
         self.is_within_frame = true;
         self.recent.push(*update);
-        match update.change() {
-            // A refusal changes nobody, and a handoff's parts follow the `left` that removed the
+        let payload = update.payload();
+        let kind = self.folds[usize::from(payload.kind) - 1];
+        let folded = FoldedUpdate { update, number, now_ms: self.now_ms };
+        match kind.role {
+            // A refusal changes nobody, and a handoff's parts follow the update that removed the
             // player.
-            Change::Refused { .. }
-            | Change::Handoff { .. }
-            | Change::HandoffPlace { .. }
-            | Change::HandoffScore { .. }
-            | Change::HandoffItems { .. }
-            | Change::HandoffEffect { .. } => Ok(Moved::Nobody),
-            Change::Clock { unix_ms } => Ok(self.on_clock(unix_ms)),
-            Change::RulesChanged { ruleset } => self.on_rules_changed(ruleset),
-            Change::HuntStarted { .. }
-            | Change::TreasureLaid { .. }
-            | Change::HuntEnded { .. }
-            | Change::Finished { .. } => Ok(self.on_hunt_change(update)),
-            Change::Joined { health, x, y } => self.on_entered(number, update, health, (x, y)),
-            Change::Arrived { x, y, .. } => {
-                self.on_entered(number, update, self.rules.actors.health, (x, y))
+            UpdateRole::Refusal | UpdateRole::Handoff => Ok(Moved::Nobody),
+            UpdateRole::Clock => Ok(self.on_clock(kind.first(&payload))),
+            UpdateRole::Rules => self.on_rules_changed(kind.first(&payload) as u32),
+            UpdateRole::World => {
+                self.game.fold_zone(&folded);
+                Ok(Moved::Nobody)
             }
-            change => {
+            UpdateRole::Enter => self.on_entered(&folded, &kind, &payload),
+            UpdateRole::Player | UpdateRole::Leave => {
                 let row = self.find(update.player_id());
                 let row = row.ok_or(FoldError::Inconsistent { update: number })?;
-                Ok(self.on_player_change(number, row, change))
+                Ok(self.on_player_update(&folded, row, &kind, &payload))
             }
         }
     }
 
     fn on_rules_changed(&mut self, ruleset: u32) -> Result<Moved, FoldError> {
-        let edition = self.rulebook.find(ruleset).cloned();
-        let Edition { ruleset, rules } = edition.ok_or(FoldError::RulesMissing { ruleset })?;
-        (self.ruleset, self.rules) = (ruleset, rules);
+        if !self.rules.change_rules(&mut *self.game, ruleset) {
+            return Err(FoldError::RulesMissing { ruleset });
+        }
+        self.ruleset = ruleset;
         Ok(Moved::Nobody)
     }
 
-    /// When the clock starts, what came before counts from there on, too: a few events.
+    /// Takes over the zone's clock. The first events are before it starts: their times, which
+    /// counted from 0, move on to it.
     fn on_clock(&mut self, unix_ms: u64) -> Moved {
         let now_ms = i64::try_from(unix_ms).unwrap_or(i64::MAX);
         let before_ms = std::mem::replace(&mut self.now_ms, now_ms);
         if before_ms != 0 || now_ms == 0 {
             return Moved::Nobody;
         }
-        self.hunts.shift(now_ms);
+        self.game.start_clock(now_ms, &self.cards);
         Moved::Clock
-    }
-
-    fn on_hunt_change(&mut self, update: &Update) -> Moved {
-        match update.change() {
-            Change::HuntStarted { treasures, hunt, duration_ms } => {
-                let ends_at_ms = self.now_ms.saturating_add(duration_ms.into());
-                self.hunts.start(hunt, treasures, self.now_ms, ends_at_ms);
-            }
-            Change::TreasureLaid { treasure, hunt, x, y } => self.hunts.lay(hunt, treasure, (x, y)),
-            Change::HuntEnded { cause, opened, hunt, finishers, elapsed_ms } => {
-                let first = Vec::new();
-                self.hunts.end(PastHunt { hunt, cause, opened, finishers, elapsed_ms, first });
-            }
-            Change::Finished { found, hunt, rank, elapsed_ms } => {
-                let player_id = update.player_id();
-                self.hunts.finish(hunt, Finished { rank, player_id, found, elapsed_ms });
-            }
-            _ => unreachable!("a change of another kind"),
-        }
-        Moved::Nobody
     }
 
     fn on_entered(
         &mut self,
-        number: u64,
-        update: &Update,
-        health: u16,
-        (x, y): (i32, i32),
+        folded: &FoldedUpdate,
+        kind: &KindFold,
+        payload: &Payload,
     ) -> Result<Moved, FoldError> {
+        let FoldedUpdate { update, number, now_ms } = *folded;
         let player_id = update.player_id();
-        let is_full = self.index.count() == self.rules.actors.count_max.min(PLAYERS_MAX as u32);
+        let is_full = self.index.count() == self.players_max;
         if player_id == 0 || is_full || self.find(player_id).is_some() {
             return Err(FoldError::Inconsistent { update: number });
         }
-        let card = Card { player_id, x, y, health, scored_update: number, ..Card::default() };
-        let (changed, scored_at_ms) = (number + 1, self.now_ms);
-        self.crowd.step(None, Some((x, y)), number);
-        Ok(Moved::Entered(self.add(card, Details { changed, scored_at_ms, ..Details::default() })))
+        let (changed, scored_at_ms) = (number + 1, now_ms);
+        let mut card =
+            Card { player_id, scored_update: number, changed, scored_at_ms, ..Card::default() };
+        kind.set_fields(payload, &mut card);
+        let row = self.add(card);
+        self.game.fold(folded, row, None, &mut self.cards[row]);
+        Ok(Moved::Entered(row))
     }
 
-    fn on_player_change(&mut self, number: u64, row: u32, change: Change) -> Moved {
-        let from_now = |ms: u32| self.now_ms.saturating_add(ms.into());
-        let health_of = |health: u32| u16::try_from(health).unwrap_or(u16::MAX);
-        let mut card = self.cards[row];
-        let details = &mut self.details[row];
-        details.changed = number + 1;
-        match change {
-            Change::Left { .. } => {
-                self.crowd.step(Some((card.x, card.y)), None, number);
-                return self.remove(row);
-            }
-            Change::Scored { score, .. } => return self.on_scored(number, row, score),
-            Change::Moved { x, y, .. } => {
-                self.crowd.step(Some((card.x, card.y)), Some((x, y)), number);
-                (card.x, card.y) = (x, y);
-            }
-            Change::Respawned { health, x, y, .. } => {
-                self.crowd.step(Some((card.x, card.y)), Some((x, y)), number);
-                (card.x, card.y, card.health) = (x, y, health);
-                details.respawn_at_ms = 0;
-            }
-            Change::Rotated { heading } | Change::Shot { heading, .. } => card.heading = heading,
-            Change::Damaged { health, .. } | Change::Healed { health, .. } => {
-                card.health = health_of(health);
-            }
-            Change::Downed { respawn_ms, .. } => {
-                card.health = 0;
-                details.respawn_at_ms = from_now(respawn_ms);
-            }
-            Change::Looted { treasure, hunt, .. } => {
-                self.hunts.open(hunt, treasure);
-                details.find(hunt, |hunt| self.hunts.is_running(hunt));
-            }
-            Change::ItemGained { item, held, .. } | Change::ItemUsed { item, held } => {
-                card.hold(item, held);
-            }
-            Change::EffectStarted { effect, lasts_ms } => {
-                start_effect(&mut card, details, effect, from_now(lasts_ms));
-            }
-            Change::EffectEnded { effect } => end_effect(&mut card, details, effect),
-            Change::PathHint { hint, hunt, distance_tiles } => {
-                let distance = u16::try_from(distance_tiles).unwrap_or(u16::MAX);
-                details.set_compass(Compass { hunt, hint: hint as u8, distance });
-            }
-            Change::ItemLost { .. } => {}
-            Change::Refused { .. }
-            | Change::Joined { .. }
-            | Change::Arrived { .. }
-            | Change::HuntStarted { .. }
-            | Change::TreasureLaid { .. }
-            | Change::Finished { .. }
-            | Change::HuntEnded { .. }
-            | Change::Handoff { .. }
-            | Change::HandoffPlace { .. }
-            | Change::HandoffScore { .. }
-            | Change::HandoffItems { .. }
-            | Change::HandoffEffect { .. }
-            | Change::RulesChanged { .. }
-            | Change::Clock { .. } => unreachable!("folded before"),
+    fn on_player_update(
+        &mut self,
+        folded: &FoldedUpdate,
+        row: u32,
+        kind: &KindFold,
+        payload: &Payload,
+    ) -> Moved {
+        let card = &mut self.cards[row];
+        let before = *card;
+        card.changed = folded.number + 1;
+        kind.set_fields(payload, card);
+        self.game.fold(folded, row, Some(&before), card);
+        match kind.score(payload) {
+            _ if kind.role == UpdateRole::Leave => self.remove(row),
+            Some(score) => self.on_scored(folded.number, row, score),
+            None => Moved::Nobody,
         }
-        self.cards[row] = card;
-        Moved::Nobody
     }
 
     fn on_scored(&mut self, number: u64, row: u32, score: u64) -> Moved {
         let before = self.world_key(row);
         self.board.remove(zone_key(&self.cards[row]));
-        (self.cards[row].score, self.cards[row].scored_update) = (score, number);
-        self.details[row].scored_at_ms = self.now_ms;
+        let card = &mut self.cards[row];
+        (card.score, card.scored_update, card.scored_at_ms) = (score, number, self.now_ms);
         self.board.insert(zone_key(&self.cards[row]), row);
         Moved::Scored(row, before)
     }

@@ -14,11 +14,13 @@ use huntd::serve::gate::Gate;
 use huntd::serve::lag::Lag;
 use huntd::service::rules::built_in;
 use huntd::testing::frame_maker::FrameMaker;
+use huntd::view::game::ZoneImage;
 use huntd::view::zone::{ZonePosition, ZoneView};
 use rdkafka::message::Message;
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::PATIENCE;
 use support::daemon::{Huntd, Topics};
@@ -32,7 +34,7 @@ const PLAYERS: u64 = 20;
 /// What should be served: the input applied once more, without Kafka's output.
 fn expected(topics: &Topics) -> Served {
     let rulebook = Rulebook::of(built_in());
-    let mut served = Served::new(ZONES as usize, 1 << 20, Duration::from_secs(2));
+    let mut served = Served::new(&rulebook, ZONES as usize, Duration::from_secs(2));
     for zone in 0..ZONES as u16 {
         let mut shard = Shard::new(zone, &rulebook);
         let (mut decoder, mut position) = (Decoder::new(), ZonePosition::default());
@@ -45,7 +47,11 @@ fn expected(topics: &Topics) -> Served {
             shard.apply(&event, &mut updates);
             position.update += updates.len() as u64;
         }
-        served.view.put(ZoneView::of_shard(&shard, &rulebook, position));
+        served.view.put(ZoneView::of_engine(
+            ZoneImage::of(&shard),
+            Arc::new(rulebook.clone()),
+            position,
+        ));
         served.zones[usize::from(zone)] =
             ZoneState::Live { owner_epoch: 1, lag: Lag::none(Instant::now()) };
     }

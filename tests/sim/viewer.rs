@@ -18,11 +18,10 @@ use huntd::serve::exchange::Exchange;
 use huntd::serve::follower::{Followed, Follower};
 use huntd::serve::gate::Gate;
 use huntd::snapshot::format::Header;
+use huntd::view::game::ZoneImage;
 use huntd::view::zone::{ZonePosition, ZoneView};
+use std::sync::Arc;
 use std::time::Duration;
-
-/// Players of all zones of a world: more than `game.rs` has.
-const PLAYERS_MAX: usize = 64;
 
 /// A view of one zone.
 pub(crate) struct Viewer {
@@ -43,8 +42,8 @@ impl Viewer {
     pub(crate) fn from_start(zone: u16, rulebook: &Rulebook, mutation: Mutation) -> Viewer {
         Viewer {
             zone,
-            follower: Follower::from_start(zone, rulebook),
-            served: Served::new(usize::from(zone) + 1, PLAYERS_MAX, Duration::from_secs(2)),
+            follower: Follower::from_start(zone, Arc::new(rulebook.clone())),
+            served: Served::new(rulebook, usize::from(zone) + 1, Duration::from_secs(2)),
             next: 0,
             mutation,
             held: Vec::new(),
@@ -59,7 +58,9 @@ impl Viewer {
         rulebook: &Rulebook,
         log: &OutputLog,
     ) -> Viewer {
-        let (follower, zone, next) = Follower::from_snapshot(shard, header, rulebook, log.start);
+        let game = Arc::new(rulebook.clone());
+        let (follower, zone, next) =
+            Follower::from_snapshot(ZoneImage::of(shard), header, game, log.start);
         let mut viewer = Viewer::from_start(shard.partition(), rulebook, Mutation::None);
         (viewer.follower, viewer.next) = (follower, next);
         viewer.served.begin(*zone);
@@ -207,8 +208,13 @@ impl Sim {
         let log = &self.broker.outputs[partition as usize];
         let mark = reading.mark();
         let position = ZonePosition { update: mark.next_update, next_offset: mark.next_offset };
-        let mut expected = Served::new(partition as usize + 1, PLAYERS_MAX, Duration::from_secs(2));
-        expected.begin(ZoneView::of_shard(&replay.shard, &self.rulebook, position));
+        let mut expected =
+            Served::new(&self.rulebook, partition as usize + 1, Duration::from_secs(2));
+        expected.begin(ZoneView::of_engine(
+            ZoneImage::of(&replay.shard),
+            Arc::new(self.rulebook.clone()),
+            position,
+        ));
         expected.live(partition as u16, mark.owner_epoch, None);
         let expected = answers(&expected, partition as u16);
         let differs = |found: String, from: &str| match found == expected {

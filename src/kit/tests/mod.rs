@@ -1,4 +1,4 @@
 //! The kit with a game that is not the treasure hunt.
 
 mod proof;
-mod turf;
+pub(crate) mod turf;

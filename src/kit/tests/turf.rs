@@ -37,33 +37,38 @@ kinds! {
     /// The published updates.
     pub enum TurfUpdate {
         /// An event was refused.
-        Refused = 1 "refused" untimed {
+        Refused = 1 "refused" untimed Refusal {
             reason: TurfRefusal = Code Name "reason",
             seq: u64 = Long Number "seq",
         },
         /// A player is on a field.
-        Placed = 2 "placed" untimed {
+        Placed = 2 "placed" untimed Player {
             team: u8 = Code Number "team",
             field: u32 = Word Number "field",
         },
         /// A field was painted.
-        Painted = 3 "painted" timed {
+        Painted = 3 "painted" timed Player {
             field: u32 = Word Number "field",
             score: u64 = Long Number "score",
         },
         /// A player has left.
-        Left = 4 "left" untimed { seq: u64 = Long Number "seq", },
+        Left = 4 "left" untimed Leave { seq: u64 = Long Number "seq", },
         /// A round began.
-        Began = 5 "began" timed { seconds: u16 = Short Number "seconds", },
+        Began = 5 "began" timed World { seconds: u16 = Short Number "seconds", },
         /// A round is over.
-        Ended = 6 "ended" untimed {
+        Ended = 6 "ended" untimed World {
             red: u32 = Low Number "red",
             blue: u32 = High Number "blue",
         },
         /// The zone's clock.
-        Clock = 7 "clock" untimed { unix_ms: u64 = Long Number "unix_ms", },
+        Clock = 7 "clock" untimed Clock { unix_ms: u64 = Long Number "unix_ms", },
         /// The zone uses other rules.
-        RulesChanged = 8 "rules_changed" untimed { ruleset: u32 = Word Number "ruleset", },
+        RulesChanged = 8 "rules_changed" untimed Rules { ruleset: u32 = Word Number "ruleset", },
+        /// A player entered the zone.
+        Joined = 9 "joined" untimed Enter {
+            team: u8 = Code Number "team",
+            field: u32 = Word Number "field",
+        },
     }
 }
 
@@ -101,7 +106,7 @@ pub(crate) enum TurfFault {
 #[derive(Clone, Debug)]
 pub(crate) struct TurfRules {
     side: u32,
-    players_max: u32,
+    pub(crate) players_max: u32,
     fault: Option<TurfFault>,
 }
 
@@ -261,7 +266,7 @@ impl Game for Turf {
         zone.tombstones.take(player_id);
         let team = 1 + (player_id % 2) as u8;
         zone.game.players.add(Runner { player_id, seq, field, team, score: 0 });
-        out.push(player_id, TurfUpdate::Placed { team, field });
+        out.push(player_id, TurfUpdate::Joined { team, field });
         Ok(())
     }
 
@@ -306,10 +311,10 @@ impl Game for Turf {
     fn on_end(_: &mut Zone<Turf>, _: bool, _: &mut EventOutput<Turf>) {}
 }
 
-const RULES: TurfRules = TurfRules { side: 8, players_max: 6, fault: None };
+pub(crate) const RULES: TurfRules = TurfRules { side: 8, players_max: 6, fault: None };
 
 /// Random events of every kind, most of them new and in range.
-fn random_events(random: &mut Random, count: i64) -> Vec<Event<TurfAction>> {
+pub(crate) fn random_events(random: &mut Random, count: i64) -> Vec<Event<TurfAction>> {
     let (mut seqs, mut time_ms) = ([0; 10], 1_000_000);
     let event = |offset| {
         time_ms += random.below(40) as i64;
@@ -359,7 +364,7 @@ fn another_game_is_played_by_the_kit_s_clock_counters_and_refusals() {
     let refused = |reason, seq| TurfUpdate::Refused { reason, seq };
     let expected = [
         refused(TurfRefusal::NotJoined, 1),
-        TurfUpdate::Placed { team: 2, field: 5 },
+        TurfUpdate::Joined { team: 2, field: 5 },
         refused(TurfRefusal::NotNow, 3),
         TurfUpdate::Began { seconds: 1 },
         TurfUpdate::Painted { field: 5, score: 1 },

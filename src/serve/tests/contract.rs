@@ -14,8 +14,10 @@ use crate::serve::lag::Lag;
 use crate::testing::hostile_zone::rulebook;
 use crate::testing::random::Random;
 use crate::testing::random_game::{RandomGame, Setting};
+use crate::view::game::ZoneImage;
 use crate::view::zone::{ZonePosition, ZoneView};
 use simd_json::prelude::*;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(super) const ZONES: u16 = 3;
@@ -59,9 +61,13 @@ impl RandomWorld {
 
     /// A process that begins with the world as it is.
     pub(super) fn served(&self) -> Served {
-        let mut served = Served::new(ZONES.into(), 1_000, Duration::from_secs(2));
+        let mut served = Served::new(&self.rulebook, ZONES.into(), Duration::from_secs(2));
         for (shard, position) in self.shards.iter().zip(&self.positions) {
-            served.view.put(ZoneView::of_shard(shard, &self.rulebook, *position));
+            served.view.put(ZoneView::of_engine(
+                ZoneImage::of(shard),
+                Arc::new(self.rulebook.clone()),
+                *position,
+            ));
         }
         served.zones.fill(ZoneState::Live { owner_epoch: 1, lag: Lag::none(Instant::now()) });
         served

@@ -6,21 +6,24 @@ use super::schema::Schemas;
 use super::text_of;
 use crate::decoder::tests::corpus::{ACCEPTED, REFUSED, cases};
 use crate::decoder::{Decoder, reject::Reject};
+use crate::hunt::queries::VIEW_SCHEMA;
 use crate::hunt::refusal::{Effect, Hint, HuntEndCause};
 use crate::kit::update::Update;
 use crate::serve::answers::{Served, ZoneState};
 use crate::serve::command::{Appended, Stamps, commands};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::gate::Gate;
-use crate::serve::openapi::OPENAPI;
+use crate::serve::openapi;
 use crate::serve::routes::TICKET;
+use crate::testing::hostile_zone::rulebook;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-static DOCUMENT: LazyLock<Value> =
-    LazyLock::new(|| serde_json::from_str(&OPENAPI).expect("the document is JSON"));
+static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
+    serde_json::from_str(&openapi::document(&VIEW_SCHEMA)).expect("the document is JSON")
+});
 
 /// Parts of the document that answers do not show: what is posted.
 const POSTED: [&str; 3] = ["Event", "Events", "Handoff"];
@@ -259,8 +262,9 @@ fn all_answers_are_what_the_document_says_and_together_they_show_all_of_it() {
         stream.advance(&served, &Gate::open(), 1_000_000);
         shown.check("GET", &target, &(read + &text_of(&stream)));
     }
-    ask(&mut shown, &Served::new(2, 10, Duration::from_secs(2)), "/v1/zones");
-    ask(&mut shown, &Served::new(2, 10, Duration::from_secs(2)), "/v1/players/1");
+    let loading = Served::new(&rulebook(false), 2, Duration::from_secs(2));
+    ask(&mut shown, &loading, "/v1/zones");
+    ask(&mut shown, &loading, "/v1/players/1");
     let missing: Vec<String> = all().difference(&shown.0).cloned().collect();
     assert!(missing.is_empty(), "no answer has shown {missing:#?}");
 }

@@ -11,6 +11,7 @@ mod expecting;
 mod polls;
 mod posting;
 mod schema;
+mod second_game;
 mod sharing;
 mod statuses;
 mod streaming;
@@ -21,6 +22,7 @@ mod zone_players;
 
 use crate::hunt::Shard;
 use crate::hunt::event::{Action, Event};
+use crate::hunt::queries::VIEW_SCHEMA;
 use crate::hunt::rules::rulebook::Rulebook;
 use crate::kit::update::Updates;
 use crate::runtime::allocator;
@@ -28,13 +30,15 @@ use crate::serve::answers::{Served, ZoneState};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::gate::Gate;
 use crate::serve::lag::Lag;
-use crate::serve::openapi::OPENAPI;
+use crate::serve::openapi;
 use crate::serve::routes::{EVENTS, STREAM, TICKET};
 use crate::serve::waiting::AwaitedOffset;
 use crate::testing::hostile_zone::rulebook;
 use crate::testing::random::Random;
-use crate::view::zone::ZoneView;
+use crate::view::game::ZoneImage;
+use crate::view::zone::{ZonePosition, ZoneView};
 use simd_json::prelude::*;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Every route with its method: what the server answers and the OpenAPI document has.
@@ -64,9 +68,13 @@ struct World {
 impl World {
     fn new() -> World {
         let rulebook = rulebook(false);
-        let mut served = Served::new(2, 64, Duration::from_secs(2));
+        let mut served = Served::new(&rulebook, 2, Duration::from_secs(2));
         for zone in 0..2 {
-            served.view.put(ZoneView::new(zone, &rulebook));
+            served.view.put(ZoneView::new(
+                zone,
+                Arc::new(rulebook.clone()),
+                ZonePosition::default(),
+            ));
             served.zones[usize::from(zone)] =
                 ZoneState::Live { owner_epoch: 3, lag: Lag::none(Instant::now()) };
         }
@@ -154,7 +162,7 @@ fn every_route_answers_with_what_the_view_knows() {
 #[test]
 fn the_openapi_document_has_exactly_the_routes() {
     let document = json(&World::new().body("/v1/openapi.json"));
-    assert_eq!(document, json(&OPENAPI));
+    assert_eq!(document, json(&openapi::document(&VIEW_SCHEMA)));
     let mut documented = Vec::new();
     for (path, methods) in document["paths"].as_object().unwrap().iter() {
         for method in methods.as_object().unwrap().keys() {
@@ -275,7 +283,11 @@ fn a_view_from_a_snapshot_gives_the_same_bytes() {
     let world = World::new();
     let mut other = World::new();
     let position = world.served.view.zone(0).unwrap().position();
-    other.served.view.put(ZoneView::of_shard(&world.shard, &world.rulebook, position));
+    other.served.view.put(ZoneView::of_engine(
+        ZoneImage::of(&world.shard),
+        Arc::new(world.rulebook.clone()),
+        position,
+    ));
     let targets =
         ["/v1/players/1", "/v1/boards/world", "/v1/boards/0", "/v1/zones", "/v1/zones/0/hunts"];
     for target in targets {
@@ -327,7 +339,7 @@ fn a_client_that_does_not_read_is_not_answered_on() {
     let request = "GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
     exchange.receive(request.repeat(100).as_bytes());
     assert_eq!(exchange.advance(&world.served, &world.gate, 0), ExchangeNeed::Sending);
-    assert!(exchange.unsent().len() < 16 * 1024 + OPENAPI.len() + 1024);
+    assert!(exchange.unsent().len() < 16 * 1024 + openapi::document(&VIEW_SCHEMA).len() + 1024);
     let mut answers = 0;
     while !exchange.unsent().is_empty() {
         answers += exchange.unsent().windows(8).filter(|bytes| bytes == b"HTTP/1.1").count();

@@ -3,9 +3,11 @@
 use super::{World, json};
 use crate::hunt::event::Action;
 use crate::testing::random::Random;
+use crate::view::game::ZoneImage;
 use crate::view::zone::ZoneView;
 use simd_json::prelude::*;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// All pages of so many players, as a client asks for them: each player with its place, and how
 /// many players each page has.
@@ -40,7 +42,7 @@ fn all_pages_have_each_player_once_whatever_their_size() {
     world.act(2, Action::Leave { to_zone: None });
     let zone = world.served.view.zone(0).expect("it is there");
     let known =
-        zone.cards().map(|(card, _)| (card.player_id, (i64::from(card.x), i64::from(card.y))));
+        zone.cards().map(|card| (card.player_id, (card.signed(0).into(), card.signed(1).into())));
     let known: BTreeMap<u64, (i64, i64)> = known.collect();
     let all = known.len();
     assert!(all > 10, "{all}");
@@ -54,7 +56,11 @@ fn all_pages_have_each_player_once_whatever_their_size() {
     // Another process has its players in another order.
     let mut other = World::new();
     let position = zone.position();
-    other.served.view.put(ZoneView::of_shard(&world.shard, &world.rulebook, position));
+    other.served.view.put(ZoneView::of_engine(
+        ZoneImage::of(&world.shard),
+        Arc::new(world.rulebook.clone()),
+        position,
+    ));
     let target = "/v1/zones/0/players?count=9";
     assert_eq!(world.get(target), other.get(target));
 }

@@ -22,7 +22,8 @@ impl DemoPage {
     /// for its own.
     pub(super) fn start(config: &Config, rulebook: &Rulebook) -> Result<DemoPage, ToolError> {
         let feed = feed(config);
-        let server = Server::bind(config.serve.clone(), feed, Commands::Refused, rulebook.clone());
+        let server =
+            Server::bind(config.serve.clone(), feed, Commands::Refused, Arc::new(rulebook.clone()));
         let server = server.map_err(failure)?;
         writeln!(std::io::stderr(), "page: http://{}/", server.address())?;
         let stop = Arc::new(AtomicBool::new(false));

@@ -11,11 +11,11 @@ const LAYERS: &[&str] = &[
     "runtime",
     "kafka",
     "kit",
+    "view",
     "hunt",
     "decoder",
     "output",
     "ownership",
-    "view",
     "fetch",
     "snapshot",
     "publisher",
@@ -34,7 +34,8 @@ const LAYERS: &[&str] = &[
 /// Folders without I/O, threads and clocks, and all that each of them may import.
 const PURE: &[(&str, &[&str])] = &[
     ("kit", &["runtime::prefetch"]),
-    ("hunt", &["kit", "runtime::prefetch"]),
+    ("view", &["kit"]),
+    ("hunt", &["kit", "view::card", "view::game", "view::json", "runtime::prefetch"]),
     ("decoder", &["hunt::event", "hunt::events", "hunt::field"]),
     ("output", &["hunt", "kit"]),
     (
@@ -49,7 +50,6 @@ const PURE: &[(&str, &[&str])] = &[
             "telemetry::long_wait",
         ],
     ),
-    ("view", &["hunt", "kit"]),
     ("http", &[]),
 ];
 
@@ -238,6 +238,67 @@ fn outside_crates(tokens: &[Token]) -> Vec<(&str, usize)> {
         .map(|token| (token.text.as_str(), token.line))
         .filter(|(name, _)| is_outside(name))
         .collect()
+}
+
+/// The folders that know no game.
+const WITHOUT_GAME: &[&str] = &["kit", "view", "serve"];
+
+/// Files in these folders that still import the hunt.
+const NOT_YET_WITHOUT_GAME: &[&str] = &["src/serve/openapi.rs"];
+
+/// Words of the hunt's tables that mean nothing in another game.
+const WORDS_OF_THE_HUNT: &[&str] = &[
+    "compass",
+    "hunt",
+    "hunts",
+    "loot",
+    "looted",
+    "tile",
+    "tiles",
+    "treasure",
+    "treasures",
+    "weapon",
+    "weapons",
+];
+
+/// The hunt is known to its own folder and to those that choose it.
+pub(super) fn games(tree: &Tree) -> Vec<Finding> {
+    let is_free = |source: &&Source| {
+        let is_listed = NOT_YET_WITHOUT_GAME.contains(&source.path.as_str());
+        source.path.starts_with("src/") && !source.path.contains("/tests") && !is_listed
+    };
+    let free = tree.sources.iter().filter(is_free);
+    let mut findings = Vec::new();
+    for source in free.filter(|source| WITHOUT_GAME.contains(&source.module())) {
+        let (product, _) =
+            source.text.split_once("\n#[cfg(test)]\nmod ").unwrap_or((&source.text, ""));
+        for (line, text) in (1..).zip(product.lines()) {
+            let words = words(text);
+            let known = words.iter().find(|word| WORDS_OF_THE_HUNT.contains(&word.as_str()));
+            if let Some(word) = known {
+                let message =
+                    format!("{} knows no game, and `{word}` is the hunt's", source.module());
+                findings.push(Finding::at(source, line, message));
+            }
+        }
+    }
+    findings
+}
+
+/// The words of a line in lower case, also those of identifiers: `HuntView` has two.
+fn words(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut before = ' ';
+    for letter in line.chars() {
+        if !letter.is_alphabetic() || (letter.is_uppercase() && before.is_lowercase()) {
+            words.push(String::new());
+        }
+        if letter.is_alphabetic() {
+            words.last_mut().expect("there is a word").extend(letter.to_lowercase());
+        }
+        before = letter;
+    }
+    words
 }
 
 /// What `clippy.toml` disallows is denied in the engine, where it would break determinism.

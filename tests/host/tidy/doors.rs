@@ -32,6 +32,7 @@ const DOORS: &[(&str, &[&str])] = &[
             "src/output/event_json.rs",
             "src/serve/",
             "src/tools/tap.rs",
+            "src/view/json.rs",
         ],
     ),
     ("jiff", &["src/tools/snapshot.rs"]),

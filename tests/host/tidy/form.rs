@@ -63,7 +63,7 @@ pub(super) fn line_columns(tree: &Tree) -> Vec<Finding> {
 }
 
 /// How files that are not Rust begin to say what they are. JSON has no comments, a package's
-/// manifest has its description, and `src/serve/page/mod.rs` speaks for the page.
+/// manifest has its description, and `src/hunt/page/mod.rs` speaks for the page.
 const HEADERS: &[(&str, &str)] = &[
     (".cpp", "// "),
     (".go", "// "),

@@ -153,6 +153,25 @@ fn the_engine_has_no_clock_file_thread_float_log_or_hash_order() {
 }
 
 #[test]
+fn the_kit_and_the_read_side_know_no_game() {
+    check(
+        architecture::games,
+        &[
+            &[("src/view/zone.rs", "use crate::hunt::Shard;")],
+            &[("src/serve/answers.rs", "fn write(view: &HuntView) {}")],
+            &[("src/kit/zone.rs", "// Treasures are laid here.")],
+            &[("src/serve/openapi.json", "{\"tile_cm\": 5}")],
+        ],
+        &[
+            &[("src/serve/mod.rs", "//! `huntd serve` answers what hunters ask.")],
+            &[("src/view/zone.rs", "\n#[cfg(test)]\nmod tests { use crate::hunt::Shard; }")],
+            &[("src/serve/tests/mod.rs", "use crate::hunt::Shard;")],
+            &[("src/hunt/tiles.rs", "struct Tile;")],
+        ],
+    );
+}
+
+#[test]
 fn the_engine_denies_what_clippy_toml_disallows() {
     let all = "#![deny(clippy::disallowed_methods, clippy::disallowed_types)]\n\
                #![deny(clippy::float_arithmetic)]";

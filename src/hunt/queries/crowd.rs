@@ -1,4 +1,4 @@
-//! How many players stand on each tile of a zone, and since when.
+//! The number of players on each tile of a zone, and when it changed.
 
 use crate::hunt::rules::Map;
 
@@ -13,7 +13,7 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    /// Nobody on any tile of this map.
+    /// Creates a map without players.
     pub(crate) fn new(map: &Map) -> Crowd {
         let tiles = map.tiles() as usize;
         Crowd {
@@ -24,7 +24,7 @@ impl Crowd {
         }
     }
 
-    /// The tile at a place, in cm; `None`: it is not on the map.
+    /// Returns the tile at a position, in cm; `None` if it is not on the map.
     pub(crate) fn tile(&self, x: i32, y: i32) -> Option<u32> {
         let along = |cm: i32| {
             let tile = u32::try_from(cm).ok()? / self.tile_cm;
@@ -33,7 +33,7 @@ impl Crowd {
         Some(along(y)? * self.tiles_per_side + along(x)?)
     }
 
-    /// Tiles whose players changed at or after an update: number and players.
+    /// Returns the tiles whose players changed at or after an update, with their players.
     pub(crate) fn changed_since(&self, update: u64) -> impl Iterator<Item = (u32, u16)> + '_ {
         let tiles = (0..).zip(self.players.iter().zip(&self.changed));
         tiles
@@ -41,12 +41,14 @@ impl Crowd {
             .map(|(tile, (players, _))| (tile, *players))
     }
 
-    /// What was before this update is not known: all tiles may have changed by it.
+    /// Takes all tiles as changed before this update, and those with players by it.
     pub(super) fn begin_at(&mut self, update: u64) {
-        self.changed.fill(update);
+        for (changed, players) in self.changed.iter_mut().zip(&self.players) {
+            *changed = update + u64::from(*players > 0);
+        }
     }
 
-    /// A player goes from one place to another; `None` is outside of the zone.
+    /// Moves a player from one position to another; `None` is outside of the zone.
     pub(super) fn step(&mut self, from: Option<(i32, i32)>, to: Option<(i32, i32)>, update: u64) {
         let [from, to] = [from, to].map(|place| place.and_then(|(x, y)| self.tile(x, y)));
         if from == to {

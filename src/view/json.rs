@@ -4,7 +4,7 @@
 const NUMBER_MAX: u64 = 1 << 53;
 
 /// An object or array that is being written.
-pub(crate) struct Json<'a> {
+pub struct Json<'a> {
     out: &'a mut Vec<u8>,
     /// Whether the next value needs a comma before it.
     follows: bool,

@@ -1,22 +1,9 @@
-//! The page at `/`: static files in the binary. It asks this server alone, as its policy says.
+//! The page at `/` of `huntd serve`: static files in the binary.
 
-/// A file of the page.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Asset {
-    /// Where it is.
-    path: &'static str,
-    /// What it is.
-    pub content_type: &'static str,
-    /// Its bytes.
-    pub bytes: &'static [u8],
-}
+use crate::view::game::Asset;
 
-/// Headers of every file of the page.
-pub(crate) const HEADERS: &str = "Content-Security-Policy: default-src 'self'; \
-                           frame-ancestors 'none'; base-uri 'none'; form-action 'none'\r\n\
-                           X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n";
-
-const ASSETS: [Asset; 4] = [
+/// The files.
+pub(crate) const PAGE: &[Asset] = &[
     Asset {
         path: "/",
         content_type: "text/html; charset=utf-8",
@@ -35,16 +22,11 @@ const ASSETS: [Asset; 4] = [
     },
 ];
 
-/// The file at a path, if the page has it.
-pub(crate) fn asset(path: &str) -> Option<&'static Asset> {
-    ASSETS.iter().find(|asset| asset.path == path)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::hunt::change::KINDS;
     use crate::hunt::event::ActionKind;
+    use crate::hunt::queries::VIEW_SCHEMA;
     use crate::hunt::{Outcome, Shard};
     use crate::kit::update::Updates;
     use crate::testing::hostile_zone::rulebook;
@@ -54,7 +36,7 @@ mod tests {
 
     /// The names in the page's list of updates of which an event makes one at most.
     fn own_names() -> Vec<&'static str> {
-        let text = str::from_utf8(asset("/page.js").unwrap().bytes).unwrap();
+        let text = str::from_utf8(VIEW_SCHEMA.asset("/page.js").unwrap().bytes).unwrap();
         let (_, list) = text.split_once("static OWN = new Set([").unwrap();
         let (list, _) = list.split_once(']').unwrap();
         list.split('"').skip(1).step_by(2).collect()

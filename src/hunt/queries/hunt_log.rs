@@ -18,15 +18,15 @@ pub(crate) struct RunningHunt {
     pub hunt: u32,
     /// Treasures that it began with; some may find no tile.
     pub treasures: u16,
-    /// How many were laid so far.
+    /// Number of treasures laid so far.
     pub laid: u16,
-    /// How many were opened.
+    /// Number of opened treasures.
     pub opened: u16,
     /// When it began, in milliseconds since the Unix epoch.
     pub started_at_ms: i64,
     /// When its window is over, in milliseconds since the Unix epoch.
     pub ends_at_ms: i64,
-    /// By number: where a treasure lies, in cm.
+    /// Positions of the treasures by number, in cm.
     lying: Vec<Option<(i32, i32)>>,
 }
 
@@ -35,11 +35,11 @@ pub(crate) struct RunningHunt {
 pub(crate) struct PastHunt {
     /// The hunt.
     pub hunt: u32,
-    /// Why it is over.
+    /// The cause of its end.
     pub cause: HuntEndCause,
     /// Treasures that were opened.
     pub opened: u16,
-    /// How many finished.
+    /// Number of finishers.
     pub finishers: u32,
     /// Time from its start to its end.
     pub elapsed_ms: u32,
@@ -68,7 +68,7 @@ pub(crate) struct HuntLog {
 }
 
 impl RunningHunt {
-    /// Treasures that lie: number, and where, in cm.
+    /// Returns the unopened treasures on the map: number and position, in cm.
     pub(crate) fn lying(&self) -> impl Iterator<Item = (u16, i32, i32)> + '_ {
         let numbered = (0..).zip(&self.lying);
         numbered.filter_map(|(number, place)| place.map(|(x, y)| (number, x, y)))
@@ -76,17 +76,17 @@ impl RunningHunt {
 }
 
 impl HuntLog {
-    /// The hunts that run, by number.
+    /// Returns the hunts that run, by number.
     pub(crate) fn running(&self) -> &[RunningHunt] {
         &self.running
     }
 
-    /// The last hunts, the one that ended last first.
+    /// Returns the last hunts, the one that ended last first.
     pub(crate) fn past(&self) -> impl Iterator<Item = &PastHunt> {
         self.past.iter().rev()
     }
 
-    /// Whether a hunt runs.
+    /// Returns whether a hunt runs.
     pub(crate) fn is_running(&self, hunt: u32) -> bool {
         self.running.iter().any(|running| running.hunt == hunt)
     }
@@ -139,7 +139,7 @@ impl HuntLog {
         self.past.push_back(past);
     }
 
-    /// A finisher, unless its hunt ended before this view began.
+    /// Adds a finisher, unless its hunt ended before this view began.
     pub(super) fn finish(&mut self, hunt: u32, finished: Finished) {
         let Some(past) = self.past.iter_mut().rev().find(|past| past.hunt == hunt) else { return };
         if past.first.len() < FINISHERS_MAX {
@@ -147,7 +147,7 @@ impl HuntLog {
         }
     }
 
-    /// All times of running hunts move on by so much.
+    /// Moves all times of running hunts on by this much.
     pub(super) fn shift(&mut self, by_ms: i64) {
         for hunt in &mut self.running {
             hunt.started_at_ms = hunt.started_at_ms.saturating_add(by_ms);

@@ -1,0 +1,165 @@
+//! Another game than the hunt is served: its cards, boards and streams follow from its tables.
+
+use super::text_of;
+use crate::kit::kinds::{Form, Kinds};
+use crate::kit::rulebook::Rulebook;
+use crate::kit::tests::turf::{RULES, Turf, TurfRules, TurfUpdate, random_events};
+use crate::kit::update::Updates;
+use crate::kit::zone::{NO_ROW, Zone};
+use crate::serve::answers::{Served, ZoneState};
+use crate::serve::exchange::Exchange;
+use crate::serve::gate::Gate;
+use crate::serve::lag::Lag;
+use crate::testing::random::Random;
+use crate::view::card::Card;
+use crate::view::game::{
+    CardField, FoldedUpdate, GameView, Query, ViewSchema, Viewed, ViewedGame, ViewedRules,
+    ZoneImage,
+};
+use crate::view::json::Json;
+use crate::view::zone::{ZonePosition, ZoneView};
+use std::cmp::Reverse;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+static SCHEMA: ViewSchema = ViewSchema {
+    version: 1,
+    updates: TurfUpdate::KINDS,
+    card: &[
+        CardField { name: "team", form: Form::Number },
+        CardField { name: "field", form: Form::Number },
+    ],
+    queries: &[Query { name: "round", is_incremental: false }],
+    openapi: r#"{"paths": {"/v1/zones/{zone}/round": {}}}"#,
+    page: &[],
+};
+
+/// The round of a zone.
+#[derive(Debug, Default)]
+struct RoundView {
+    is_running: bool,
+}
+
+impl GameView for RoundView {
+    fn fold(&mut self, _: &FoldedUpdate, _: u32, _: Option<&Card>, _: &mut Card) {}
+
+    fn fold_zone(&mut self, folded: &FoldedUpdate) {
+        self.is_running = matches!(folded.update.change(), TurfUpdate::Began { .. });
+    }
+
+    fn answer(&self, query: usize, _: u64, _: i64, json: &mut Json) {
+        assert_eq!(SCHEMA.queries[query].name, "round");
+        json.text("round", if self.is_running { "runs" } else { "is over" });
+    }
+}
+
+impl ViewedRules for TurfRules {
+    type Game = Turf;
+}
+
+impl Viewed for Turf {
+    const SCHEMA: &'static ViewSchema = &SCHEMA;
+
+    fn players_max(rules: &TurfRules) -> u32 {
+        rules.players_max
+    }
+
+    fn cards(zone: &Zone<Turf>) -> Vec<Card> {
+        let players = &zone.game.players;
+        let runners = (0..players.used()).map(|row| players.row(row));
+        let cards = runners.filter(|runner| runner.player_id != 0).map(|runner| {
+            let fields = [runner.team.into(), runner.field, 0, 0, 0];
+            let (player_id, score) = (runner.player_id, runner.score);
+            Card { player_id, score, fields, ..Card::default() }
+        });
+        let mut cards: Vec<Card> = cards.collect();
+        cards.sort_unstable_by_key(|card| (Reverse(card.score), card.player_id));
+        cards
+    }
+
+    fn view(_: &Arc<TurfRules>, zone: Option<&Zone<Turf>>) -> Box<dyn GameView> {
+        let is_running = zone.is_some_and(|zone| zone.game.round.row(0).ends_ms > 0);
+        Box::new(RoundView { is_running })
+    }
+}
+
+/// A process that serves this zone.
+fn served(zone: ZoneView) -> Served {
+    let mut served = Served::new(&Rulebook::of(RULES), 1, Duration::from_secs(2));
+    served.begin(zone);
+    served.zones[0] = ZoneState::Live { owner_epoch: 1, lag: Lag::none(Instant::now()) };
+    served
+}
+
+fn answer(served: &Served, target: &str) -> String {
+    let mut exchange = Exchange::default();
+    exchange.receive(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
+    exchange.advance(served, &Gate::open(), 0);
+    text_of(&exchange)
+}
+
+fn body(served: &Served, target: &str) -> String {
+    let answer = answer(served, target);
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{target}: {answer}");
+    answer.split_once("\r\n\r\n").expect("a head").1.to_owned()
+}
+
+#[test]
+fn cards_boards_and_queries_of_another_game_are_those_of_its_engine() {
+    for seed in 0..20 {
+        let rulebook = Rulebook::of(RULES);
+        let game: Arc<dyn ViewedGame> = Arc::new(rulebook.clone());
+        let mut zone = Zone::<Turf>::new(0, &rulebook);
+        let mut served = served(ZoneView::new(0, game.clone(), ZonePosition::default()));
+        let (mut updates, mut position) = (Updates::new(), ZonePosition::default());
+        for event in random_events(&mut Random::new(seed), 400) {
+            updates.clear();
+            zone.apply_at(NO_ROW, &event, &[], &mut updates);
+            served.fold(0, updates.as_slice());
+            position.update += updates.len() as u64;
+            position.next_offset = event.offset + 1;
+            served.seal(0, position.next_offset, 1, 0);
+        }
+        let later = self::served(ZoneView::of_engine(ZoneImage::of(&zone), game, position));
+        let mut asked = vec!["/v1/zones/0/players".to_owned(), "/v1/zones/0/round".to_owned()];
+        let cards = Turf::cards(&zone);
+        assert!(!cards.is_empty(), "seed {seed}: nobody is left");
+        for Card { player_id, score, fields: [team, field, ..], .. } in cards {
+            let path = format!("/v1/players/{player_id}/poll");
+            let poll = body(&served, &path);
+            let numbers: Vec<u64> =
+                serde_json::from_str(&poll).unwrap_or_else(|error| panic!("{poll}: {error}"));
+            let expected = [position.update, 0, score, numbers[3], team.into(), field.into(), 0, 0];
+            assert_eq!(numbers, expected, "seed {seed}");
+            let board = body(&served, &format!("/v1/boards/0?around={player_id}&each_side=0"));
+            let rank = format!("\"rank\":{},\"player_id\":\"{player_id}\"", numbers[3]);
+            assert!(board.contains(&rank), "{board}");
+            let card = body(&served, &format!("/v1/players/{player_id}"));
+            let fields = format!("\"team\":{team},\"field\":{field}}}");
+            assert!(card.ends_with(&fields), "{card}");
+        }
+        for path in asked.drain(..) {
+            assert_eq!(body(&served, &path), body(&later, &path), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_server_of_another_game_has_its_routes_alone() {
+    let game: Arc<dyn ViewedGame> = Arc::new(Rulebook::of(RULES));
+    let served = served(ZoneView::new(0, game, ZonePosition::default()));
+    for path in ["/", "/v1/zones/0/hunts", "/v1/zones/0/tiles"] {
+        assert!(answer(&served, path).starts_with("HTTP/1.1 404 "), "{path}");
+    }
+    let document = body(&served, "/v1/openapi.json");
+    assert!(document.contains("/round") && document.contains("\"began\""), "{document}");
+    assert!(!document.contains("treasure_laid"), "{document}");
+    let mut exchange = Exchange::default();
+    exchange.receive(b"GET /v1/stream?zone=0&board=0 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    exchange.advance(&served, &Gate::open(), 0);
+    exchange.take_unsent();
+    exchange.advance(&served, &Gate::open(), 0);
+    let stream = text_of(&exchange);
+    let position = "event: at\ndata: {\"zone\":0,\"update\":0,\"offset\":0}\n\n";
+    assert!(stream.contains(position) && stream.contains("event: board\n"), "{stream}");
+}
