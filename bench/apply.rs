@@ -11,8 +11,8 @@
 
 use huntd::hunt::Shard;
 use huntd::hunt::event::{Action, Event};
-use huntd::hunt::events::Events;
 use huntd::hunt::rules::rulebook::Rulebook;
+use huntd::kit::event_list::Events;
 use huntd::kit::update::Updates;
 use huntd::runtime::allocator;
 use huntd::service::rules::built_in;

@@ -9,8 +9,9 @@ use huntd::decoder::json::JsonDecoder;
 use huntd::decoder::layout::Layouts;
 use huntd::decoder::{Decoder, RecordPosition};
 use huntd::fetch::block::BLOCK_EVENTS_MAX;
-use huntd::hunt::event::{Action, Event};
-use huntd::hunt::events::Events;
+use huntd::hunt::event::{ActionOf, EVENTS};
+use huntd::kit::event::PlainEvent;
+use huntd::kit::event_list::Events;
 use serde::Deserialize;
 use std::hint::black_box;
 use std::ops::Range;
@@ -119,12 +120,12 @@ struct SerdeEvent<'a> {
 }
 
 /// Adds an event to a digest; the same events in the same order give the same digest.
-fn fold<H>(digest: u64, event: &Event<H>) -> u64 {
-    let payload = match event.action {
-        Action::Move { x, y } => (x as u64) << 32 | u64::from(y as u32),
-        Action::Rotate { heading } => heading.into(),
-        Action::Shoot { weapon, .. } => weapon.into(),
-        Action::Use { item } => item.into(),
+fn fold(digest: u64, event: &PlainEvent) -> u64 {
+    let payload = match event.unpack(&[]).action {
+        ActionOf::<u32>::Move { x, y } => (x as u64) << 32 | u64::from(y as u32),
+        ActionOf::<u32>::Rotate { heading } => heading.into(),
+        ActionOf::<u32>::Shoot { weapon, .. } => weapon.into(),
+        ActionOf::<u32>::Use { item } => item.into(),
         _ => 0,
     };
     let words = [event.player_id, event.seq, event.ts_us as u64, payload];
@@ -164,14 +165,14 @@ fn pass<'a>(
         let (mut start, mut digest) = (0, 0);
         for record in records {
             if events.len() == BLOCK_EVENTS_MAX {
-                digest = events.listed().iter().fold(digest, fold);
+                digest = events.plain().iter().fold(digest, fold);
                 events.clear();
             }
             let end = start + record.len();
             decode(&buffer, start..end, &mut events);
             start = end;
         }
-        digest = events.listed().iter().fold(digest, fold);
+        digest = events.plain().iter().fold(digest, fold);
         events.clear();
         digest
     }
@@ -217,9 +218,9 @@ fn serde_pass(records: &[Vec<u8>]) -> impl FnMut() -> u64 {
 fn bench(name: &str, records: &[Vec<u8>], passes: u32) {
     let bytes: usize = records.iter().map(Vec::len).sum();
     report(&format!("{name}: {} records, {} bytes each", records.len(), bytes / records.len()));
-    let mut layouts = Layouts::new();
-    let mut json = JsonDecoder::new();
-    let mut decoder = Decoder::new();
+    let mut layouts = Layouts::new(&EVENTS);
+    let mut json = JsonDecoder::new(&EVENTS);
+    let mut decoder = Decoder::new(&EVENTS);
     // The first pass of the layout tier alone teaches it, so it is not part of the digest.
     layout_pass(records, &mut layouts)();
     if name == "one producer" {

@@ -2,6 +2,7 @@
 
 use huntd::decoder::{Decoder, RecordPosition};
 use huntd::hunt::Shard;
+use huntd::hunt::event::{Action, EVENTS};
 use huntd::hunt::rules::rulebook::Rulebook;
 use huntd::kafka::codec::Decompressor;
 use huntd::kafka::record_batch::Batch;
@@ -158,7 +159,7 @@ impl Partition {
     /// Updates of all events.
     fn replay(&self, shard: &mut Shard) -> u64 {
         let Bytes::Buffer(bytes) = &self.bytes else { unreachable!("the caller has chosen") };
-        let (mut decoder, mut updates) = (Decoder::new(), Updates::new());
+        let (mut decoder, mut updates) = (Decoder::new(&EVENTS), Updates::new());
         let mut decompressor = Decompressor::new(BATCH_BYTES_MAX);
         let mut told = 0;
         for places in self.starts.windows(2) {
@@ -168,7 +169,9 @@ impl Partition {
             let mut records = batch.open(0, &mut decompressor).expect("sound");
             while let Some(record) = records.next_record().expect("sound") {
                 let origin = RecordPosition { offset: record.offset, time_ms: record.timestamp_ms };
-                let event = decoder.decode(origin, record.value()).expect("the load holds events");
+                let event = decoder
+                    .decode::<Action>(origin, record.value())
+                    .expect("the load holds events");
                 updates.clear();
                 shard.apply(&event, &mut updates);
                 told += updates.len() as u64;

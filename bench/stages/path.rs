@@ -7,10 +7,11 @@ use huntd::decoder::shape::Shapes;
 use huntd::decoder::{Decoder, RecordPosition};
 use huntd::fetch::block::{BLOCK_EVENTS_MAX, Block, BlockPool};
 use huntd::hunt::Shard;
-use huntd::hunt::events::Events;
+use huntd::hunt::event::EVENTS;
 use huntd::hunt::rules::rulebook::Rulebook;
 use huntd::kafka::codec::Decompressor;
 use huntd::kafka::record_batch::Batch;
+use huntd::kit::event_list::Events;
 use huntd::output::encode::{decode_frame, encode};
 use huntd::output::frame::{Chain, Format, Frame};
 use huntd::queue::{Receiver, Sender, bounded};
@@ -161,9 +162,9 @@ impl Path {
             buffer: Vec::new(),
             decompressor: Decompressor::new(BATCH_BYTES_MAX),
             records: Vec::new(),
-            decoder: Decoder::new(),
-            shapes: Shapes::new(),
-            json: JsonDecoder::new(),
+            decoder: Decoder::new(&EVENTS),
+            shapes: Shapes::new(&EVENTS),
+            json: JsonDecoder::new(&EVENTS),
             pool: BlockPool::default(),
             queue: bounded(1024),
             shard: Shard::new(0, &Rulebook::of(built_in())),

@@ -5,12 +5,13 @@
 
 use huntd::decoder::json::JsonDecoder;
 use huntd::decoder::{Decoder, RecordPosition};
-use huntd::hunt::events::Events;
+use huntd::hunt::event::{Action, EVENTS};
+use huntd::kit::event_list::Events;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
-    let mut decoder = Decoder::new();
-    let mut json = JsonDecoder::new();
+    let mut decoder = Decoder::new(&EVENTS);
+    let mut json = JsonDecoder::new(&EVENTS);
     let mut events = Events::default();
     // Twice: the second time the first tiers know the shapes and layouts.
     for _ in 0..2 {
@@ -19,7 +20,7 @@ fuzz_target!(|input: &[u8]| {
             let origin = RecordPosition { offset, time_ms: 0 };
             let expected = json.read(origin, record, &mut events);
             let expected = expected.map(|()| events.pop().expect("an event was added"));
-            assert_eq!(decoder.decode(origin, Some(record)), expected);
+            assert_eq!(decoder.decode::<Action>(origin, Some(record)), expected);
             // The lines before and after stand around it.
             let range = start..start + record.len();
             let found = decoder.decode_within(origin, input, range, &mut events);

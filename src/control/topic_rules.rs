@@ -1,10 +1,10 @@
 //! The settings that huntd's topics must have. `huntd topics` creates topics with them. It checks
 //! them, and so do `huntd check` and every start of the daemon.
 
-use crate::hunt::event::RECORD_BYTES_MAX;
 use crate::kafka::record_batch::BROKER_BATCH_BYTES;
 use crate::kafka::right::Right;
 use crate::kafka::topic_requests::TopicSettings;
+use crate::kit::event::RECORD_BYTES_MAX;
 use crate::output::frame::FRAME_BYTES_MAX;
 
 /// How far ahead of the broker's clock an event's timestamp may be: one bad clock must not run a

@@ -15,7 +15,7 @@ use crate::daemon::threads::spawn;
 use crate::decoder::reject::Reject;
 use crate::fetch::dialling::{DialEnds, Endpoint};
 use crate::fetch::{QUEUE_BLOCKS, REPORTS_MAX};
-use crate::hunt::event::ActionKind;
+use crate::hunt::event::{ActionKind, EVENTS};
 use crate::hunt::refusal::Refusal;
 use crate::hunt::rules::rulebook::Rulebook;
 use crate::kafka::error_code::ErrorCode;
@@ -97,6 +97,7 @@ impl Wiring {
             bell,
             progress: progress.clone(),
             metrics: metrics.clone(),
+            events: &EVENTS,
         };
         let control = control::ControlEnds {
             messages: control_messages,

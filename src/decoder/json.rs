@@ -4,19 +4,23 @@
 //! writes unescaped strings over its input. The record itself stays unchanged, for the dead letter.
 
 use super::RecordPosition;
-use super::fields::{field_named, set_integer, set_position, type_named};
+use super::fields::{integer_in, position_number};
 use super::quantity::{Integer, centimetres};
 use super::reject::Reject;
-use crate::hunt::event::{
-    ActionKind, EventField, Handoff, ItemStack, JSON_DEPTH_MAX, RECORD_BYTES_MAX,
+use crate::kit::event::{
+    ActionSpec, EventTable, JSON_DEPTH_MAX, PlainEvent, RECORD_BYTES_MAX, Subject, subject_fields,
 };
-use crate::hunt::events::Events;
-use crate::hunt::field::{FieldForm, FieldSet, FieldValues};
+use crate::kit::event_list::Events;
+use crate::kit::field::{
+    ActionWords, CARRIED_WORDS_MAX, CarriedBits, CarriedField, CarriedForm, FIELDS_MAX, FieldForm,
+    FieldSet, FieldSpec, PLAYER_ID, SEQ, TS_US, TYPE,
+};
 use simd_json::{Buffers, ErrorType, INPUT_PADDING, Node, StaticNode, Tape, fill_tape_padded};
 use std::slice;
 
 /// The simd-json decoder with its reusable memory.
 pub struct JsonDecoder {
+    table: &'static EventTable,
     scratch: Box<[u8]>,
     buffers: Buffers,
     tape: Tape<'static>,
@@ -24,8 +28,9 @@ pub struct JsonDecoder {
 
 impl JsonDecoder {
     /// Creates a decoder whose buffers fit the worst record, so that decoding never allocates.
-    pub fn new() -> JsonDecoder {
+    pub fn new(table: &'static EventTable) -> JsonDecoder {
         let mut decoder = JsonDecoder {
+            table,
             scratch: vec![0; RECORD_BYTES_MAX + INPUT_PADDING].into_boxed_slice(),
             buffers: Buffers::with_max_depth(RECORD_BYTES_MAX, JSON_DEPTH_MAX),
             tape: Tape(Vec::new()),
@@ -50,7 +55,8 @@ impl JsonDecoder {
         if value.len() > RECORD_BYTES_MAX {
             return Err(Reject::TooLong);
         }
-        match self.parse(value, |nodes| add_event(origin, nodes, events)) {
+        let table = self.table;
+        match self.parse(value, |nodes| add_event(table, origin, nodes, events)) {
             Ok(added) => added,
             Err(error) => Err(self.reject(value, &error)),
         }
@@ -99,36 +105,37 @@ impl JsonDecoder {
     /// Returns the part of a rejected record that caused the reject: a field, or the unknown type.
     /// Only rejected records are parsed again for it.
     pub(super) fn culprit(&mut self, value: &[u8]) -> Option<String> {
-        self.parse(value, culprit).ok().flatten()
+        let table = self.table;
+        self.parse(value, |nodes| culprit(table, nodes)).ok().flatten()
     }
 }
 
 /// Returns the first part of a record for which [`add_event`] refuses it.
-fn culprit(nodes: &[Node<'_>]) -> Option<String> {
+fn culprit(table: &EventTable, nodes: &[Node<'_>]) -> Option<String> {
     let mut nodes = nodes.iter();
     let &Node::Object { len, .. } = next(&mut nodes) else { return None };
     let mut fields = JsonFields::default();
     for _ in 0..len {
-        let Some(field) = field_named(key(&mut nodes)) else {
+        let Some(field) = table.field_names.find(key(&mut nodes)) else {
             skip(&mut nodes);
             continue;
         };
-        let is_new = fields.values.present.insert(field);
+        let is_new = fields.present.insert(field);
         let mut before = nodes.clone();
-        match read_field(field, &mut nodes, &mut fields) {
+        match read_field(table, field, &mut nodes, &mut fields) {
             Ok(()) if is_new => {}
             Err(Reject::UnknownType) => return type_name(next(&mut before)),
-            Ok(()) | Err(_) => return Some(field.spec().key.to_owned()),
+            Ok(()) | Err(_) => return Some(table.fields[usize::from(field)].key.to_owned()),
         }
     }
-    let Some(kind) = fields.kind else { return Some(EventField::Type.spec().key.to_owned()) };
-    let present = &fields.values.present;
-    let is_missing = |field: &&EventField| {
-        let field = FieldSet::of(&[**field]);
-        kind.spec().required.contains_all(field) && !present.contains_all(field)
+    let Some(kind) = fields.kind else {
+        return Some(table.fields[usize::from(TYPE)].key.to_owned());
     };
-    let missing = EventField::ALL.iter().filter(is_missing).map(|field| field.spec().key);
-    Some(missing.collect::<Vec<_>>().join(", ")).filter(|missing| !missing.is_empty())
+    let required = table.actions[usize::from(kind)].required;
+    let is_missing = |field: u8| required.contains(field) && !fields.present.contains(field);
+    let missing = (0..).zip(table.fields).filter(|(field, _)| is_missing(*field));
+    let missing: Vec<_> = missing.map(|(_, spec)| spec.key).collect();
+    Some(missing.join(", ")).filter(|missing| !missing.is_empty())
 }
 
 /// Returns a type's name for a sentence: short, and without control characters.
@@ -138,22 +145,22 @@ fn type_name(node: &Node<'_>) -> Option<String> {
     Some(shown.map(|c| if c.is_control() { '?' } else { c }).collect())
 }
 
-impl Default for JsonDecoder {
-    fn default() -> JsonDecoder {
-        JsonDecoder::new()
-    }
-}
-
 /// The fields of one record, all within their ranges.
 #[derive(Debug, Default)]
 struct JsonFields {
-    kind: Option<ActionKind>,
-    values: FieldValues,
+    kind: Option<u8>,
+    /// The fields that are present.
+    present: FieldSet,
+    /// The value of each field, in two's complement; 0 if absent.
+    numbers: [u64; FIELDS_MAX],
+    /// What a joining player brings from another zone.
+    carried: Option<[u64; CARRIED_WORDS_MAX]>,
 }
 
 type Nodes<'a, 'v> = slice::Iter<'a, Node<'v>>;
 
 fn add_event(
+    table: &EventTable,
     origin: RecordPosition,
     nodes: &[Node<'_>],
     events: &mut Events,
@@ -164,53 +171,95 @@ fn add_event(
     };
     let mut fields = JsonFields::default();
     for _ in 0..len {
-        match field_named(key(&mut nodes)) {
+        match table.field_names.find(key(&mut nodes)) {
             Some(field) => {
-                if !fields.values.present.insert(field) {
+                if !fields.present.insert(field) {
                     return Err(Reject::DuplicateField);
                 }
-                read_field(field, &mut nodes, &mut fields)?;
+                read_field(table, field, &mut nodes, &mut fields)?;
             }
             None => skip(&mut nodes),
         }
     }
-    let kind = match fields.kind.ok_or(Reject::MissingField)? {
-        // A player with a handoff comes from another zone.
-        ActionKind::Join if fields.values.handoff.is_some() => ActionKind::Arrive,
-        kind => kind,
-    };
-    if !fields.values.present.contains_all(kind.spec().required) {
+    let mut kind = fields.kind.ok_or(Reject::MissingField)?;
+    let mut action = &table.actions[usize::from(kind)];
+    // A player with a handoff comes from another zone.
+    if action.subject == Subject::Enter && fields.carried.is_some() {
+        kind =
+            table.of_subject(Subject::Arrival).next().expect("a game with handoffs has arrivals");
+        action = &table.actions[usize::from(kind)];
+    }
+    if !fields.present.contains_all(action.required) {
         return Err(Reject::MissingField);
     }
-    events.push_fields(origin.offset, origin.time_ms, kind, &mut fields.values);
+    let event = fields.event((table, kind), origin, events.carried_mut());
+    events.push_plain(event);
     Ok(())
 }
 
+impl JsonFields {
+    /// Makes the event, and appends what it carries.
+    fn event(
+        &self,
+        (table, kind): (&EventTable, u8),
+        origin: RecordPosition,
+        carried: &mut Vec<u64>,
+    ) -> PlainEvent {
+        let ActionSpec { subject, fields, .. } = &table.actions[usize::from(kind)];
+        let of_subject = subject_fields(*subject);
+        let number = |field: u8| match of_subject.contains(field) {
+            true => self.numbers[usize::from(field)],
+            false => 0,
+        };
+        let mut action = ActionWords::new(kind);
+        for field in *fields {
+            if let (FieldForm::Handoff, Some(words)) = (field.spec.form, &self.carried) {
+                action.put(field.place, carried.len() as u64);
+                carried.extend_from_slice(&words[..table.carried_words]);
+            } else if self.present.contains(field.field) {
+                action.put(field.place, self.numbers[usize::from(field.field)]);
+            }
+        }
+        PlainEvent {
+            offset: origin.offset,
+            time_ms: origin.time_ms,
+            player_id: number(PLAYER_ID),
+            seq: number(SEQ),
+            ts_us: number(TS_US) as i64,
+            action,
+        }
+    }
+}
+
 fn read_field(
-    field: EventField,
+    table: &EventTable,
+    field: u8,
     nodes: &mut Nodes<'_, '_>,
     fields: &mut JsonFields,
 ) -> Result<(), Reject> {
-    let values = &mut fields.values;
-    let (form, node) = (field.spec().form, next(nodes));
+    let FieldSpec { form, .. } = table.fields[usize::from(field)];
+    let (range, node) = (table.ranges[usize::from(field)], next(nodes));
+    let number = &mut fields.numbers[usize::from(field)];
     // Most values are integers, whatever the field.
-    if let (FieldForm::Integer | FieldForm::Id | FieldForm::Position, Some(number)) =
+    if let (FieldForm::Integer | FieldForm::Id | FieldForm::Position, Some(value)) =
         (form, integer(node))
     {
-        return set_integer(values, field, number);
+        *number = integer_in(range, value)?;
+        return Ok(());
     }
     match (form, node) {
         (FieldForm::TypeName, Node::String(name)) => {
-            fields.kind = Some(type_named(name.as_bytes()).ok_or(Reject::UnknownType)?);
+            let kind = table.type_names.find(name.as_bytes());
+            fields.kind = Some(kind.ok_or(Reject::UnknownType)?);
         }
         (FieldForm::Id, Node::String(digits)) => {
-            set_integer(values, field, decimal(digits)?.into())?;
+            *number = integer_in(range, decimal(digits)?.into())?;
         }
         (FieldForm::Position, Node::Static(StaticNode::F64(value))) => {
-            set_position(values, field, centimetres(*value).ok_or(Reject::OutOfRange)?);
+            *number = position_number(centimetres(*value).ok_or(Reject::OutOfRange)?);
         }
         (FieldForm::Handoff, &Node::Object { len, .. }) => {
-            values.handoff = Some(read_handoff(len, nodes)?);
+            fields.carried = Some(read_carried(table, len, nodes)?);
         }
         _ => return Err(Reject::WrongType),
     }
@@ -228,58 +277,55 @@ fn decimal(digits: &str) -> Result<u64, Reject> {
     digits.parse().map_err(|_| Reject::OutOfRange)
 }
 
-fn read_handoff(len: usize, nodes: &mut Nodes<'_, '_>) -> Result<Handoff, Reject> {
-    const KEYS: [&[u8]; 6] =
-        [b"from_zone", b"crossing", b"score", b"last_seq", b"items", b"effects"];
-    const REQUIRED: u8 = 0b1111;
-    let mut handoff = Handoff::default();
-    let mut present = 0u8;
+/// Reads the object that a player carries, as words.
+fn read_carried(
+    table: &EventTable,
+    len: usize,
+    nodes: &mut Nodes<'_, '_>,
+) -> Result<[u64; CARRIED_WORDS_MAX], Reject> {
+    let mut words = [0; CARRIED_WORDS_MAX];
+    let mut present = FieldSet::default();
     for _ in 0..len {
         let name = key(nodes);
-        let Some(index) = KEYS.iter().position(|known| *known == name) else {
+        let found = (0..).zip(table.carried).find(|(_, field)| field.key.as_bytes() == name);
+        let Some((number, field)) = found else {
             skip(nodes);
             continue;
         };
-        if present & (1 << index) != 0 {
+        if !present.insert(number) {
             return Err(Reject::DuplicateField);
         }
-        present |= 1 << index;
-        match index {
-            0 => handoff.from_zone = number(nodes, 0, u16::MAX.into())? as u16,
-            1 => handoff.crossing = number(nodes, 1, u32::MAX.into())? as u32,
-            2 => handoff.score = number(nodes, 0, u64::MAX)?,
-            3 => handoff.last_seq = number(nodes, 0, u64::MAX)?,
-            4 => read_items(nodes, &mut handoff)?,
-            _ => read_effects(nodes, &mut handoff)?,
+        match field.form {
+            CarriedForm::Number(bits) => read_bits(nodes, bits, &mut words)?,
+            CarriedForm::Pairs { count_max, per_word, first } => {
+                let pairs = array(nodes)?;
+                if pairs > count_max {
+                    return Err(Reject::OutOfRange);
+                }
+                for at in 0..pairs {
+                    pair(nodes)?;
+                    for bits in first {
+                        read_bits(nodes, bits.at(at, per_word), &mut words)?;
+                    }
+                }
+            }
         }
     }
-    if present & REQUIRED == REQUIRED { Ok(handoff) } else { Err(Reject::MissingField) }
+    let is_missing =
+        |(number, field): (u8, &CarriedField)| field.is_required && !present.contains(number);
+    match (0..).zip(table.carried).any(is_missing) {
+        true => Err(Reject::MissingField),
+        false => Ok(words),
+    }
 }
 
-/// Reads `[[item, count], ...]`: the slots of an inventory from the first on.
-fn read_items(nodes: &mut Nodes<'_, '_>, handoff: &mut Handoff) -> Result<(), Reject> {
-    let stacks = array(nodes)?;
-    let slots = handoff.items.get_mut(..stacks).ok_or(Reject::OutOfRange)?;
-    for slot in slots {
-        pair(nodes)?;
-        let item = number(nodes, 0, u8::MAX.into())? as u8;
-        let count = number(nodes, 1, u8::MAX.into())? as u8;
-        *slot = ItemStack { item, count };
-    }
-    Ok(())
-}
-
-/// Reads `[[effect, left_ms], ...]`: the active effects from the first slot on.
-fn read_effects(nodes: &mut Nodes<'_, '_>, handoff: &mut Handoff) -> Result<(), Reject> {
-    let effects = array(nodes)?;
-    if effects > handoff.effects.len() {
-        return Err(Reject::OutOfRange);
-    }
-    for slot in 0..effects {
-        pair(nodes)?;
-        handoff.effects[slot] = number(nodes, 1, u8::MAX.into())? as u8;
-        handoff.effects_left_ms[slot] = number(nodes, 0, u32::MAX.into())? as u32;
-    }
+fn read_bits(
+    nodes: &mut Nodes<'_, '_>,
+    bits: CarriedBits,
+    words: &mut [u64],
+) -> Result<(), Reject> {
+    let (least, most) = bits.range;
+    bits.put(words, number(nodes, least, most)?);
     Ok(())
 }
 

@@ -9,14 +9,14 @@
 
 use super::RecordPosition;
 use super::digits::{after_plain_number, position, unsigned, word};
-use super::fields::{field_named, set_integer, set_position, type_named};
-use crate::hunt::event::{ActionKind, Event, EventField, RECORD_BYTES_MAX};
-use crate::hunt::events::{Events, ListedEvent};
-use crate::hunt::field::{FieldForm, FieldSet, FieldValues};
+use super::fields::{integer_in, position_number};
+use crate::kit::event::{EventTable, PlainEvent, RECORD_BYTES_MAX, subject_fields};
+use crate::kit::event_list::Events;
+use crate::kit::field::{ActionWords, FieldForm, FieldSet, IntegerRange, PLAYER_ID, SEQ, TS_US};
 
-/// Layouts that a decoder remembers: one for each kind of action, and some for producers that write
-/// the common ones differently.
-const LAYOUTS_MAX: usize = ActionKind::ALL.len() + 4;
+/// Layouts that a decoder remembers beside one for each kind of action: some for producers that
+/// write the common ones differently.
+const LAYOUTS_EXTRA: usize = 4;
 
 /// Segments of one layout: one per value, and another one for every 16 bytes between two values.
 /// The longest type of event takes 10; the others are for unknown fields.
@@ -27,7 +27,7 @@ const RECORD_BYTES_MIN: usize = 16;
 
 /// Number of layouts at the end of a full list that new ones replace, in turn.
 const PROBATION: usize = 4;
-const _: () = assert!(PROBATION < LAYOUTS_MAX);
+const _: () = assert!(PROBATION <= LAYOUTS_EXTRA);
 
 /// Hits of a layout at which all hit counts are halved.
 const HITS_MAX: u32 = 1 << 16;
@@ -37,6 +37,7 @@ const PAUSE_MAX: u32 = 64;
 
 /// The layouts of recent records, the most frequent first.
 pub struct Layouts {
+    table: &'static EventTable,
     list: Vec<Layout>,
     /// Number of layouts that have replaced an older one.
     replaced: usize,
@@ -47,9 +48,9 @@ pub struct Layouts {
 
 impl Layouts {
     /// Creates an empty list with memory for all layouts that it may hold.
-    pub fn new() -> Layouts {
-        let list = Vec::with_capacity(LAYOUTS_MAX);
-        Layouts { list, replaced: 0, pause: 0, last_pause: 0 }
+    pub fn new(table: &'static EventTable) -> Layouts {
+        let list = Vec::with_capacity(table.actions.len() + LAYOUTS_EXTRA);
+        Layouts { table, list, replaced: 0, pause: 0, last_pause: 0 }
     }
 
     /// Decodes a record with a known layout and adds the event. `false` means that the layout is
@@ -65,10 +66,10 @@ impl Layouts {
             let differs =
                 (head & layout.head_mask ^ layout.head) | (tail & layout.tail_mask ^ layout.tail);
             if differs == 0
-                && let Some(event) = layout.read(origin, value)
+                && let Some(event) = layout.read(&self.table.ranges, origin, value)
             {
                 self.count_hit(index);
-                events.push_listed(event);
+                events.push_plain(event);
                 return true;
             }
         }
@@ -87,16 +88,17 @@ impl Layouts {
         }
         self.last_pause = (2 * self.last_pause + 1).min(PAUSE_MAX);
         self.pause = self.last_pause;
-        let Some(layout) = Layout::of(value) else {
+        let Some(layout) = Layout::of(value, self.table) else {
             return;
         };
         if self.list.iter().any(|known| known.has_texts_of(&layout)) {
             return;
         }
-        if self.list.len() < LAYOUTS_MAX {
+        if self.list.len() < self.table.actions.len() + LAYOUTS_EXTRA {
             self.list.push(layout);
         } else {
-            self.list[LAYOUTS_MAX - 1 - self.replaced % PROBATION] = layout;
+            let last = self.list.len() - 1;
+            self.list[last - self.replaced % PROBATION] = layout;
             self.replaced = self.replaced.wrapping_add(1);
         }
     }
@@ -117,12 +119,6 @@ impl Layouts {
         if hits == HITS_MAX {
             self.list.iter_mut().for_each(|layout| layout.hits /= 2);
         }
-    }
-}
-
-impl Default for Layouts {
-    fn default() -> Layouts {
-        Layouts::new()
     }
 }
 
@@ -149,19 +145,57 @@ struct Segment {
     last: u64,
     text_bytes: u8,
     slot: LayoutSlot,
-    /// The known field of a gap with digits or a position.
-    field: EventField,
+    /// The known field of a gap with digits or a position, and the part of the event that it is.
+    field: u8,
+    part: EventPart,
+}
+
+/// Where an event's words hold a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct EventPart {
+    word: u8,
+    shift: u8,
+    mask: u64,
+}
+
+/// Words of an event: its origin and its head, then its action. Another one takes the numbers of
+/// fields that the event does not have.
+const EVENT_WORDS: usize = 8;
+const ACTION_WORD: usize = 5;
+
+impl EventPart {
+    const NOWHERE: EventPart = EventPart { word: EVENT_WORDS as u8, shift: 0, mask: u64::MAX };
+
+    /// Returns where events with this action hold a field.
+    fn of(table: &EventTable, kind: u8, field: u8) -> EventPart {
+        let action = &table.actions[usize::from(kind)];
+        if let Some(place) = action.place_of(field) {
+            let word = (ACTION_WORD + place.word()) as u8;
+            return EventPart { word, shift: place.shift() as u8, mask: place.mask() };
+        }
+        let word = match field {
+            PLAYER_ID => 2,
+            SEQ => 3,
+            TS_US => 4,
+            _ => return EventPart::NOWHERE,
+        };
+        match subject_fields(action.subject).contains(field) {
+            true => EventPart { word, ..EventPart::NOWHERE },
+            false => EventPart::NOWHERE,
+        }
+    }
 }
 
 /// Length of the longest text of one segment: two words.
 const TEXT_BYTES_MAX: usize = 16;
 
 impl Segment {
-    fn new(text: &[u8], slot: LayoutSlot, field: EventField) -> Segment {
+    fn new(text: &[u8], slot: LayoutSlot, field: u8) -> Segment {
         assert!(text.len() <= TEXT_BYTES_MAX);
         let mask = first_bytes(text.len());
         let last = text.last_chunk().map_or(0, |last| u64::from_le_bytes(*last));
-        Segment { first: word(text), mask, last, text_bytes: text.len() as u8, slot, field }
+        let (text_bytes, part) = (text.len() as u8, EventPart::NOWHERE);
+        Segment { first: word(text), mask, last, text_bytes, slot, field, part }
     }
 
     /// Returns the bytes after the text, which must come first.
@@ -182,8 +216,10 @@ impl Segment {
 struct Layout {
     /// Records with this layout, until the count is halved.
     hits: u32,
-    kind: ActionKind,
+    kind: u8,
     present: FieldSet,
+    /// The action's number, and which of its fields are present.
+    action: ActionWords,
     /// The record's second eight bytes, up to the first value, and their mask: together with the
     /// tail, enough to exclude most other layouts.
     head: u64,
@@ -197,20 +233,20 @@ struct Layout {
 
 impl Layout {
     /// Returns the layout of a record that is known to be an event.
-    fn of(value: &[u8]) -> Option<Layout> {
+    fn of(value: &[u8], table: &EventTable) -> Option<Layout> {
         if value.len() < RECORD_BYTES_MIN || value.contains(&b'\\') {
             return None;
         }
         let mut layout = Layout {
             hits: 0,
-            kind: ActionKind::Tick,
+            kind: 0,
             present: FieldSet::default(),
+            action: ActionWords::default(),
             head: 0,
             head_mask: 0,
             tail: 0,
             tail_mask: 0,
-            segments: [Segment::new(b"", LayoutSlot::Nothing, EventField::Type);
-                LAYOUT_SEGMENTS_MAX],
+            segments: [Segment::new(b"", LayoutSlot::Nothing, 0); LAYOUT_SEGMENTS_MAX],
             segment_count: 0,
         };
         let mut text = value;
@@ -219,15 +255,17 @@ impl Layout {
             let key = past(b'"', rest)?;
             let key_bytes = key.iter().position(|byte| *byte == b'"')?;
             rest = without_blanks(past(b':', &key[key_bytes + 1..])?);
-            rest = layout.add_field(&key[..key_bytes], rest, &mut text)?;
+            rest = layout.add_field(table, &key[..key_bytes], rest, &mut text)?;
             match past(b',', rest) {
                 Some(next) => rest = next,
                 None => break,
             }
         }
         past(b'}', rest)?;
-        assert!(layout.present.contains_all(layout.kind.spec().required), "the record is an event");
-        layout.add_segments(text, LayoutSlot::Nothing, EventField::Type)?;
+        let required = table.actions[usize::from(layout.kind)].required;
+        assert!(layout.present.contains_all(required), "the record is an event");
+        layout.add_segments(text, LayoutSlot::Nothing, 0)?;
+        layout.place_fields(table);
         let first_text_bytes = layout.segments[0].text_bytes;
         layout.head_mask = first_bytes(usize::from(first_text_bytes).saturating_sub(8));
         layout.head = word(&value[8..]) & layout.head_mask;
@@ -240,19 +278,21 @@ impl Layout {
     /// everything after the previous value, and becomes everything after this one.
     fn add_field<'v>(
         &mut self,
+        table: &EventTable,
         key: &[u8],
         bytes: &'v [u8],
         text: &mut &'v [u8],
     ) -> Option<&'v [u8]> {
-        let field = field_named(key);
+        let field = table.field_names.find(key);
         if let Some(field) = field {
             self.present.insert(field);
         }
-        let (slot, start, rest) = match field.map(|field| field.spec().form) {
+        let (slot, start, rest) = match field.map(|field| table.fields[usize::from(field)].form) {
             Some(FieldForm::TypeName) => {
                 let rest = after_plain_value(bytes)?;
                 let quoted = &bytes[..bytes.len() - rest.len()];
-                self.kind = type_named(quoted.strip_prefix(b"\"")?.strip_suffix(b"\"")?)?;
+                self.kind =
+                    table.type_names.find(quoted.strip_prefix(b"\"")?.strip_suffix(b"\"")?)?;
                 return Some(rest);
             }
             Some(FieldForm::Handoff) => return None,
@@ -272,16 +312,16 @@ impl Layout {
         };
 
         let before = &text[..text.len() - start.len()];
-        self.add_segments(before, slot, field.unwrap_or(EventField::Type))?;
+        self.add_segments(before, slot, field.unwrap_or(0))?;
         *text = rest;
         // Skips the quote after a player's digits.
         rest.get(bytes.len() - start.len()..)
     }
 
-    fn add_segments(&mut self, mut text: &[u8], slot: LayoutSlot, field: EventField) -> Option<()> {
+    fn add_segments(&mut self, mut text: &[u8], slot: LayoutSlot, field: u8) -> Option<()> {
         while text.len() > TEXT_BYTES_MAX {
             let (first, rest) = text.split_at(TEXT_BYTES_MAX);
-            self.add_segment(Segment::new(first, LayoutSlot::Nothing, EventField::Type))?;
+            self.add_segment(Segment::new(first, LayoutSlot::Nothing, 0))?;
             text = rest;
         }
         self.add_segment(Segment::new(text, slot, field))
@@ -297,29 +337,58 @@ impl Layout {
         self.segments[..self.segment_count] == other.segments[..other.segment_count]
     }
 
+    /// Notes where the event holds each number, once its type is known.
+    fn place_fields(&mut self, table: &EventTable) {
+        for segment in &mut self.segments[..self.segment_count] {
+            if matches!(segment.slot, LayoutSlot::Digits | LayoutSlot::Position) {
+                segment.part = EventPart::of(table, self.kind, segment.field);
+            }
+        }
+        self.action = ActionWords::new(self.kind);
+        for field in table.actions[usize::from(self.kind)].fields {
+            if self.present.contains(field.field) {
+                self.action.mark(field.place);
+            }
+        }
+    }
+
     #[inline]
-    fn read(&self, origin: RecordPosition, value: &[u8]) -> Option<ListedEvent> {
-        let mut values = FieldValues::of(self.present);
+    fn read(
+        &self,
+        ranges: &[IntegerRange],
+        origin: RecordPosition,
+        value: &[u8],
+    ) -> Option<PlainEvent> {
+        let mut words = [0; EVENT_WORDS + 1];
         let mut rest = value;
         for segment in &self.segments[..self.segment_count] {
             rest = segment.after_text(rest)?;
-            rest = match segment.slot {
+            let number;
+            (number, rest) = match segment.slot {
                 LayoutSlot::Digits => {
                     let (number, rest) = unsigned(rest)?;
-                    set_integer(&mut values, segment.field, number.into()).ok()?;
-                    rest
+                    let range = ranges[usize::from(segment.field)];
+                    (integer_in(range, number.into()).ok()?, rest)
                 }
                 LayoutSlot::Position => {
                     let (centimetres, rest) = position(rest)?;
-                    set_position(&mut values, segment.field, centimetres);
-                    rest
+                    (position_number(centimetres), rest)
                 }
-                LayoutSlot::Unknown => after_plain_value(rest)?,
-                LayoutSlot::Nothing => rest,
+                LayoutSlot::Unknown => (0, after_plain_value(rest)?),
+                LayoutSlot::Nothing => (0, rest),
             };
+            let EventPart { word, shift, mask } = segment.part;
+            words[usize::from(word)] |= (number & mask) << shift;
         }
-        let RecordPosition { offset, time_ms } = origin;
-        rest.is_empty().then(|| Event::unpack(offset, time_ms, self.kind, &values))
+        let [_, _, player_id, seq, ts_us, first, second, third, _] = words;
+        rest.is_empty().then(|| PlainEvent {
+            offset: origin.offset,
+            time_ms: origin.time_ms,
+            player_id,
+            seq,
+            ts_us: ts_us as i64,
+            action: ActionWords([first | self.action.0[0], second, third]),
+        })
     }
 }
 

@@ -13,8 +13,6 @@ mod fields;
 
 mod digits;
 
-mod names;
-
 #[cfg(target_arch = "x86_64")]
 mod narrow;
 
@@ -34,8 +32,9 @@ mod wide;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use crate::hunt::event::Event;
-use crate::hunt::events::Events;
+use crate::kit::event::{Event, EventTable, GameAction};
+use crate::kit::event_list::Events;
+use crate::kit::field::CARRIED_WORDS_MAX;
 use hit_score::HitScore;
 use json::JsonDecoder;
 use layout::Layouts;
@@ -88,25 +87,25 @@ impl TierCounts {
 }
 
 impl Decoder {
-    /// Creates a decoder with all the memory that it will need.
-    pub fn new() -> Decoder {
+    /// Creates a decoder of a game's events, with all the memory that it will need.
+    pub fn new(table: &'static EventTable) -> Decoder {
         Decoder {
-            shapes: Shapes::new(),
-            layouts: Layouts::new(),
-            json: JsonDecoder::new(),
+            shapes: Shapes::new(table),
+            layouts: Layouts::new(table),
+            json: JsonDecoder::new(table),
             counts: TierCounts::default(),
             in_shapes: HitScore::default(),
             in_layouts: HitScore::default(),
-            single: Events::with_capacity(1, 1),
+            single: Events::with_capacity(1, CARRIED_WORDS_MAX),
         }
     }
 
     /// Decodes a record's value, or returns why it is not an event. `None` is Kafka's null value.
-    pub fn decode(
+    pub fn decode<A: GameAction>(
         &mut self,
         origin: RecordPosition,
         value: Option<&[u8]>,
-    ) -> Result<Event, Reject> {
+    ) -> Result<Event<A>, Reject> {
         let value = value.ok_or(Reject::NullValue)?;
         let mut events = std::mem::take(&mut self.single);
         let decoded = self.decode_within(origin, value, 0..value.len(), &mut events);
@@ -186,11 +185,5 @@ impl Decoder {
     /// Number of records that each tier has decided since the decoder was created.
     pub fn tier_counts(&self) -> TierCounts {
         self.counts
-    }
-}
-
-impl Default for Decoder {
-    fn default() -> Decoder {
-        Decoder::new()
     }
 }

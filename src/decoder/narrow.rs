@@ -8,7 +8,7 @@ use super::shape::{
     BYTES_BEFORE, LANES, RecordWindow, SHAPE_BYTES_MAX, Shape, ShapeList, ShapeText,
 };
 use super::simd::{load_4, load_16, load_32, store_4};
-use crate::hunt::events::Events;
+use crate::kit::event_list::Events;
 use std::arch::x86_64::*;
 
 /// Runs of most records: a player's numbers and a position. Further runs are processed only if a

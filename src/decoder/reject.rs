@@ -13,13 +13,13 @@ pub enum Reject {
     /// An empty value.
     #[error("the record's value is empty")]
     EmptyValue,
-    /// More bytes than [`crate::hunt::event::RECORD_BYTES_MAX`].
+    /// More bytes than [`crate::kit::event::RECORD_BYTES_MAX`].
     #[error("the record is longer than 16384 bytes")]
     TooLong,
     /// Bytes that are not UTF-8.
     #[error("the record is not valid UTF-8")]
     NotUtf8,
-    /// Brackets nested deeper than [`crate::hunt::event::JSON_DEPTH_MAX`].
+    /// Brackets nested deeper than [`crate::kit::event::JSON_DEPTH_MAX`].
     #[error("the record's JSON is nested deeper than 8 levels")]
     TooDeep,
     /// A number, in any field, that is malformed or too large for 64 bits or a double.
@@ -105,8 +105,8 @@ impl Reject {
 }
 
 // The sentences above contain these two limits.
-const _: () = assert!(crate::hunt::event::RECORD_BYTES_MAX == 16_384);
-const _: () = assert!(crate::hunt::event::JSON_DEPTH_MAX == 8);
+const _: () = assert!(crate::kit::event::RECORD_BYTES_MAX == 16_384);
+const _: () = assert!(crate::kit::event::JSON_DEPTH_MAX == 8);
 
 #[cfg(test)]
 mod tests {

@@ -1,9 +1,8 @@
 //! The runs of digits in a record that is an event: the meaning of each, and therefore its possible
 //! values in other records with the same text.
 
-use super::fields::{field_named, type_named};
-use crate::hunt::event::{ActionKind, EventField};
-use crate::hunt::field::FieldSet;
+use crate::kit::event::EventTable;
+use crate::kit::field::{FieldSet, TYPE};
 use std::ops::Range;
 
 /// Limit of runs in a record: the longest type of event has five numbers, and a record may have two
@@ -23,9 +22,9 @@ pub(super) struct Run {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// A known field's number.
-    Field(EventField),
+    Field(u8),
     /// A known field's number after a minus.
-    NegativeField(EventField),
+    NegativeField(u8),
     /// The integer part of an unknown number.
     Number,
     /// Any digits: they are part of a text or follow a decimal point.
@@ -35,7 +34,7 @@ pub(super) enum Role {
 /// The type and fields of a record, and the runs of digits in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RecordRuns {
-    pub kind: ActionKind,
+    pub kind: u8,
     pub present: FieldSet,
     runs: [Run; RUNS_MAX],
     run_count: usize,
@@ -45,19 +44,19 @@ pub(super) struct RecordRuns {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ObjectPlace {
     Key,
-    Value(Option<EventField>),
+    Value(Option<u8>),
 }
 
 impl RecordRuns {
     /// Returns the runs of a record that is known to be an event. `None` if it has too many of
     /// them, or a part whose meaning could change with its digits.
-    pub(super) fn of(value: &[u8]) -> Option<RecordRuns> {
+    pub(super) fn of(value: &[u8], table: &EventTable) -> Option<RecordRuns> {
         if value.contains(&b'\\') {
             return None;
         }
         let mut kind = None;
         let mut found = RecordRuns {
-            kind: ActionKind::Tick,
+            kind: 0,
             present: FieldSet::default(),
             runs: [const { Run { range: 0..0, role: Role::Free } }; RUNS_MAX],
             run_count: 0,
@@ -75,8 +74,8 @@ impl RecordRuns {
                     at += 1;
                     match outer {
                         ObjectPlace::Key => key = &value[text.clone()],
-                        ObjectPlace::Value(Some(EventField::Type)) => {
-                            kind = Some(type_named(&value[text.clone()])?);
+                        ObjectPlace::Value(Some(TYPE)) => {
+                            kind = Some(table.type_names.find(&value[text.clone()])?);
                         }
                         ObjectPlace::Value(_) => {}
                     }
@@ -95,7 +94,7 @@ impl RecordRuns {
                 b'{' | b'[' => depth += 1,
                 b'}' | b']' => depth -= 1,
                 b':' if depth == 1 => {
-                    let field = field_named(key);
+                    let field = table.field_names.find(key);
                     field.map(|field| found.present.insert(field));
                     place = ObjectPlace::Value(field);
                 }
@@ -104,7 +103,8 @@ impl RecordRuns {
             }
         }
         found.kind = kind?;
-        assert!(found.present.contains_all(found.kind.spec().required), "the record is an event");
+        let required = table.actions[usize::from(found.kind)].required;
+        assert!(found.present.contains_all(required), "the record is an event");
         Some(found)
     }
 

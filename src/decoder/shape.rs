@@ -7,11 +7,12 @@
 //! is left to the other tiers: nothing is rejected here.
 
 use super::RecordPosition;
+use super::numbers::EventLanes;
 use super::runs::{RUNS_MAX, RecordRuns, Role};
 use super::simd::Processor;
-use crate::hunt::event::{ActionKind, EventField, subject_fields};
-use crate::hunt::events::Events;
-use crate::hunt::field::{FIELDS, FieldSet};
+use crate::kit::event::{ActionSpec, EventTable, subject_fields};
+use crate::kit::event_list::Events;
+use crate::kit::field::{ActionWords, FieldSpec, HALVES, PLAYER_ID, SEQ, TS_US};
 use std::cell::Cell;
 use std::ops::Range;
 
@@ -41,7 +42,7 @@ pub(super) const HIGH_LANE: usize = LANES - 1;
 const _: () = assert!(RUNS_MAX == HIGH_LANE);
 
 /// The lane of a field's number.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 pub(super) enum RunLane {
     First,
@@ -152,10 +153,8 @@ pub(super) struct Shape {
     piece_count: u8,
     /// The next shape in the same table entry.
     pub next: u8,
-    pub kind: ActionKind,
-    pub present: FieldSet,
-    /// The lane of each field.
-    pub lanes: [RunLane; FIELDS],
+    /// How an event is made from the numbers.
+    pub event: EventLanes,
     /// Position of the first run; 64 if it is not in the first half.
     pub first: u8,
     /// Records with this shape, until the count is halved.
@@ -165,12 +164,16 @@ pub(super) struct Shape {
 
 impl Shape {
     /// Returns the shape of a record that is known to be an event.
-    pub(super) fn of(value: &[u8]) -> Option<Shape> {
+    pub(super) fn of(value: &[u8], table: &EventTable) -> Option<Shape> {
         if value.len() > SHAPE_BYTES_MAX {
             return None;
         }
-        let record = RecordRuns::of(value)?;
-        let (runs, fields) = (record.runs(), subject_fields(record.kind.subject()));
+        let record = RecordRuns::of(value, table)?;
+        let action = &table.actions[usize::from(record.kind)];
+        let mut words = ActionWords::new(record.kind);
+        let present = action.fields.iter().filter(|of| record.present.contains(of.field));
+        present.for_each(|of| words.mark(of.place));
+        let runs = record.runs();
         // The reader looks for it only up to this position.
         let first = runs.first()?.range.start.min(64) as u8;
         let no_piece = Piece { after: None, skip: 0, text: ShapeText::NONE };
@@ -193,9 +196,14 @@ impl Shape {
             no_longer: [NO_LONGER, NO_LONGER & !LAST_LANE],
             piece_count: 0,
             next: NONE,
-            kind: record.kind,
-            present: record.present,
-            lanes: [RunLane::Absent; FIELDS],
+            event: EventLanes {
+                player_id: RunLane::Absent,
+                seq: RunLane::Absent,
+                ts_us: RunLane::Absent,
+                halves: [RunLane::Absent; HALVES as usize],
+                masks: [u32::MAX.into(); 2],
+                base: words.0[0],
+            },
             first,
             hits: Cell::new(0),
             pieces: [no_piece; PIECES_MAX],
@@ -204,7 +212,7 @@ impl Shape {
         for (index, run) in runs.iter().enumerate() {
             shape.add_text(index, &value[text_start..run.range.start]);
             shape.mark_run()?;
-            shape.add_run(index, run.role, fields)?;
+            shape.add_run(index, run.role, (table, action))?;
             text_start = run.range.end;
         }
         shape.add_text(runs.len(), &value[text_start..]);
@@ -234,8 +242,13 @@ impl Shape {
         Some(())
     }
 
-    /// Adds a run. `fields` are those of this kind of event in addition to its action's.
-    fn add_run(&mut self, index: usize, role: Role, fields: FieldSet) -> Option<()> {
+    /// Adds a run of a record with this action.
+    fn add_run(
+        &mut self,
+        index: usize,
+        role: Role,
+        (table, action): (&EventTable, &ActionSpec),
+    ) -> Option<()> {
         self.digits_max[index] = LANE_DIGITS;
         let (field, is_negative) = match role {
             Role::Field(field) => (field, false),
@@ -249,30 +262,44 @@ impl Shape {
                 return Some(());
             }
         };
-        let spec = field.spec();
+        let FieldSpec { least, most, .. } = table.fields[usize::from(field)];
         // A minus before a number that cannot be negative can only have been part of `-0`.
-        let may_be_negative = spec.least < 0;
+        let may_be_negative = least < 0;
         if is_negative && !may_be_negative {
             return None;
         }
-        let farthest = if may_be_negative { spec.most.min(-spec.least) } else { spec.most };
+        let farthest = if may_be_negative { most.min(-least) } else { most };
         let (half, lane) = (index / 4, index % 4);
-        self.least[half][lane] = if may_be_negative { 0 } else { spec.least as i64 };
+        self.least[half][lane] = if may_be_negative { 0 } else { least as i64 };
         self.most[half][lane] = farthest.min(i64::MAX.into()) as i64;
         self.sign[half][lane] = if is_negative { -1 } else { 0 };
-        let of_subject = matches!(field, EventField::PlayerId | EventField::Seq | EventField::TsUs);
-        if of_subject && !fields.contains(field) {
-            // It is checked but not stored.
-            return Some(());
-        }
-        self.lanes[field as usize] = RUN_LANES[index];
-        if field == EventField::PlayerId {
-            self.player_run = index as u8;
-            self.digits_max[index] = PLAYER_DIGITS;
-            self.before_high_digits = self.text_lengths[index] + LANE_DIGITS;
-            self.no_longer[index / 4] &= !lane_bytes(index);
-        }
+        self.place_run(index, field, action);
         Some(())
+    }
+
+    /// Notes which part of the event a field's number is. Fields that the event does not have are
+    /// checked but not stored.
+    fn place_run(&mut self, index: usize, field: u8, action: &ActionSpec) {
+        let lane = RUN_LANES[index];
+        let is_of_subject = subject_fields(action.subject).contains(field);
+        match field {
+            PLAYER_ID if is_of_subject => {
+                self.event.player_id = lane;
+                self.player_run = index as u8;
+                self.digits_max[index] = PLAYER_DIGITS;
+                self.before_high_digits = self.text_lengths[index] + LANE_DIGITS;
+                self.no_longer[index / 4] &= !lane_bytes(index);
+            }
+            SEQ if is_of_subject => self.event.seq = lane,
+            TS_US if is_of_subject => self.event.ts_us = lane,
+            _ => {
+                let Some(place) = action.place_of(field) else { return };
+                self.event.halves[usize::from(place.half)] = lane;
+                if place.is_wide {
+                    self.event.masks[place.word() - 1] = place.mask();
+                }
+            }
+        }
     }
 
     /// Returns whether one of these zeros, given as a bit mask, begins a number that must not begin
@@ -379,6 +406,7 @@ impl ShapeList {
 
 /// The shapes of recent records, on a processor that supports them.
 pub struct Shapes {
+    table: &'static EventTable,
     processor: Option<Processor>,
     list: ShapeList,
     /// Records that will be skipped, and the last such number.
@@ -388,15 +416,15 @@ pub struct Shapes {
 
 impl Shapes {
     /// Creates an empty list with memory for all shapes that it may hold.
-    pub fn new() -> Shapes {
-        Shapes::on(Processor::detect().next())
+    pub fn new(table: &'static EventTable) -> Shapes {
+        Shapes::on(Processor::detect().next(), table)
     }
 
     /// Creates an empty list for this processor's instructions.
-    pub(super) fn on(processor: Option<Processor>) -> Shapes {
+    pub(super) fn on(processor: Option<Processor>, table: &'static EventTable) -> Shapes {
         let shapes = Vec::with_capacity(SHAPES_MAX);
         let list = ShapeList { shapes, heads: [NONE; PLACES] };
-        Shapes { processor, list, pause: 0, last_pause: 0 }
+        Shapes { table, processor, list, pause: 0, last_pause: 0 }
     }
 
     /// Decodes a record with a known shape, which is at this range of the buffer, and adds the
@@ -438,16 +466,10 @@ impl Shapes {
         }
         self.last_pause = (2 * self.last_pause + 1).min(PAUSE_MAX);
         self.pause = self.last_pause;
-        if let Some(shape) = Shape::of(value)
+        if let Some(shape) = Shape::of(value, self.table)
             && !self.list.shapes.iter().any(|known| known.has_texts_of(&shape))
         {
             self.list.add(shape);
         }
-    }
-}
-
-impl Default for Shapes {
-    fn default() -> Shapes {
-        Shapes::new()
     }
 }

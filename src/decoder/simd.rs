@@ -13,7 +13,7 @@ use super::narrow;
 use super::shape::{RecordWindow, Shape, ShapeList};
 #[cfg(target_arch = "x86_64")]
 use super::wide;
-use crate::hunt::events::Events;
+use crate::kit::event_list::Events;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 

@@ -5,7 +5,7 @@ use super::RecordPosition;
 use super::numbers::Numbers;
 use super::shape::{BYTES_BEFORE, LANES, LAST_LANE, RecordWindow, Shape, ShapeList};
 use super::simd::{load_8, load_64, store_8};
-use crate::hunt::events::Events;
+use crate::kit::event_list::Events;
 use std::arch::x86_64::*;
 
 /// Digits of a lane, one byte each.

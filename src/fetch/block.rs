@@ -1,9 +1,9 @@
 //! The block: a pooled buffer of events of one shard, the unit that the queue carries.
 
 use crate::fetch::rejected::Rejected;
-use crate::hunt::event::Handoff;
-use crate::hunt::events::{Events, ListedEvent};
-
+use crate::kit::event::PlainEvent;
+use crate::kit::event_list::Events;
+use crate::kit::field::CARRIED_WORDS_MAX;
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
@@ -13,13 +13,13 @@ const BLOCK_BYTES_MAX: usize = 8 * 1024;
 
 /// Events in one block.
 pub const BLOCK_EVENTS_MAX: usize =
-    (BLOCK_BYTES_MAX - BLOCK_HEADER_BYTES_MAX - BLOCK_ARRIVALS_MAX * size_of::<Handoff>())
-        / size_of::<ListedEvent>();
+    (BLOCK_BYTES_MAX - BLOCK_HEADER_BYTES_MAX - BLOCK_CARRIED_WORDS_MAX * size_of::<u64>())
+        / size_of::<PlainEvent>();
 
-/// Handoffs in one block. Players seldom cross between zones.
-const BLOCK_ARRIVALS_MAX: usize = 8;
+/// Words that the arrivals in one block carry. Players seldom cross between zones.
+const BLOCK_CARRIED_WORDS_MAX: usize = 64;
 
-/// Size of a block's own fields, without its events and their handoffs.
+/// Size of a block's own fields, without its events and what they carry.
 const BLOCK_HEADER_BYTES_MAX: usize = 112;
 
 /// Rejects in one block. Each holds a copy of its record, so a block of rejects is short.
@@ -66,7 +66,7 @@ impl Block {
     /// Returns whether one more record fits, event or reject.
     pub fn has_room(&self) -> bool {
         self.events.len() < BLOCK_EVENTS_MAX
-            && self.events.arrivals() < BLOCK_ARRIVALS_MAX
+            && self.events.carried().len() + CARRIED_WORDS_MAX <= BLOCK_CARRIED_WORDS_MAX
             && self.rejects.len() < BLOCK_REJECTS_MAX
     }
 
@@ -105,7 +105,7 @@ impl BlockPool {
 
     fn make(&self) -> Box<Block> {
         self.made.set(self.made.get() + 1);
-        let events = Events::with_touched_capacity(BLOCK_EVENTS_MAX, BLOCK_ARRIVALS_MAX);
+        let events = Events::with_touched_capacity(BLOCK_EVENTS_MAX, BLOCK_CARRIED_WORDS_MAX);
         Box::new(Block {
             partition: 0,
             ownership_id: 0,

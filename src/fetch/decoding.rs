@@ -43,7 +43,7 @@ impl Decoding {
             blocks_this_turn: 0,
             blocks_sent: 0,
         };
-        Decoding { writer, decoder: Decoder::new(), decompressor }
+        Decoding { writer, decoder: Decoder::new(&crate::hunt::event::EVENTS), decompressor }
     }
 
     /// Blocks sent so far.

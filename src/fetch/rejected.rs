@@ -2,11 +2,11 @@
 
 use crate::decoder::Decoder;
 use crate::decoder::reject::Reject;
-use crate::hunt::event::RECORD_BYTES_MAX;
 use crate::kafka::checksum::crc32c;
 use crate::kafka::record::Record;
 use crate::kafka::record_batch::{BROKER_BATCH_BYTES, BatchHeader};
 use crate::kafka::record_stream::StreamedRecord;
+use crate::kit::event::RECORD_BYTES_MAX;
 use crate::output::dead_letter::{CutValue, LETTER_HEAD_BYTES_MAX, LetterRun};
 use std::cell::Cell;
 

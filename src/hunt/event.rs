@@ -1,21 +1,9 @@
-//! The events of a shard: the engine's whole input, and the table of all events.
-//!
-//! An event is a fixed-size value without pointers, so a block of events is plain memory. The
-//! decoder makes events from JSON records.
+//! The events of the hunt: the table of all events, and what players carry to another zone.
 
-use crate::hunt::field::{FieldForm, FieldSet, FieldSource, FieldSpec, FieldType, FieldValues};
-use crate::kit::event::Subject;
-
-/// Limit of an event's JSON. A longer record is a reject: game events have some hundred bytes, and
-/// the limit keeps the decoder's worst case small.
-pub const RECORD_BYTES_MAX: usize = 16 * 1024;
-
-/// Nesting depth of an event's JSON. Events are flat; eight levels leave room for unknown fields.
-pub(crate) const JSON_DEPTH_MAX: usize = 8;
-
-/// Incremented whenever the decoder makes a different event from a record, or rejects other
-/// records.
-pub(crate) const DECODER_VERSION: u64 = 2;
+use crate::kit::event::{GameAction, PlainEvent};
+use crate::kit::field::{
+    ActionWords, CARRIED_WORDS_MAX, CarriedBits, CarriedField, CarriedForm, FieldType, Place,
+};
 
 /// Slots of an actor's inventory, all of which a handoff carries.
 pub(crate) const INVENTORY_SLOTS: usize = 8;
@@ -23,9 +11,14 @@ pub(crate) const INVENTORY_SLOTS: usize = 8;
 /// Limit of an actor's simultaneous timed effects, all of which a handoff carries.
 pub(crate) const EFFECT_SLOTS: usize = 4;
 
-/// An event of the hunt. What an arrival carries is part of the event, or in a list beside it: see
-/// [`ListedEvent`](crate::hunt::events::ListedEvent).
-pub type Event<H = Handoff> = crate::kit::event::Event<Action<H>>;
+/// An event of the hunt. What an arrival carries is part of the event, or in a list beside it.
+pub type Event<H = Handoff> = crate::kit::event::Event<ActionOf<H>>;
+
+/// An action with what it carries.
+pub type Action = ActionOf<Handoff>;
+
+/// The start of an arrival's handoff in the list beside the events.
+pub(crate) type HandoffPlace = u32;
 
 /// The data that an actor carries from one zone to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,242 +48,120 @@ pub struct ItemStack {
     pub count: u8,
 }
 
-/// The record format of an action.
-#[derive(Clone, Copy, Debug)]
-pub struct ActionSpec {
-    /// The `type` of the record.
-    pub type_name: &'static str,
-    /// The fields of the action, in the order in which huntd writes them.
-    pub fields: &'static [ActionField],
-    /// All fields that the record must have.
-    pub required: FieldSet,
+/// Number of the words of a handoff.
+const HANDOFF_WORDS: usize = 5 + EFFECT_SLOTS;
+const _: () = assert!(HANDOFF_WORDS <= CARRIED_WORDS_MAX && INVENTORY_SLOTS == 8);
+
+/// The handoff in a record, and its words.
+const HANDOFF: &[CarriedField] = &[
+    number("from_zone", (0, u16::MAX as u64), 0, 0),
+    number("crossing", (1, u32::MAX as u64), 0, 32),
+    number("score", (0, u64::MAX), 1, 0),
+    number("last_seq", (0, u64::MAX), 2, 0),
+    CarriedField {
+        key: "items",
+        is_required: false,
+        form: CarriedForm::Pairs {
+            count_max: INVENTORY_SLOTS,
+            per_word: 4,
+            first: [bits((0, u8::MAX as u64), 3, 0), bits((1, u8::MAX as u64), 3, 8)],
+        },
+    },
+    CarriedField {
+        key: "effects",
+        is_required: false,
+        form: CarriedForm::Pairs {
+            count_max: EFFECT_SLOTS,
+            per_word: 1,
+            first: [bits((1, u8::MAX as u64), 5, 0), bits((0, u32::MAX as u64), 5, 32)],
+        },
+    },
+];
+
+const fn bits(range: (u64, u64), word: usize, shift: u32) -> CarriedBits {
+    CarriedBits { range, word, shift }
 }
 
-impl ActionSpec {
-    const fn new(
-        type_name: &'static str,
-        subject: Subject,
-        fields: &'static [ActionField],
-    ) -> ActionSpec {
-        let mut required = subject_fields(subject);
-        let mut at = 0;
-        while at < fields.len() {
-            if let Presence::Required = fields[at].presence {
-                required = required.and(FieldSet::of(&[fields[at].field]));
-            }
-            at += 1;
+const fn number(key: &'static str, range: (u64, u64), word: usize, shift: u32) -> CarriedField {
+    CarriedField { key, is_required: true, form: CarriedForm::Number(bits(range, word, shift)) }
+}
+
+impl Handoff {
+    /// Returns the handoff in these words.
+    pub(crate) fn from_words(words: &[u64; HANDOFF_WORDS]) -> Handoff {
+        let [zone_and_crossing, score, last_seq, low_items, high_items, effects @ ..] = words;
+        let item = |slot: usize| {
+            let word = if slot < 4 { low_items } else { high_items };
+            let [item, count] = ((word >> (16 * (slot % 4))) as u16).to_le_bytes();
+            ItemStack { item, count }
+        };
+        Handoff {
+            from_zone: *zone_and_crossing as u16,
+            crossing: (zone_and_crossing >> 32) as u32,
+            score: *score,
+            last_seq: *last_seq,
+            items: std::array::from_fn(item),
+            effects: effects.map(|word| word as u8),
+            effects_left_ms: effects.map(|word| (word >> 32) as u32),
         }
-        ActionSpec { type_name, fields, required }
+    }
+
+    /// Returns the handoff that begins here in a list of carried words.
+    pub(crate) fn at(carried: &[u64], place: HandoffPlace) -> Handoff {
+        let words = carried[place as usize..].first_chunk();
+        Handoff::from_words(words.expect("a handoff is carried as a whole"))
+    }
+
+    /// Returns the handoff's words.
+    pub(crate) fn to_words(self) -> [u64; HANDOFF_WORDS] {
+        let Handoff { from_zone, crossing, score, last_seq, items, effects, effects_left_ms } =
+            self;
+        let stacks = |items: &[ItemStack]| {
+            items.iter().rev().fold(0, |word, stack| {
+                word << 16 | u64::from(u16::from_le_bytes([stack.item, stack.count]))
+            })
+        };
+        let effect =
+            |slot: usize| u64::from(effects[slot]) | u64::from(effects_left_ms[slot]) << 32;
+        [
+            u64::from(from_zone) | u64::from(crossing) << 32,
+            score,
+            last_seq,
+            stacks(&items[..4]),
+            stacks(&items[4..]),
+            effect(0),
+            effect(1),
+            effect(2),
+            effect(3),
+        ]
     }
 }
 
-/// One field of an action.
-#[derive(Clone, Copy, Debug)]
-pub struct ActionField {
-    /// The field of the record.
-    pub field: EventField,
-    /// True if the record must have it.
-    pub presence: Presence,
-}
+impl FieldType for Handoff {
+    const LEAST: i128 = 0;
+    const MOST: i128 = 0;
 
-/// Requirement of a field in a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
-    /// Required.
-    Required,
-    /// Optional.
-    Optional,
-}
+    fn of(words: &ActionWords, place: Place, carried: &[u64]) -> Handoff {
+        Handoff::at(carried, words.get(place) as HandoffPlace)
+    }
 
-/// Returns the fields of each record of a subject, in addition to those of the action.
-pub(crate) const fn subject_fields(subject: Subject) -> FieldSet {
-    use EventField::{PlayerId, Seq, TsUs, Type};
-    match subject {
-        Subject::Player | Subject::Enter | Subject::Leave | Subject::Arrival => {
-            FieldSet::of(&[Type, PlayerId, Seq, TsUs])
-        }
-        Subject::World => FieldSet::of(&[Type, TsUs]),
-        Subject::Tick => FieldSet::of(&[Type, Seq, TsUs]),
+    fn put(self, words: &mut ActionWords, place: Place, carried: &mut Vec<u64>) {
+        words.put(place, carried.len() as u64);
+        carried.extend(self.to_words());
     }
 }
 
-impl<H> Event<H> {
-    /// Creates the event with these field values. Absent ones are 0.
-    #[inline]
-    pub(crate) fn unpack(
-        offset: i64,
-        time_ms: i64,
-        kind: ActionKind,
-        values: &FieldValues,
-    ) -> Event<H>
-    where
-        H: FieldType,
-    {
-        let fields = subject_fields(kind.subject());
-        let number = |field| if fields.contains(field) { values.number(field) } else { 0 };
-        Event {
-            offset,
-            time_ms,
-            player_id: number(EventField::PlayerId),
-            seq: number(EventField::Seq),
-            ts_us: number(EventField::TsUs) as i64,
-            action: Action::unpack(kind, values),
-        }
-    }
-}
-
-macro_rules! events {
-    (
-        fields {$(
-            $(#[$field_doc:meta])*
-            $key:ident = $key_name:literal $form:ident $([$least:expr, $most:expr])?,
-        )*}
-        actions<$carried:ident = $whole:ty> {$(
-            $(#[$doc:meta])*
-            $variant:ident = $number:literal $name:literal $subject:ident $(as $type_name:literal)?
-            $({ $($field:ident: $type:ty = $of:ident $presence:ident,)* })?,
-        )*}
-    ) => {
-        /// A known field of a record.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[repr(u8)]
-        pub enum EventField {
-            $($(#[$field_doc])* $key,)*
-        }
-
-        impl EventField {
-            /// All fields.
-            pub(crate) const ALL: &[EventField] = &[$(EventField::$key,)*];
-
-            /// The field's public description.
-            #[inline]
-            pub(crate) const fn spec(self) -> &'static FieldSpec {
-                const SPECS: &[FieldSpec] = &[$(FieldSpec {
-                    key: $key_name,
-                    form: FieldForm::$form,
-                    least: 0 $(+ $least as i128)?,
-                    most: 0 $(+ $most as i128)?,
-                },)*];
-                &SPECS[self as usize]
-            }
-        }
-
-        list! {
-            /// The kinds of actions.
-            ActionKind { $($(#[$doc])* $variant = $number $name,)* }
-        }
-
-        impl ActionKind {
-            /// The action's public description.
-            #[inline]
-            pub const fn spec(self) -> &'static ActionSpec {
-                const SPECS: &[ActionSpec] = &[$(ActionSpec::new(
-                    [$($type_name,)? $name][0],
-                    Subject::$subject,
-                    &[$($(ActionField {
-                        field: EventField::$of,
-                        presence: Presence::$presence,
-                    },)*)?],
-                ),)*];
-                &SPECS[self as usize]
-            }
-
-            /// Returns who acts.
-            #[inline]
-            pub(crate) const fn subject(self) -> Subject {
-                match self {
-                    $(ActionKind::$variant => Subject::$subject,)*
-                }
-            }
-        }
-
-        /// An action of a player or the world. Positions are in centimetres, headings in
-        /// centidegrees.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Action<$carried = $whole> {
-            $($(#[$doc])* $variant $({ $($field: $type,)* })?,)*
-        }
-
-        impl<$carried: Copy> crate::kit::event::GameAction for Action<$carried> {
-            #[inline]
-            fn subject(&self) -> Subject {
-                self.kind().subject()
-            }
-        }
-
-        impl<$carried> Action<$carried> {
-            /// Returns the kind of action.
-            #[inline]
-            pub fn kind(&self) -> ActionKind {
-                match self {
-                    $(Action::$variant { .. } => ActionKind::$variant,)*
-                }
-            }
-
-            /// Creates the action of a kind from these values. Absent ones are 0, or `None`.
-            #[inline(always)]
-            pub(crate) fn unpack(kind: ActionKind, values: &impl FieldSource) -> Action<$carried>
-            where
-                $carried: FieldType,
-            {
-                let mut action = Action::Tick;
-                Action::unpack_to(&mut action, kind, values);
-                action
-            }
-
-            /// Like [`Action::unpack`], but writes the action in place. Each kind writes only its
-            /// own fields.
-            #[inline(always)]
-            pub(crate) fn unpack_to(
-                place: &mut Action<$carried>,
-                kind: ActionKind,
-                values: &impl FieldSource,
-            ) where
-                $carried: FieldType,
-            {
-                match kind {
-                    $(ActionKind::$variant => *place = Action::$variant $({
-                        $($field: <$type>::of(values, EventField::$of),)*
-                    })?,)*
-                }
-            }
-
-            /// Returns the action's fields in a record.
-            pub(crate) fn pack(&self) -> FieldValues
-            where
-                $carried: FieldType + Copy,
-            {
-                let mut values = FieldValues::default();
-                match *self {
-                    $(Action::$variant $({ $($field,)* })? => {
-                        $($($field.put(&mut values, EventField::$of);)*)?
-                    })*
-                }
-                values
-            }
-        }
-
-        $($($(const _: () = {
-            #[allow(dead_code, reason = "most fields are the same in either form")]
-            type $carried = $whole;
-            let FieldSpec { least, most, .. } = *EventField::$of.spec();
-            let fits = <$type as FieldType>::LEAST <= least && most <= <$type as FieldType>::MOST;
-            assert!(fits, concat!($name, ": ", stringify!($field), " has no room for its range"));
-        };)*)?)*
-    };
+/// Returns an event's action; what an arrival carries stays in the list beside the events.
+#[inline(always)]
+pub(crate) fn action(event: &PlainEvent) -> ActionOf<HandoffPlace> {
+    GameAction::unpack(&event.action, &[])
 }
 
 // The table. docs/HACKING.md describes what a new event needs in addition to its rows.
 events! {
-    fields {
-        /// The type of the event.
-        Type = "type" TypeName,
-        /// The player.
-        PlayerId = "player_id" Id[1, u64::MAX],
-        /// The player's event counter; in a tick, its id.
-        Seq = "seq" Integer[1, u64::MAX],
-        /// When the producer emitted the event, in microseconds since the Unix epoch.
-        TsUs = "ts_us" Integer[i64::MIN, i64::MAX],
+    /// The events of the hunt.
+    EVENTS = HANDOFF;
+    fields EventField {
         /// Position, in cm.
         X = "x" Position[i32::MIN, i32::MAX],
         /// Position, in cm.
@@ -316,7 +187,9 @@ events! {
         /// The data that a player brings from another zone.
         Handoff = "handoff" Handoff,
     }
-    actions<H = Handoff> {
+    kinds ActionKind;
+    /// An action of a player or the world. Positions are in centimetres, headings in centidegrees.
+    actions ActionOf<H = Handoff> {
         /// The player enters this zone, carrying nothing.
         Join = 0 "join" Enter { x: i32 = X Required, y: i32 = Y Required, },
         /// The player enters this zone from another one, with what it carried there.
@@ -354,5 +227,36 @@ events! {
         HuntEnd = 10 "hunt_end" World { hunt: u32 = Hunt Required, },
         /// The zone switches to the rules with this hash.
         RulesChange = 11 "rules_change" World { ruleset: u32 = Ruleset Required, },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kit::event_list::Events;
+
+    #[test]
+    fn an_arrival_keeps_what_it_carries_wherever_it_stands() {
+        let arrival = |score| {
+            let handoff = Handoff { score, last_seq: 9, ..Handoff::default() };
+            Action::Arrive { x: -1, y: 2, handoff }
+        };
+        let event =
+            |offset, action| Event { offset, time_ms: 1, player_id: 7, seq: 3, ts_us: -5, action };
+        let all = [
+            event(0, Action::Shoot { weapon: 1, heading: None }),
+            event(1, arrival(10)),
+            event(2, Action::Leave { to_zone: Some(0) }),
+            event(3, arrival(20)),
+        ];
+        let mut events: Events = all.into_iter().collect();
+        assert_eq!((events.len(), events.carried().len()), (4, 2 * HANDOFF_WORDS));
+        let whole: Vec<_> =
+            events.plain().iter().map(|event| event.unpack(events.carried())).collect();
+        assert_eq!(whole, all);
+        for event in all.into_iter().rev() {
+            assert_eq!(events.pop(), Some(event));
+        }
+        assert_eq!((events.pop::<Action>(), events.carried().len()), (None, 0));
     }
 }

@@ -2,14 +2,14 @@
 
 use crate::hunt::actor::Body;
 use crate::hunt::change::Change;
-use crate::hunt::event::{Action, Handoff};
-use crate::hunt::events::{HandoffNumber, ListedEvent};
+use crate::hunt::event::{ActionKind, ActionOf, Handoff, HandoffPlace, action};
 use crate::hunt::hunts::Hunt;
 use crate::hunt::refusal::Refusal;
 use crate::hunt::rules::Rules;
 use crate::hunt::rules::motion::{Allowance, on_rotate};
 use crate::hunt::state::TreasureHunt;
 use crate::hunt::{EventOutput, Outcome, Shard};
+use crate::kit::event::PlainEvent;
 use crate::kit::game::{Game, KitRefusal};
 
 impl From<KitRefusal> for Refusal {
@@ -23,8 +23,7 @@ impl From<KitRefusal> for Refusal {
 }
 
 impl Game for TreasureHunt {
-    type Action = Action<HandoffNumber>;
-    type Carried = Handoff;
+    type Action = ActionOf<HandoffPlace>;
     type Update = Change;
     type Refusal = Refusal;
 
@@ -40,8 +39,9 @@ impl Game for TreasureHunt {
         Change::RulesChanged { ruleset }
     }
 
-    fn refused(refusal: Refusal, event: &ListedEvent) -> Change {
-        Change::Refused { refusal, action: event.action.kind(), seq: event.seq }
+    fn refused(refusal: Refusal, event: &PlainEvent) -> Change {
+        let action = ActionKind::from_code(event.action.kind()).expect("a kind of the table");
+        Change::Refused { refusal, action, seq: event.seq }
     }
 
     #[inline(always)]
@@ -70,12 +70,12 @@ impl Game for TreasureHunt {
         zone: &mut Shard,
         row: u32,
         body: &mut Body,
-        event: &ListedEvent,
+        event: &PlainEvent,
         out: &mut EventOutput,
     ) -> Result<(), Refusal> {
-        match event.action {
-            Action::Move { x, y } if !body.downed() => zone.on_move(row, body, x, y, out),
-            Action::Rotate { heading } if !body.downed() => on_rotate(body, heading, out),
+        match action(event) {
+            ActionOf::Move { x, y } if !body.downed() => zone.on_move(row, body, x, y, out),
+            ActionOf::Rotate { heading } if !body.downed() => on_rotate(body, heading, out),
             _ => {
                 let (after, decided) = zone.on_rarer_action(row, *body, event, out);
                 *body = after;
@@ -86,11 +86,11 @@ impl Game for TreasureHunt {
 
     fn on_enter(
         zone: &mut Shard,
-        event: &ListedEvent,
+        event: &PlainEvent,
         out: &mut EventOutput,
     ) -> Result<(), Refusal> {
-        match event.action {
-            Action::Join { x, y } => zone.on_join(event.player_id, event.seq, x, y, out),
+        match action(event) {
+            ActionOf::Join { x, y } => zone.on_join(event.player_id, event.seq, x, y, out),
             _ => unreachable!("the only way in"),
         }
     }
@@ -99,48 +99,48 @@ impl Game for TreasureHunt {
         zone: &mut Shard,
         row: u32,
         body: Body,
-        event: &ListedEvent,
+        event: &PlainEvent,
         out: &mut EventOutput,
     ) -> Result<(), Refusal> {
-        match event.action {
-            Action::Leave { to_zone } => zone.on_leave(row, body, to_zone, out),
+        match action(event) {
+            ActionOf::Leave { to_zone } => zone.on_leave(row, body, to_zone, out),
             _ => unreachable!("the only way out"),
         }
     }
 
     fn on_arrive(
         zone: &mut Shard,
-        event: &ListedEvent,
-        handoffs: &[Handoff],
+        event: &PlainEvent,
+        carried: &[u64],
         out: &mut EventOutput,
     ) -> Outcome {
-        match event.action {
-            Action::Arrive { x, y, handoff } => zone
-                .on_arrive(event.player_id, (x, y), &handoffs[handoff as usize], out)
+        match action(event) {
+            ActionOf::Arrive { x, y, handoff } => zone
+                .on_arrive(event.player_id, (x, y), &Handoff::at(carried, handoff), out)
                 .unwrap_or_else(Outcome::Refused),
             _ => unreachable!("the only arrival"),
         }
     }
 
-    fn on_world(zone: &mut Shard, event: &ListedEvent, out: &mut EventOutput) -> Outcome {
-        match event.action {
-            Action::RulesChange { ruleset } => zone.on_rules_change(ruleset, out),
-            Action::HuntStart { hunt, seed, treasures, duration_ms } => {
+    fn on_world(zone: &mut Shard, event: &PlainEvent, out: &mut EventOutput) -> Outcome {
+        match action(event) {
+            ActionOf::RulesChange { ruleset } => zone.on_rules_change(ruleset, out),
+            ActionOf::HuntStart { hunt, seed, treasures, duration_ms } => {
                 let start = Hunt { hunt, seed, treasures, ..Hunt::default() };
                 zone.on_hunt_start(start, duration_ms, out).unwrap_or_else(Outcome::Refused)
             }
-            Action::HuntEnd { hunt } => {
+            ActionOf::HuntEnd { hunt } => {
                 zone.on_hunt_end(hunt, out).unwrap_or_else(Outcome::Refused)
             }
-            Action::Tick
-            | Action::Join { .. }
-            | Action::Leave { .. }
-            | Action::Arrive { .. }
-            | Action::Move { .. }
-            | Action::Rotate { .. }
-            | Action::Shoot { .. }
-            | Action::Loot { .. }
-            | Action::Use { .. } => unreachable!("handled before"),
+            ActionOf::Tick
+            | ActionOf::Join { .. }
+            | ActionOf::Leave { .. }
+            | ActionOf::Arrive { .. }
+            | ActionOf::Move { .. }
+            | ActionOf::Rotate { .. }
+            | ActionOf::Shoot { .. }
+            | ActionOf::Loot { .. }
+            | ActionOf::Use { .. } => unreachable!("handled before"),
         }
     }
 
@@ -158,25 +158,25 @@ impl Shard {
         &mut self,
         row: u32,
         mut body: Body,
-        event: &ListedEvent,
+        event: &PlainEvent,
         out: &mut EventOutput,
     ) -> (Body, Result<(), Refusal>) {
-        let decided = match event.action {
+        let decided = match action(event) {
             _ if body.downed() => Err(Refusal::Downed),
-            Action::Shoot { weapon, heading } => {
+            ActionOf::Shoot { weapon, heading } => {
                 self.on_shoot(row, &mut body, weapon, heading, out)
             }
-            Action::Use { item } => self.on_use(row, &mut body, item, out),
-            Action::Loot { hunt } => self.on_loot(row, &body, hunt, out),
-            Action::Move { .. }
-            | Action::Rotate { .. }
-            | Action::Join { .. }
-            | Action::Leave { .. }
-            | Action::Arrive { .. }
-            | Action::Tick
-            | Action::RulesChange { .. }
-            | Action::HuntStart { .. }
-            | Action::HuntEnd { .. } => unreachable!("handled before"),
+            ActionOf::Use { item } => self.on_use(row, &mut body, item, out),
+            ActionOf::Loot { hunt } => self.on_loot(row, &body, hunt, out),
+            ActionOf::Move { .. }
+            | ActionOf::Rotate { .. }
+            | ActionOf::Join { .. }
+            | ActionOf::Leave { .. }
+            | ActionOf::Arrive { .. }
+            | ActionOf::Tick
+            | ActionOf::RulesChange { .. }
+            | ActionOf::HuntStart { .. }
+            | ActionOf::HuntEnd { .. } => unreachable!("handled before"),
         };
         (body, decided)
     }

@@ -6,11 +6,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::float_arithmetic)]
 
-pub(crate) mod field;
-
 pub mod event;
-
-pub mod events;
 
 pub mod change;
 
@@ -46,10 +42,7 @@ pub(crate) mod page;
 mod tests;
 
 use crate::kit;
-use crate::kit::update::{Update, Updates};
-use crate::kit::zone::{NO_ROW, Zone};
-use event::Event;
-use events::{Events, ListedEvent};
+use crate::kit::zone::Zone;
 use handoff::HandoffOut;
 use hunts::HUNTS_MAX;
 use refusal::Refusal;
@@ -101,25 +94,5 @@ impl Shard {
     /// Returns a player's inventory; `None` if the player is not here.
     pub(crate) fn inventory(&self, player_id: u64) -> Option<&Inventory> {
         self.game.actors.find(player_id).map(|row| &self.game.actors.pack(row).items)
-    }
-
-    /// Applies a part of the events, as long as the updates have room for one more and the rules
-    /// are loaded. Passes each event to `on_outcome`, with its outcome and its updates. Returns the
-    /// number of these events.
-    pub fn apply_all(
-        &mut self,
-        events: &Events,
-        part: Range<usize>,
-        updates: &mut Updates,
-        on_outcome: impl FnMut(&ListedEvent, Outcome, &[Update]),
-    ) -> usize {
-        self.apply_each(&events.listed()[part], events.handoffs(), updates, on_outcome)
-    }
-
-    /// Applies one event, in bounded work, and returns its outcome. The caller has made sure that
-    /// the updates have room.
-    pub fn apply(&mut self, event: &Event, updates: &mut Updates) -> Outcome {
-        let (event, handoff) = event.apart(0);
-        self.apply_at(NO_ROW, &event, handoff.as_slice(), updates)
     }
 }

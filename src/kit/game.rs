@@ -1,7 +1,7 @@
 //! The interface between the kit and a game. It is static: the kit's loop is compiled for each
 //! game.
 
-use crate::kit::event::{Event, GameAction};
+use crate::kit::event::{GameAction, PlainEvent};
 use crate::kit::kinds::Kinds;
 use crate::kit::rulebook::GameRules;
 use crate::kit::state::GameState;
@@ -21,16 +21,10 @@ pub enum KitRefusal {
 /// The outcome of an event of the game `G`.
 pub type OutcomeOf<G> = Outcome<<G as Game>::Refusal>;
 
-/// An event of the game `G`.
-pub type EventOf<G> = Event<<G as Game>::Action>;
-
 /// A game: a state in one zone, and what events do to it.
 pub trait Game: GameState<Rules: GameRules> {
-    /// What an event asks for.
+    /// The events.
     type Action: GameAction;
-
-    /// The data that an arrival carries in addition to its event.
-    type Carried;
 
     /// The published updates.
     type Update: Kinds;
@@ -48,7 +42,7 @@ pub trait Game: GameState<Rules: GameRules> {
     fn rules_changed(ruleset: u32) -> Self::Update;
 
     /// Returns the update that says that an event was refused.
-    fn refused(refusal: Self::Refusal, event: &EventOf<Self>) -> Self::Update;
+    fn refused(refusal: Self::Refusal, event: &PlainEvent) -> Self::Update;
 
     /// Does what is due before an event.
     fn on_time(zone: &mut Zone<Self>, out: &mut EventOutput<Self>);
@@ -66,14 +60,14 @@ pub trait Game: GameState<Rules: GameRules> {
         zone: &mut Zone<Self>,
         row: u32,
         player: &mut Self::Player,
-        event: &EventOf<Self>,
+        event: &PlainEvent,
         out: &mut EventOutput<Self>,
     ) -> Result<(), Self::Refusal>;
 
     /// Processes the entry of a player who is not in the zone, with a new `seq`.
     fn on_enter(
         zone: &mut Zone<Self>,
-        event: &EventOf<Self>,
+        event: &PlainEvent,
         out: &mut EventOutput<Self>,
     ) -> Result<(), Self::Refusal>;
 
@@ -82,22 +76,22 @@ pub trait Game: GameState<Rules: GameRules> {
         zone: &mut Zone<Self>,
         row: u32,
         player: Self::Player,
-        event: &EventOf<Self>,
+        event: &PlainEvent,
         out: &mut EventOutput<Self>,
     ) -> Result<(), Self::Refusal>;
 
-    /// Processes the arrival of a player from another zone, with what it carries.
+    /// Processes the arrival of a player from another zone; `carried` holds what it carries.
     fn on_arrive(
         zone: &mut Zone<Self>,
-        event: &EventOf<Self>,
-        carried: &[Self::Carried],
+        event: &PlainEvent,
+        carried: &[u64],
         out: &mut EventOutput<Self>,
     ) -> OutcomeOf<Self>;
 
     /// Processes an event of the world.
     fn on_world(
         zone: &mut Zone<Self>,
-        event: &EventOf<Self>,
+        event: &PlainEvent,
         out: &mut EventOutput<Self>,
     ) -> OutcomeOf<Self>;
 

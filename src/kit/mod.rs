@@ -26,9 +26,16 @@ pub mod state;
 #[cfg(test)]
 pub(crate) mod numbered;
 
+pub(crate) mod names;
+
+pub mod field;
+
 pub mod update;
 
+#[macro_use]
 pub mod event;
+
+pub mod event_list;
 
 pub mod zone;
 

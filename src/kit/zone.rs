@@ -3,8 +3,9 @@
 
 use crate::kit::checkpoint::Checkpoint;
 use crate::kit::clock::Clock;
-use crate::kit::event::{GameAction, Subject};
-use crate::kit::game::{EventOf, Game, KitRefusal, OutcomeOf};
+use crate::kit::event::{Event, GameAction, PlainEvent, Subject};
+use crate::kit::event_list::Events;
+use crate::kit::game::{Game, KitRefusal, OutcomeOf};
 use crate::kit::index::Lookup;
 use crate::kit::kinds::Kinds;
 use crate::kit::mix;
@@ -13,6 +14,7 @@ use crate::kit::rulebook::{Edition, Rulebook};
 use crate::kit::tombstones::Tombstones;
 use crate::kit::update::{EVENT_UPDATES_MAX, Update, Updates};
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The outcome of an event.
@@ -173,15 +175,40 @@ impl<G: Game> Zone<G> {
         mix::hash(&parts, u64::from(*partition))
     }
 
+    /// Applies a part of these events, as long as the updates have room for one more and the rules
+    /// are loaded. Passes each event to `on_outcome`, with its outcome and its updates. Returns the
+    /// number of these events.
+    pub fn apply_all(
+        &mut self,
+        events: &Events,
+        part: Range<usize>,
+        updates: &mut Updates,
+        on_outcome: impl FnMut(&PlainEvent, OutcomeOf<G>, &[Update]),
+    ) -> usize {
+        self.apply_each(&events.plain()[part], events.carried(), updates, on_outcome)
+    }
+
+    /// Applies one event, in bounded work, and returns its outcome. The caller has made sure that
+    /// the updates have room.
+    pub fn apply<A: GameAction>(
+        &mut self,
+        event: &Event<A>,
+        updates: &mut Updates,
+    ) -> OutcomeOf<G> {
+        let mut carried = Vec::new();
+        let event = event.pack(&mut carried);
+        self.apply_at(NO_ROW, &event, &carried, updates)
+    }
+
     /// Applies events, as long as the updates have room for one more and the rules are loaded.
     /// Passes each event to `on_outcome`, with its outcome and its updates. Returns the number of
     /// these events.
     pub(crate) fn apply_each(
         &mut self,
-        events: &[EventOf<G>],
-        carried: &[G::Carried],
+        events: &[PlainEvent],
+        carried: &[u64],
         updates: &mut Updates,
-        mut on_outcome: impl FnMut(&EventOf<G>, OutcomeOf<G>, &[Update]),
+        mut on_outcome: impl FnMut(&PlainEvent, OutcomeOf<G>, &[Update]),
     ) -> usize {
         let mut ahead = Ahead::default();
         for at in 0..EVENTS_AHEAD {
@@ -213,8 +240,8 @@ impl<G: Game> Zone<G> {
     pub(crate) fn apply_at(
         &mut self,
         hint: u32,
-        event: &EventOf<G>,
-        carried: &[G::Carried],
+        event: &PlainEvent,
+        carried: &[u64],
         updates: &mut Updates,
     ) -> OutcomeOf<G> {
         self.clock.observe(event.time_ms);
@@ -231,7 +258,7 @@ impl<G: Game> Zone<G> {
             out.push_clock();
         }
         G::on_time(self, &mut out);
-        let subject = event.action.subject();
+        let subject = G::Action::subject(&event.action);
         let outcome = match subject {
             Subject::Player => self.on_player(hint, event, &mut out),
             _ => self.on_rarer_subject(subject, event, carried, &mut out),
@@ -250,7 +277,7 @@ impl<G: Game> Zone<G> {
     fn on_player(
         &mut self,
         hint: u32,
-        event: &EventOf<G>,
+        event: &PlainEvent,
         out: &mut EventOutput<G>,
     ) -> OutcomeOf<G> {
         if event.player_id == 0 {
@@ -273,7 +300,7 @@ impl<G: Game> Zone<G> {
     /// Processes an event of an absent player, which leaves no trace. Otherwise a handoff in
     /// transit to this zone could be mistaken for an old one.
     #[inline(never)]
-    fn on_absent_player(&mut self, event: &EventOf<G>) -> OutcomeOf<G> {
+    fn on_absent_player(&mut self, event: &PlainEvent) -> OutcomeOf<G> {
         if self.has_seen(event) {
             return Outcome::NoOp;
         }
@@ -281,7 +308,7 @@ impl<G: Game> Zone<G> {
     }
 
     /// Returns whether the player of this event left with a `seq` that is not below the event's.
-    fn has_seen(&self, event: &EventOf<G>) -> bool {
+    fn has_seen(&self, event: &PlainEvent) -> bool {
         let known = self.tombstones.find(event.player_id);
         event.seq <= known.map_or(0, |tombstone| tombstone.seq)
     }
@@ -290,8 +317,8 @@ impl<G: Game> Zone<G> {
     fn on_rarer_subject(
         &mut self,
         subject: Subject,
-        event: &EventOf<G>,
-        carried: &[G::Carried],
+        event: &PlainEvent,
+        carried: &[u64],
         out: &mut EventOutput<G>,
     ) -> OutcomeOf<G> {
         match subject {
@@ -312,7 +339,7 @@ impl<G: Game> Zone<G> {
     fn on_border(
         &mut self,
         subject: Subject,
-        event: &EventOf<G>,
+        event: &PlainEvent,
         out: &mut EventOutput<G>,
     ) -> OutcomeOf<G> {
         if event.player_id == 0 {
@@ -373,7 +400,7 @@ struct Ahead {
 impl Ahead {
     /// Starts to look up the player of this event, if there is one.
     #[inline(always)]
-    fn begin_lookup<G: Game>(&mut self, game: &G, events: &[EventOf<G>], at: usize) {
+    fn begin_lookup<G: Game>(&mut self, game: &G, events: &[PlainEvent], at: usize) {
         if let Some(event) = events.get(at) {
             self.lookups[at % EVENTS_AHEAD] = game.players().begin_lookup(event.player_id);
         }

@@ -14,6 +14,7 @@ pub(crate) mod ticker;
 
 use crate::fetch::dialling::DialEnds;
 use crate::kafka::client::ClientOptions;
+use crate::kit::event::EventTable;
 use crate::output::dead_letter::DeadLetter;
 use crate::output::frame::{
     Compression, Format, Frame, RECORD_HEAD_BYTES_MAX, UPDATE_JSON_BYTES_MAX,
@@ -171,6 +172,8 @@ pub struct PublisherEnds {
     pub progress: Arc<Progress>,
     /// The counters.
     pub metrics: Arc<Metrics>,
+    /// The events of the game.
+    pub events: &'static EventTable,
 }
 
 /// Publishes until the inbox has ended and everything is acknowledged, or until that takes too

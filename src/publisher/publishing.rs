@@ -6,7 +6,6 @@ use super::producer::{Delivery, Produce, SendError, SendFailure};
 use super::sent::{QuotaItem, Sent, SentFrame, SentLetter};
 use super::ticker::{Ticker, tick_id};
 use super::{Outgoing, PublisherEnds, PublisherError, PublisherOptions, ToPublisher};
-use crate::hunt::event::Action;
 use crate::output::dead_letter::DeadLetter;
 use crate::output::frame::{Frame, FrameHeader};
 use crate::output::{encode, event_json};
@@ -264,7 +263,7 @@ impl<P: Produce<Sent>> Publisher<P> {
             }
             self.bytes.clear();
             let id = tick_id(now_us / 1000, self.options.tick_every_ms);
-            event_json::write_event(&mut self.bytes, 0, id, now_us, &Action::Tick);
+            event_json::write_tick(&mut self.bytes, self.ends.events, id, now_us);
             let topic = &self.options.input_topic;
             if self.producer.send(topic, partition, &self.bytes, Sent::Tick(partition)).is_err() {
                 break;

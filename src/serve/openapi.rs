@@ -2,7 +2,7 @@
 //! the tables of events and updates.
 
 use crate::hunt::event::{ActionKind, EventField};
-use crate::hunt::field::{FieldForm, FieldSpec};
+use crate::kit::field::{FieldForm, FieldSpec};
 use crate::kit::kinds::{Form, PayloadPart, UpdateField, UpdateKind};
 use crate::view::game::ViewSchema;
 use serde_json::{Number, Value, json};
@@ -99,7 +99,7 @@ fn event_type(kind: ActionKind) -> Value {
     let spec = kind.spec();
     // A client may leave these two out.
     let is_posted = |field: &&EventField| !matches!(field, EventField::Seq | EventField::TsUs);
-    let required = EventField::ALL.iter().filter(|field| spec.required.contains(**field));
+    let required = EventField::ALL.iter().filter(|field| spec.required.contains(**field as u8));
     let required: Vec<&str> = required.filter(is_posted).map(|field| field.spec().key).collect();
     json!({"required": required, "properties": {"type": {"const": spec.type_name}}})
 }

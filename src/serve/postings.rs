@@ -1,6 +1,7 @@
 //! Posted events on their way to the brokers.
 
 use crate::decoder::Decoder;
+use crate::hunt::event::EVENTS;
 use crate::queue::{Received, Receiver};
 use crate::runtime::wall_clock::unix_us;
 use crate::serve::answers::Served;
@@ -36,7 +37,7 @@ impl Postings {
         Postings {
             appender,
             reports,
-            decoder: Decoder::new(),
+            decoder: Decoder::new(&EVENTS),
             stamps: Stamps::default(),
             commands_waiting: 0,
             posted: 0,

@@ -4,9 +4,9 @@ use super::checkpoints::CheckpointSchedule;
 use super::{Workspace, contained, publish_population};
 use crate::fetch::block::{BLOCK_EVENTS_MAX, Block, SHARD_BLOCKS_MAX};
 use crate::fetch::cursor::Cursor;
-use crate::hunt::event::{Action, ActionKind};
-use crate::hunt::events::ListedEvent;
+use crate::hunt::event::{ActionKind, ActionOf, action};
 use crate::hunt::{Outcome, Shard};
+use crate::kit::event::{GameAction, PlainEvent};
 use crate::kit::update::Update;
 use crate::output::dead_letter::DeadLetter;
 use crate::output::handoff::HandoffRecord;
@@ -297,14 +297,14 @@ impl OwnedShard {
         let mut counts = OutcomeCounts::default();
         let mut missing = None;
         let metrics = &workspace.context.metrics;
-        let listed = block.events.listed();
+        let listed = block.events.plain();
         let gated = |gate| listed.partition_point(|event| event.offset < gate);
         let part = self.applied..self.framer.gate().map_or(listed.len(), gated);
         let updates = self.framer.updates().expect("the caller obtained a frame");
         let updates_before = updates.len();
-        let tell_outcome = |event: &ListedEvent, outcome, told: &[Update]| {
+        let tell_outcome = |event: &PlainEvent, outcome, told: &[Update]| {
             match outcome {
-                Outcome::Applied => counts.applied[event.action.kind() as usize] += 1,
+                Outcome::Applied => counts.applied[usize::from(event.action.kind())] += 1,
                 Outcome::Refused(refusal) => {
                     metrics.refusals.add(block.partition, refusal as usize, 1);
                 }
@@ -323,7 +323,7 @@ impl OwnedShard {
         };
         let work = || self.engine.apply_all(&block.events, part, updates, tell_outcome);
         if contained(work).is_none() {
-            let at_work = block.events.listed().get(self.applied);
+            let at_work = block.events.plain().get(self.applied);
             let offset = at_work.map_or(self.framer.next_offset(), |event| event.offset);
             return Err(ShardEnd::Panicked { offset });
         }
@@ -336,7 +336,7 @@ impl OwnedShard {
         counts.add_to(metrics, block.partition);
         metrics.add(Counter::UpdatesMade, made as u64);
         let progress = workspace.context.progress.shard(self.cursor.partition);
-        let listed = block.events.listed();
+        let listed = block.events.plain();
         if let Some(event) = listed[..self.applied].last() {
             progress.applied_time_ms.set(event.time_ms);
         }
@@ -488,9 +488,9 @@ struct OutcomeCounts {
 }
 
 impl OutcomeCounts {
-    fn no_op(&mut self, event: &ListedEvent) {
+    fn no_op(&mut self, event: &PlainEvent) {
         self.no_ops += 1;
-        if event.action.kind().subject().is_player() {
+        if ActionOf::<u32>::subject(&event.action).is_player() {
             self.repeated = Some((event.player_id, event.seq));
         }
     }
@@ -504,19 +504,19 @@ impl OutcomeCounts {
 }
 
 /// Whether players may be on their way to another zone after an event like this.
-fn sends_players(event: &ListedEvent) -> bool {
-    match event.action {
-        Action::Leave { to_zone } => to_zone.is_some(),
-        Action::Arrive { .. } => true,
-        Action::Join { .. }
-        | Action::Move { .. }
-        | Action::Rotate { .. }
-        | Action::Shoot { .. }
-        | Action::Use { .. }
-        | Action::Loot { .. }
-        | Action::Tick
-        | Action::HuntStart { .. }
-        | Action::HuntEnd { .. }
-        | Action::RulesChange { .. } => false,
+fn sends_players(event: &PlainEvent) -> bool {
+    match action(event) {
+        ActionOf::Leave { to_zone } => to_zone.is_some(),
+        ActionOf::Arrive { .. } => true,
+        ActionOf::Join { .. }
+        | ActionOf::Move { .. }
+        | ActionOf::Rotate { .. }
+        | ActionOf::Shoot { .. }
+        | ActionOf::Use { .. }
+        | ActionOf::Loot { .. }
+        | ActionOf::Tick
+        | ActionOf::HuntStart { .. }
+        | ActionOf::HuntEnd { .. }
+        | ActionOf::RulesChange { .. } => false,
     }
 }

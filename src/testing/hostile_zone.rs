@@ -3,11 +3,11 @@
 
 use crate::decoder::{Decoder, RecordPosition};
 use crate::hunt::change::Change;
-use crate::hunt::event::{Action, Event};
-use crate::hunt::events::Events;
+use crate::hunt::event::{Action, EVENTS, Event};
 use crate::hunt::handoff::HandoffOut;
 use crate::hunt::rules::rulebook::Rulebook;
 use crate::hunt::{Outcome, Shard};
+use crate::kit::event_list::Events;
 use crate::kit::update::{EVENT_UPDATES_MAX, Update, Updates};
 use crate::output::encode::{decode_frame, encode};
 use crate::output::frame::{Chain, Format, Frame, FrameHeader};
@@ -66,7 +66,7 @@ impl HostileZone {
             chain: Chain::default(),
             kinds: 0,
             applied: 0,
-            decoder: Decoder::new(),
+            decoder: Decoder::new(&EVENTS),
         }
     }
 

@@ -4,11 +4,12 @@
 //! takes part in every test that plays a random game. To make its games worth playing, give it a
 //! weight and its fields numbers that mean something: [`RandomGame::kind`], [`RandomGame::number`].
 
-use crate::hunt::event::{Action, ActionField, ActionKind, Event, EventField};
-use crate::hunt::event::{Handoff, ItemStack, Presence};
-use crate::hunt::field::{FieldForm, FieldSpec, FieldValues};
+use crate::hunt::event::{Action, ActionKind, Event, EventField};
+use crate::hunt::event::{Handoff, ItemStack};
 use crate::hunt::rules::rulebook::Rulebook;
 use crate::kit::event::Subject;
+use crate::kit::event::{ActionField, GameAction, Presence};
+use crate::kit::field::{ActionWords, FieldForm, FieldSpec};
 
 /// Draws a number below another one, which is not 0.
 pub type Below<'a> = &'a mut dyn FnMut(u64) -> u64;
@@ -106,7 +107,7 @@ impl RandomGame {
             *counter
         };
         let player_id = self.setting.first_player_id + player as u64;
-        let (player_id, seq) = match kind.subject() {
+        let (player_id, seq) = match kind.spec().subject {
             Subject::Player | Subject::Enter | Subject::Leave | Subject::Arrival => {
                 (player_id, count(&mut self.players[player].seq, below))
             }
@@ -165,7 +166,7 @@ impl RandomGame {
             is_drawn
         });
         let kind = *kind.expect("a number below the sum of the weights");
-        let is_absent = kind.subject().is_player() && !self.players[player].is_here;
+        let is_absent = kind.spec().subject.is_player() && !self.players[player].is_here;
         if is_absent && below(4) > 0 { ActionKind::Join } else { kind }
     }
 
@@ -177,19 +178,21 @@ impl RandomGame {
             _ => {}
         }
         self.step(player, below);
-        let mut values = FieldValues::default();
-        for ActionField { field, presence } in kind.spec().fields {
-            if field.spec().form == FieldForm::Handoff {
-                values.handoff = Some(self.handoff(player, below));
+        let (mut words, mut carried) = (ActionWords::new(kind as u8), Vec::new());
+        for ActionField { field, spec, presence, place } in kind.spec().fields {
+            if spec.form == FieldForm::Handoff {
+                words.put(*place, 0);
+                carried.extend(self.handoff(player, below).to_words());
                 continue;
             }
             let is_left_out = *presence == Presence::Optional && below(2) == 0;
-            let number = self.edge(below).or_else(|| self.number(*field, kind, player, below));
+            let field = EventField::ALL[usize::from(*field)];
+            let number = self.edge(below).or_else(|| self.number(field, kind, player, below));
             if let Some(number) = number.filter(|_| !is_left_out) {
-                values.put(*field, number);
+                words.put(*place, number);
             }
         }
-        Action::unpack(kind, &values)
+        Action::unpack(&words, &carried)
     }
 
     /// Takes a player some way on, now and then a little beyond the edge of the map.

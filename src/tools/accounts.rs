@@ -7,6 +7,7 @@ use super::source::SourceRecord;
 use crate::decoder::reject::Reject;
 use crate::decoder::{Decoder, RecordPosition};
 use crate::hunt::change::Change;
+use crate::hunt::event::{Action, EVENTS};
 use crate::hunt::rules::rulebook::Rulebook;
 use crate::hunt::{Outcome, Shard};
 use crate::kit::update::{Update, Updates};
@@ -125,7 +126,7 @@ impl OfflineShards {
         OfflineShards {
             rulebook,
             skips: skips.iter().copied().collect(),
-            decoder: Decoder::new(),
+            decoder: Decoder::new(&EVENTS),
             shards: BTreeMap::new(),
             updates: Updates::new(),
         }
@@ -143,7 +144,7 @@ impl OfflineShards {
         self.updates.clear();
         let decoded = match self.skips.contains(&(partition.into(), offset)) {
             true => Err(Reject::Skipped),
-            false => self.decoder.decode(RecordPosition { offset, time_ms }, value),
+            false => self.decoder.decode::<Action>(RecordPosition { offset, time_ms }, value),
         };
         let reject = decoded.as_ref().err().copied();
         match decoded {

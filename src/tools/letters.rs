@@ -8,6 +8,7 @@ use super::source::SourceRecord;
 use super::tap::{check_reader, wanted_partitions};
 use crate::decoder::reject::Reject;
 use crate::decoder::{Decoder, RecordPosition};
+use crate::hunt::event::{Action, EVENTS};
 use crate::kafka::right::Right;
 use crate::runtime::wall_clock::unix_ms;
 use crate::service::cli::{TapArgs, TapFrom};
@@ -88,7 +89,7 @@ impl<'a> Resend<'a> {
         Ok(Resend {
             input_topic,
             partitions: kafka::topic_partitions(client, input_topic, Right::Write)?,
-            decoder: Decoder::new(),
+            decoder: Decoder::new(&EVENTS),
             sender: EventSender::connect(client, input_topic, "none", 0)?,
         })
     }
@@ -199,7 +200,8 @@ impl<'a> Letter<'a> {
             ));
         }
         self.why_not_whole().or_else(|| {
-            let reject = decoder.decode(RecordPosition { offset: 0, time_ms }, value).err()?;
+            let reject =
+                decoder.decode::<Action>(RecordPosition { offset: 0, time_ms }, value).err()?;
             let sentence = decoder.explain(reject, value);
             Some(format!(
                 "the record at offset {offset} of partition {partition} is still not an event: \
@@ -327,7 +329,7 @@ mod tests {
 
     #[test]
     fn whatever_a_letter_says_only_a_whole_event_of_the_input_is_sent_again() {
-        let mut decoder = Decoder::new();
+        let mut decoder = Decoder::new(&EVENTS);
         let (mut sent, mut forged) = (0, 0);
         for seed in 0..SEEDS {
             let mut random = Random::new(seed);
@@ -370,9 +372,10 @@ mod tests {
     #[test]
     fn the_head_of_a_letter_with_the_largest_numbers_and_names_is_bounded() {
         let value = format!(r#"{{"type":"{}","{}":1}}"#, "t".repeat(500), "k".repeat(500));
-        let mut decoder = Decoder::new();
+        let mut decoder = Decoder::new(&EVENTS);
         let position = RecordPosition { offset: i64::MAX, time_ms: i64::MIN };
-        let reject = decoder.decode(position, Some(value.as_bytes())).expect_err("no event");
+        let decoded = decoder.decode::<Action>(position, Some(value.as_bytes()));
+        let reject = decoded.expect_err("no event");
         let topic = "t".repeat(crate::kafka::TOPIC_NAME_CHARS_MAX);
         let letter = DeadLetter {
             partition: i32::MAX,

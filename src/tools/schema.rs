@@ -2,30 +2,29 @@
 
 use super::failure::ToolError;
 use crate::hunt::change::KINDS;
-use crate::hunt::event::{ActionField, ActionKind, ActionSpec, Presence};
-use crate::hunt::field::{FieldForm, FieldSpec};
+use crate::hunt::event::EVENTS;
+use crate::kit::event::{ActionField, ActionSpec, Presence};
+use crate::kit::field::{FieldForm, FieldSpec};
 use crate::kit::kinds::{UpdateField, UpdateKind};
 use serde_json::{Number, Value, json};
 use std::io::Write;
 
 /// Prints the tables.
 pub fn run() -> Result<(), ToolError> {
-    let events = ActionKind::ALL.iter().map(|kind| event(*kind));
+    let events = EVENTS.actions.iter().map(event);
     let updates = (1..).zip(KINDS).map(|(number, kind)| update(number, kind));
     let tables =
         json!({"events": events.collect::<Value>(), "updates": updates.collect::<Value>()});
     Ok(writeln!(std::io::stdout(), "{tables:#}")?)
 }
 
-fn event(kind: ActionKind) -> Value {
-    let ActionSpec { type_name, fields, .. } = kind.spec();
+fn event(ActionSpec { name, type_name, subject, fields, .. }: &ActionSpec) -> Value {
     let fields: Value = fields.iter().map(event_field).collect();
-    let subject = kind.subject().name();
-    json!({"action": kind.name(), "type": type_name, "subject": subject, "fields": fields})
+    json!({"action": name, "type": type_name, "subject": subject.name(), "fields": fields})
 }
 
-fn event_field(ActionField { field, presence }: &ActionField) -> Value {
-    let FieldSpec { key, form, least, most } = field.spec();
+fn event_field(ActionField { spec, presence, .. }: &ActionField) -> Value {
+    let FieldSpec { key, form, least, most } = spec;
     let form = match form {
         FieldForm::TypeName => "type",
         FieldForm::Integer => "integer",

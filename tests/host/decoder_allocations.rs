@@ -2,7 +2,8 @@
 //! first.
 
 use huntd::decoder::{Decoder, RecordPosition};
-use huntd::hunt::event::RECORD_BYTES_MAX;
+use huntd::hunt::event::{Action, EVENTS};
+use huntd::kit::event::RECORD_BYTES_MAX;
 use huntd::runtime::allocator;
 
 const ORIGIN: RecordPosition = RecordPosition { offset: 0, time_ms: 0 };
@@ -43,11 +44,11 @@ fn decoding_does_not_allocate() {
     // One layout, often enough to be read by it.
     let usual = br#"{"type":"use","player_id":1,"seq":1,"ts_us":1,"item":1}"#;
     records.extend(std::iter::repeat_n(usual.to_vec(), 500));
-    let mut decoder = Decoder::new();
+    let mut decoder = Decoder::new(&EVENTS);
     let mut events = 0;
     allocator::count_this_thread();
     for record in records.iter().chain(&records) {
-        events += u32::from(decoder.decode(ORIGIN, Some(record)).is_ok());
+        events += u32::from(decoder.decode::<Action>(ORIGIN, Some(record)).is_ok());
     }
     let allocations = allocator::hot_allocations();
     assert_eq!(allocations, 0);

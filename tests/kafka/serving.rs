@@ -4,6 +4,7 @@ use crate::players::{Load, events, produce};
 use crate::snapshots::{settings, start, wait_for_snapshots};
 use huntd::decoder::{Decoder, RecordPosition};
 use huntd::hunt::Shard;
+use huntd::hunt::event::{Action, EVENTS};
 use huntd::hunt::rules::rulebook::Rulebook;
 use huntd::kit::update::Updates;
 use huntd::output::encode::encode;
@@ -37,12 +38,12 @@ fn expected(topics: &Topics) -> Served {
     let mut served = Served::new(&rulebook, ZONES as usize, Duration::from_secs(2));
     for zone in 0..ZONES as u16 {
         let mut shard = Shard::new(zone, &rulebook);
-        let (mut decoder, mut position) = (Decoder::new(), ZonePosition::default());
+        let (mut decoder, mut position) = (Decoder::new(&EVENTS), ZonePosition::default());
         for record in kafka::shared().client().consume(&topics.input, zone.into()) {
             let time_ms = record.timestamp().to_millis().expect("a record has a time");
             let origin = RecordPosition { offset: record.offset(), time_ms };
             position.next_offset = record.offset() + 1;
-            let Ok(event) = decoder.decode(origin, record.payload()) else { continue };
+            let Ok(event) = decoder.decode::<Action>(origin, record.payload()) else { continue };
             let mut updates = Updates::new();
             shard.apply(&event, &mut updates);
             position.update += updates.len() as u64;

@@ -4,6 +4,7 @@
 use crate::players;
 use crate::snapshots::{settings, start};
 use huntd::decoder::{Decoder, RecordPosition};
+use huntd::hunt::event::{Action, EVENTS};
 use huntd::hunt::rules::rulebook::Rulebook;
 use huntd::hunt::{Outcome, Shard};
 use huntd::kit::update::Updates;
@@ -104,12 +105,12 @@ fn play(address: &str, player: u64, answered: &AtomicU64) -> BTreeMap<u64, Answe
 /// What became of each record of a zone, applied once more: its player, its `seq`, its outcome.
 fn replay(topics: &Topics, zone: u16) -> BTreeMap<i64, (u64, u64, &'static str)> {
     let mut shard = Shard::new(zone, &Rulebook::of(built_in()));
-    let (mut decoder, mut updates) = (Decoder::new(), Updates::new());
+    let (mut decoder, mut updates) = (Decoder::new(&EVENTS), Updates::new());
     let mut outcomes = BTreeMap::new();
     for record in kafka::shared().client().consume(&topics.input, zone.into()) {
         let time_ms = record.timestamp().to_millis().expect("a record has a time");
         let origin = RecordPosition { offset: record.offset(), time_ms };
-        let event = decoder.decode(origin, record.payload()).expect("all are events");
+        let event = decoder.decode::<Action>(origin, record.payload()).expect("all are events");
         updates.clear();
         let outcome = match shard.apply(&event, &mut updates) {
             Outcome::Applied => "applied",

@@ -4,6 +4,7 @@
 use huntd::daemon::Daemon;
 use huntd::decoder::{Decoder, RecordPosition};
 use huntd::hunt::Shard;
+use huntd::hunt::event::{Action, EVENTS};
 use huntd::hunt::rules::rulebook::Rulebook;
 use huntd::kit::update::Updates;
 use huntd::output::encode::decode_frame;
@@ -57,11 +58,12 @@ fn run(daemon: Daemon, end: i64, seen: impl Fn(&Daemon) -> bool) {
 
 /// The digest after all events but the one that is passed over.
 fn digest(cluster: &Cluster) -> u64 {
-    let (mut shard, mut decoder) = (Shard::new(0, &Rulebook::of(built_in())), Decoder::new());
+    let (mut shard, mut decoder) =
+        (Shard::new(0, &Rulebook::of(built_in())), Decoder::new(&EVENTS));
     for record in read_partition(cluster, "events", 0) {
         let offset = record.offset();
         let time_ms = record.timestamp().to_millis().expect("records have times");
-        let event = decoder.decode(RecordPosition { offset, time_ms }, record.payload());
+        let event = decoder.decode::<Action>(RecordPosition { offset, time_ms }, record.payload());
         if offset != POISON {
             shard.apply(&event.expect("a valid event"), &mut Updates::new());
         }

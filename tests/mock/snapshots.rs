@@ -3,6 +3,7 @@
 use huntd::daemon::{Daemon, snapshots};
 use huntd::decoder::{Decoder, RecordPosition as At};
 use huntd::hunt::Shard;
+use huntd::hunt::event::{Action, EVENTS};
 use huntd::hunt::rules::rulebook::Rulebook;
 use huntd::kit::update::Updates;
 use huntd::output::encode::decode_frame;
@@ -81,14 +82,14 @@ fn store(config: &Config, directory: &Path) -> Store<Files> {
 
 /// Applies a partition's input from an offset to its end.
 fn replay(cluster: &Cluster, shard: &mut Shard, partition: i32, from: i64) {
-    let (mut decoder, mut updates) = (Decoder::new(), Updates::new());
+    let (mut decoder, mut updates) = (Decoder::new(&EVENTS), Updates::new());
     for record in read_partition(cluster, "events", partition) {
         let Timestamp::CreateTime(time_ms) = record.timestamp() else {
             panic!("the records have times")
         };
         if record.offset() >= from {
             let at = At { offset: record.offset(), time_ms };
-            let event = decoder.decode(at, record.payload()).expect("a valid event");
+            let event = decoder.decode::<Action>(at, record.payload()).expect("a valid event");
             updates.clear();
             shard.apply(&event, &mut updates);
         }

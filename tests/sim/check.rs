@@ -7,7 +7,7 @@ use crate::mutation::Mutation;
 use crate::reader::{Era, Follower, Replay};
 use crate::sim::Sim;
 use huntd::decoder::{Decoder, RecordPosition};
-use huntd::hunt::event::Action;
+use huntd::hunt::event::{Action, EVENTS};
 use huntd::output::encode::decode_frame;
 use huntd::output::handoff::HandoffRecord;
 use huntd::output::reader::{Reader, Verdict};
@@ -340,7 +340,8 @@ impl Sim {
 
 /// Whether a record is what a simulated engine fails at (`game.rs`).
 fn is_poison(partition: i32, value: &[u8]) -> bool {
-    let event = Decoder::new().decode(RecordPosition { offset: 0, time_ms: 0 }, Some(value));
+    let event = Decoder::new(&EVENTS)
+        .decode::<Action>(RecordPosition { offset: 0, time_ms: 0 }, Some(value));
     let zone = Some(partition as u16);
     event.is_ok_and(|event| matches!(event.action, Action::Leave { to_zone } if to_zone == zone))
 }

@@ -152,6 +152,7 @@ impl Node {
             bell: common.bell.clone(),
             progress: progress.clone(),
             metrics: metrics.clone(),
+            events: &huntd::hunt::event::EVENTS,
         };
         let line = Rc::new(RefCell::new(Line::new(mutation)));
         let (to_publish, others) = (publisher_options(chance), SimProducer::new(line.clone()));

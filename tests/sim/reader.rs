@@ -8,6 +8,7 @@ use crate::stranger::EPOCH_STEP_MAX;
 use huntd::decoder::{Decoder, RecordPosition};
 use huntd::hunt::Shard;
 use huntd::hunt::change::Change;
+use huntd::hunt::event::{Action, EVENTS};
 use huntd::hunt::rules::rulebook::Rulebook;
 use huntd::kit::update::{Update, Updates};
 use huntd::output::encode::decode_frame;
@@ -274,12 +275,12 @@ impl Replay {
         rulebook: &Rulebook,
     ) -> Replay {
         let mut shard = Shard::new(partition as u16, &era.rules_from(rulebook));
-        let mut decoder = Decoder::new();
+        let mut decoder = Decoder::new(&EVENTS);
         let mut updates = Updates::new();
         let (mut all, mut letters, mut handoffs) = (Vec::new(), BTreeSet::new(), Vec::new());
         for (offset, record) in records.range(era.begin.next_offset..) {
             let position = RecordPosition { offset: *offset, time_ms: record.time_ms };
-            match decoder.decode(position, record.value.as_deref()) {
+            match decoder.decode::<Action>(position, record.value.as_deref()) {
                 Ok(event) if !era.skips.contains(offset) => {
                     shard.apply(&event, &mut updates);
                     handoffs.extend(HandoffRecord::all(partition, 0, *offset, updates.as_slice()));

@@ -2,8 +2,9 @@
 //! for it.
 
 use crate::decoder::{Decoder, RecordPosition, reject::Reject};
-use crate::hunt::event::{Action, ActionKind, ActionSpec, Event, EventField, RECORD_BYTES_MAX};
-use crate::hunt::field::FieldSpec;
+use crate::hunt::event::{Action, ActionKind, EVENTS, Event, EventField};
+use crate::kit::event::{ActionSpec, RECORD_BYTES_MAX};
+use crate::kit::field::FieldSpec;
 use std::collections::BTreeSet;
 
 const ORIGIN: RecordPosition = RecordPosition { offset: 7, time_ms: 1000 };
@@ -51,11 +52,11 @@ fn outcome(result: Result<Event, Reject>) -> String {
 
 /// Decodes each case twice, so that a layout learnt from one case is tried on all others.
 fn assert_corpus(file: &'static str) {
-    let mut decoder = Decoder::new();
+    let mut decoder = Decoder::new(&EVENTS);
     let cases = cases(file);
     let mut wrong = String::new();
     for case in cases.iter().chain(&cases) {
-        let found = outcome(decoder.decode(ORIGIN, Some(&case.record)));
+        let found = outcome(decoder.decode::<Action>(ORIGIN, Some(&case.record)));
         if found != case.expected {
             wrong += &format!("{}:\n  {}\n  {}\n", case.name, case.expected, found);
         }
@@ -90,8 +91,8 @@ fn the_corpus_names_no_case_twice_and_holds_every_reject_of_a_value_that_has_byt
 
 #[test]
 fn the_corpus_holds_every_kind_of_action() {
-    let mut decoder = Decoder::new();
-    let mut decode = |case: Case| decoder.decode(ORIGIN, Some(&case.record)).ok();
+    let mut decoder = Decoder::new(&EVENTS);
+    let mut decode = |case: Case| decoder.decode::<Action>(ORIGIN, Some(&case.record)).ok();
     let events = cases(ACCEPTED).into_iter().filter_map(&mut decode);
     let held: Vec<ActionKind> = events.map(|event| event.action.kind()).collect();
     for kind in ActionKind::ALL {
@@ -107,16 +108,18 @@ fn record_of(type_name: &str, fields: &[(&str, i128)]) -> Vec<u8> {
 
 #[test]
 fn every_type_of_event_needs_its_required_fields_and_takes_each_in_its_range_alone() {
-    let mut decoder = Decoder::new();
+    let mut decoder = Decoder::new(&EVENTS);
     let mut decode = |type_name, fields: &[_]| {
-        decoder.decode(ORIGIN, Some(&record_of(type_name, fields))).map(|event| event.action.kind())
+        decoder
+            .decode::<Action>(ORIGIN, Some(&record_of(type_name, fields)))
+            .map(|event| event.action.kind())
     };
     for kind in ActionKind::ALL.iter().filter(|kind| **kind != ActionKind::Arrive) {
         let ActionSpec { type_name, required, .. } = kind.spec();
         let is_number = |field: &EventField| field.spec().least < field.spec().most;
         let numbers = EventField::ALL.iter().copied().filter(is_number);
         let all: Vec<_> = numbers.map(|field| (field, field.spec())).collect();
-        let needed = all.iter().filter(|(field, _)| required.contains(*field));
+        let needed = all.iter().filter(|(field, _)| required.contains(*field as u8));
         let needed: Vec<_> = needed.map(|(_, spec)| (spec.key, spec.most)).collect();
         assert_eq!(decode(type_name, &needed), Ok(*kind));
         for absent in 0..needed.len() {
@@ -143,15 +146,17 @@ fn every_type_of_event_needs_its_required_fields_and_takes_each_in_its_range_alo
 
 #[test]
 fn a_null_value_and_an_empty_value_are_rejects_of_their_own() {
-    let mut decoder = Decoder::new();
-    assert_eq!(decoder.decode(ORIGIN, None), Err(Reject::NullValue));
-    assert_eq!(decoder.decode(ORIGIN, Some(b"")), Err(Reject::EmptyValue));
+    let mut decoder = Decoder::new(&EVENTS);
+    assert_eq!(decoder.decode::<Action>(ORIGIN, None), Err(Reject::NullValue));
+    assert_eq!(decoder.decode::<Action>(ORIGIN, Some(b"")), Err(Reject::EmptyValue));
 }
 
 #[test]
 fn an_event_carries_the_offset_and_the_timestamp_of_its_record() {
     let origin = RecordPosition { offset: i64::MAX, time_ms: -1 };
-    let event = Decoder::new().decode(origin, Some(MOVE.as_bytes())).expect("a valid record");
+    let event = Decoder::new(&EVENTS)
+        .decode::<Action>(origin, Some(MOVE.as_bytes()))
+        .expect("a valid record");
     let action = Action::Move { x: 120_351, y: -4 };
     let expected = Event { offset: i64::MAX, time_ms: -1, player_id: 42, seq: 7, ts_us: 1, action };
     assert_eq!(event, expected);
@@ -159,24 +164,24 @@ fn an_event_carries_the_offset_and_the_timestamp_of_its_record() {
 
 #[test]
 fn a_record_cut_at_any_byte_is_rejected_and_does_not_disturb_the_next_one() {
-    let mut decoder = Decoder::new();
-    let whole = decoder.decode(ORIGIN, Some(MOVE.as_bytes())).expect("a valid record");
+    let mut decoder = Decoder::new(&EVENTS);
+    let whole = decoder.decode::<Action>(ORIGIN, Some(MOVE.as_bytes())).expect("a valid record");
     for length in 0..MOVE.len() {
-        let cut = decoder.decode(ORIGIN, Some(&MOVE.as_bytes()[..length]));
+        let cut = decoder.decode::<Action>(ORIGIN, Some(&MOVE.as_bytes()[..length]));
         assert!(cut.is_err(), "{length} bytes gave {cut:?}");
-        assert_eq!(decoder.decode(ORIGIN, Some(MOVE.as_bytes())), Ok(whole));
+        assert_eq!(decoder.decode::<Action>(ORIGIN, Some(MOVE.as_bytes())), Ok(whole));
     }
 }
 
 #[test]
 fn a_record_with_any_one_byte_changed_to_any_other_never_panics() {
-    let mut decoder = Decoder::new();
+    let mut decoder = Decoder::new(&EVENTS);
     let mut accepted = 0u32;
     for at in 0..MOVE.len() {
         for byte in 0..=u8::MAX {
             let mut record = MOVE.as_bytes().to_vec();
             record[at] = byte;
-            accepted += u32::from(decoder.decode(ORIGIN, Some(&record)).is_ok());
+            accepted += u32::from(decoder.decode::<Action>(ORIGIN, Some(&record)).is_ok());
         }
     }
     assert!(accepted > MOVE.len() as u32, "{accepted} accepted");
@@ -184,17 +189,17 @@ fn a_record_with_any_one_byte_changed_to_any_other_never_panics() {
 
 #[test]
 fn a_record_of_the_largest_size_is_an_event_and_one_byte_more_is_too_long() {
-    let mut decoder = Decoder::new();
+    let mut decoder = Decoder::new(&EVENTS);
     let mut record = MOVE.as_bytes().to_vec();
     record.resize(RECORD_BYTES_MAX, b' ');
-    assert!(decoder.decode(ORIGIN, Some(&record)).is_ok());
+    assert!(decoder.decode::<Action>(ORIGIN, Some(&record)).is_ok());
     record.push(b' ');
-    assert_eq!(decoder.decode(ORIGIN, Some(&record)), Err(Reject::TooLong));
+    assert_eq!(decoder.decode::<Action>(ORIGIN, Some(&record)), Err(Reject::TooLong));
 }
 
 #[test]
 fn the_largest_record_may_be_one_string_and_one_byte_of_it_can_spoil_it() {
-    let mut decoder = Decoder::new();
+    let mut decoder = Decoder::new(&EVENTS);
     let head = MOVE.strip_suffix('}').expect("an object").to_owned() + r#","name":""#;
     let text_bytes = RECORD_BYTES_MAX - head.len() - 2;
     for (text, expected) in [
@@ -208,7 +213,7 @@ fn the_largest_record_may_be_one_string_and_one_byte_of_it_can_spoil_it() {
         let filled = text.repeat(text_bytes / text.len());
         let record = format!("{head}{filled}{padding}\"}}");
         assert_eq!(record.len(), RECORD_BYTES_MAX);
-        let result = decoder.decode(ORIGIN, Some(record.as_bytes()));
+        let result = decoder.decode::<Action>(ORIGIN, Some(record.as_bytes()));
         assert_eq!(result.err(), expected, "{text:?}");
     }
 }
@@ -217,13 +222,13 @@ fn the_largest_record_may_be_one_string_and_one_byte_of_it_can_spoil_it() {
 fn a_field_may_stand_after_thousands_of_unknown_ones() {
     let unknown = "\"a\":1,".repeat(2000);
     let record = MOVE.replace("\"x\"", &format!("{unknown}\"x\""));
-    let result = Decoder::new().decode(ORIGIN, Some(record.as_bytes()));
+    let result = Decoder::new(&EVENTS).decode::<Action>(ORIGIN, Some(record.as_bytes()));
     assert!(matches!(result, Ok(Event { action: Action::Move { x: 120_351, y: -4 }, .. })));
 }
 
 #[test]
 fn brackets_that_open_or_close_without_end_are_rejected() {
-    let mut decoder = Decoder::new();
+    let mut decoder = Decoder::new(&EVENTS);
     for (record, expected) in [
         ("[".repeat(RECORD_BYTES_MAX), Reject::TooDeep),
         ("{".repeat(RECORD_BYTES_MAX), Reject::InvalidJson),
@@ -235,7 +240,7 @@ fn brackets_that_open_or_close_without_end_are_rejected() {
         ("-".repeat(RECORD_BYTES_MAX), Reject::InvalidNumber),
         ("9".repeat(RECORD_BYTES_MAX), Reject::InvalidNumber),
     ] {
-        let result = decoder.decode(ORIGIN, Some(record.as_bytes()));
+        let result = decoder.decode::<Action>(ORIGIN, Some(record.as_bytes()));
         assert_eq!(result, Err(expected), "{}...", &record[..8]);
     }
 }

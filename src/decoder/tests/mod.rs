@@ -9,7 +9,7 @@ use crate::decoder::RecordPosition;
 use crate::decoder::json::JsonDecoder;
 use crate::decoder::reject::Reject;
 use crate::hunt::event::Event;
-use crate::hunt::events::Events;
+use crate::kit::event_list::Events;
 
 /// The result of the JSON tier for a record.
 fn parsed(json: &mut JsonDecoder, origin: RecordPosition, record: &[u8]) -> Result<Event, Reject> {

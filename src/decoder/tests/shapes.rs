@@ -13,9 +13,10 @@ use crate::decoder::runs::RUNS_MAX;
 use crate::decoder::shape::Shapes;
 use crate::decoder::simd::Processor;
 use crate::decoder::{Decoder, RecordPosition};
-use crate::hunt::event::{Action, ActionKind, EventField, Presence};
-use crate::hunt::events::Events;
-use crate::hunt::field::{FieldForm, FieldSet};
+use crate::hunt::event::{ActionKind, EVENTS, EventField};
+use crate::kit::event::Presence;
+use crate::kit::event_list::Events;
+use crate::kit::field::{ActionWords, FieldForm, FieldSet};
 use crate::testing::random::Random;
 use std::collections::BTreeSet;
 
@@ -74,7 +75,7 @@ fn the_first_tier_has_room_for_the_numbers_of_every_event_and_two_more() {
         let optional = kind.spec().fields.iter().map(|field| field.field);
         let all = kind.spec().required.and(FieldSet::of(&optional.collect::<Vec<_>>()));
         let is_number = |field: &EventField| field.spec().form != FieldForm::TypeName;
-        let fields = EventField::ALL.iter().copied().filter(|field| all.contains(*field));
+        let fields = EventField::ALL.iter().copied().filter(|field| all.contains(*field as u8));
         let numbers = fields.filter(is_number).count();
         assert!(numbers + 2 <= RUNS_MAX, "{}: raise RUNS_MAX", kind.spec().type_name);
     }
@@ -100,11 +101,12 @@ fn record(random: &mut Random, producers: u64) -> Vec<u8> {
     let mut fields = vec![format!("\"type\":\"{}\"", kind.type_name)];
     for field in EventField::ALL {
         let spec = field.spec();
-        let has =
-            |presence| kind.fields.iter().any(|of| of.field == *field && of.presence == presence);
+        let has = |presence| {
+            kind.fields.iter().any(|of| of.field == *field as u8 && of.presence == presence)
+        };
         let optional = has(Presence::Optional) && producer.is_multiple_of(2);
         let unused = producer % 7 == 3 && *field == EventField::Heading;
-        let needed = kind.required.contains(*field) || has(Presence::Required);
+        let needed = kind.required.contains(*field as u8) || has(Presence::Required);
         if matches!(spec.form, FieldForm::TypeName | FieldForm::Handoff)
             || !(needed || optional || unused)
         {
@@ -180,7 +182,7 @@ pub(crate) struct Seen {
 fn run(processor: Processor, seed: u64, count: u64, producers: u64, seen: &mut Seen) {
     let mut random = Random::new(seed);
     let (mut json, mut decoder, mut shapes) =
-        (JsonDecoder::new(), Decoder::new(), Shapes::on(Some(processor)));
+        (JsonDecoder::new(&EVENTS), Decoder::new(&EVENTS), Shapes::on(Some(processor), &EVENTS));
     let mut events = Events::default();
     for index in 0..count {
         let mut bytes = record(&mut random, producers);
@@ -238,9 +240,9 @@ fn filled(text: &str, values: &str) -> String {
 /// of the JSON tier.
 fn check(text: &str, known: &str, others: &[(&str, bool)]) {
     for processor in Processor::detect() {
-        let mut shapes = Shapes::on(Some(processor));
+        let mut shapes = Shapes::on(Some(processor), &EVENTS);
         shapes.learn(filled(text, known).as_bytes());
-        let mut json = JsonDecoder::new();
+        let mut json = JsonDecoder::new(&EVENTS);
         for (values, is_read) in [(known, true)].iter().chain(others) {
             let record = filled(text, values);
             let mut events = Events::default();
@@ -292,7 +294,7 @@ fn a_minus_is_part_of_the_shape() {
             ("-5 -10 2147483648", false),
         ],
     );
-    let mut shapes = Shapes::new();
+    let mut shapes = Shapes::new(&EVENTS);
     let zero = br#"{"type":"rotate","player_id":7,"seq":1,"ts_us":5,"heading":-0}"#;
     shapes.learn(zero);
     assert!(
@@ -345,7 +347,7 @@ fn what_stands_behind_a_record_is_no_part_of_it() {
     let cuts = [(whole.len(), "}}"), (whole.len() - 1, ""), (whole.len() - 2, "")];
     for (processor, (bytes, tail)) in Processor::detect().flat_map(|one| cuts.map(|cut| (one, cut)))
     {
-        let mut shapes = Shapes::on(Some(processor));
+        let mut shapes = Shapes::on(Some(processor), &EVENTS);
         shapes.learn(whole);
         let mut buffer = vec![b'1'; 40];
         buffer.extend_from_slice(whole);
@@ -359,7 +361,7 @@ fn what_stands_behind_a_record_is_no_part_of_it() {
 
 #[test]
 fn shapes_that_are_all_different_are_hardly_learnt_until_one_comes_again() {
-    let mut shapes = Shapes::new();
+    let mut shapes = Shapes::new(&EVENTS);
     if Processor::detect().next().is_none() {
         return;
     }
@@ -384,7 +386,7 @@ fn shapes_that_are_all_different_are_hardly_learnt_until_one_comes_again() {
 
 #[test]
 fn a_reject_adds_no_event() {
-    let mut decoder = Decoder::new();
+    let mut decoder = Decoder::new(&EVENTS);
     let mut events = Events::default();
     let value = b"{\"type\":\"tick\",\"seq\":01,\"ts_us\":5}";
     let decoded = decoder.decode_within(ORIGIN, value, 0..value.len(), &mut events);
@@ -392,7 +394,7 @@ fn a_reject_adds_no_event() {
     let tick = b"{\"type\":\"tick\",\"seq\":1,\"ts_us\":5}";
     for count in 1..5 {
         decoder.decode_within(ORIGIN, tick, 0..tick.len(), &mut events).expect("an event");
-        let last = events.listed().last().expect("it was added");
-        assert_eq!((events.len(), last.action), (count, Action::Tick));
+        let last = events.plain().last().expect("it was added");
+        assert_eq!((events.len(), last.action), (count, ActionWords::new(ActionKind::Tick as u8)));
     }
 }

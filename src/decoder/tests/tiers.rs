@@ -8,10 +8,11 @@ use crate::decoder::layout::Layouts;
 
 use crate::decoder::reject::Reject;
 use crate::decoder::{Decoder, RecordPosition};
-use crate::hunt::event::{Action, ActionKind, Event, EventField, Handoff};
-use crate::hunt::events::Events;
-use crate::hunt::field::{FieldForm, FieldSpec};
+use crate::hunt::event::{Action, ActionKind, EVENTS, Event, EventField, Handoff};
 use crate::hunt::rules::rulebook::Rulebook;
+use crate::kit::event::GameAction;
+use crate::kit::event_list::Events;
+use crate::kit::field::{FieldForm, FieldSpec};
 use crate::output::event_json::write_event;
 use crate::service::rules::built_in;
 use crate::testing::random::Random;
@@ -133,17 +134,19 @@ impl Records {
     fn next(&mut self) -> Vec<u8> {
         let producer = self.random.below(self.producers);
         let Event { action, .. } = self.game.event(&mut |bound| self.random.below(bound));
-        let (spec, values) = (action.kind().spec(), action.pack());
+        let (spec, words) = (action.kind().spec(), action.pack(&mut Vec::new()));
         let mut fields = vec![("type", format!("\"{}\"", spec.type_name))];
         // Some producers write a field that the type does not use.
         let extra = EventField::ALL.get(producer as usize);
         for field in EventField::ALL {
-            let is_needed = spec.required.contains(*field) || values.present.contains(*field);
+            let place = spec.place_of(*field as u8);
+            let is_present = place.is_some_and(|place| words.has(place));
+            let is_needed = spec.required.contains(*field as u8) || is_present;
             if is_needed || extra == Some(field) {
                 fields.extend(self.value(*field, producer).map(|value| (field.spec().key, value)));
             }
         }
-        if let Some(handoff) = values.handoff {
+        if let Action::Arrive { handoff, .. } = action {
             fields.push(("handoff", handoff_json(handoff)));
         }
         let random = &mut self.random;
@@ -259,11 +262,11 @@ struct Seen {
 /// Compares the tiers.
 fn run(seed: u64, count: u64, producers: u64, seen: &mut Seen) {
     let mut records = Records::new(seed, producers);
-    let mut json = JsonDecoder::new();
-    let mut decoder = Decoder::new();
+    let mut json = JsonDecoder::new(&EVENTS);
+    let mut decoder = Decoder::new(&EVENTS);
     // The decoder soon stops trying a tier that does not know its records; this one sees all of
     // them.
-    let mut layouts = Layouts::new();
+    let mut layouts = Layouts::new(&EVENTS);
     let (mut previous, mut events) = (records.next(), Events::default());
     for index in 0..count {
         let mut bytes = records.next();
@@ -271,7 +274,7 @@ fn run(seed: u64, count: u64, producers: u64, seen: &mut Seen) {
             mutate(&mut records.random, &mut bytes, &previous);
         }
         let expected = parsed(&mut json, ORIGIN, &bytes);
-        let found = decoder.decode(ORIGIN, Some(&bytes));
+        let found = decoder.decode::<Action>(ORIGIN, Some(&bytes));
         let shown = || format!("seed {seed}, record {index}: {}", bytes.escape_ascii());
         assert_eq!(found, expected, "the tiers differ, {}", shown());
         if layouts.read(ORIGIN, &bytes, &mut events) {
@@ -322,7 +325,7 @@ fn what_is_nested_in_a_record_is_text_of_its_layout() {
     let record = |x: u32, nested: &str| {
         format!(r#"{{"type":"move","player_id":7,"seq":1,"ts_us":5,"at":{nested},"x":{x},"y":2}}"#)
     };
-    let (mut layouts, mut json) = (Layouts::new(), JsonDecoder::new());
+    let (mut layouts, mut json) = (Layouts::new(&EVENTS), JsonDecoder::new(&EVENTS));
     layouts.learn(record(1, NESTED).as_bytes());
     for (x, nested, is_read) in [
         (1, NESTED, true),

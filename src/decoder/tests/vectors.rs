@@ -2,8 +2,9 @@
 //! and docs/PROTOCOL.md refer to.
 
 use crate::decoder::{Decoder, RecordPosition};
-use crate::hunt::event::{ActionField, ActionKind, ActionSpec, Event, EventField, Handoff};
-use crate::hunt::field::{FieldForm, FieldSource, FieldSpec, FieldValues};
+use crate::hunt::event::{Action, ActionKind, EVENTS, Event, Handoff};
+use crate::kit::event::{ActionField, ActionSpec, GameAction};
+use crate::kit::field::{ActionWords, FieldForm, FieldSpec};
 use crate::output::dead_letter::{DeadLetter, LetterRun};
 use crate::testing::vectors::{bytes_of, vectors};
 use serde_json::{Value, json};
@@ -19,26 +20,28 @@ fn content(vector: &Value, key: &str) -> Option<Vec<u8>> {
 
 /// An event in the form of the vectors: 64-bit numbers as text, which no JSON reader rounds.
 fn event_value(event: &Event) -> Value {
-    let (spec, values) = (event.action.kind().spec(), event.action.pack());
+    let (spec, mut carried) = (event.action.kind().spec(), Vec::new());
+    let words = event.action.pack(&mut carried);
     let mut value = json!({
         "type": spec.type_name,
         "player_id": event.player_id.to_string(),
         "seq": event.seq.to_string(),
         "ts_us": event.ts_us.to_string(),
     });
-    for ActionField { field, .. } in spec.fields {
-        let present = values.present.contains(*field);
-        value[field.spec().key] = if present { field_value(*field, &values) } else { Value::Null };
+    for field in spec.fields {
+        let present = words.has(field.place);
+        let shown = present.then(|| field_value(field, &words, &carried));
+        value[field.spec.key] = shown.unwrap_or(Value::Null);
     }
     value
 }
 
-fn field_value(field: EventField, values: &FieldValues) -> Value {
-    let (FieldSpec { form, least, most, .. }, number) = (field.spec(), values.number(field));
+fn field_value(field: &ActionField, words: &ActionWords, carried: &[u64]) -> Value {
+    let (FieldSpec { form, least, most, .. }, number) = (field.spec, words.get(field.place));
     match form {
-        FieldForm::Handoff => handoff_value(&values.handoff.expect("it is there")),
+        FieldForm::Handoff => handoff_value(&Handoff::at(carried, 0)),
         _ if *most > u32::MAX.into() => number.to_string().into(),
-        _ if *least < 0 => (number as i64).into(),
+        _ if *least < 0 => (number as i32).into(),
         _ => number.into(),
     }
 }
@@ -59,15 +62,16 @@ fn handoff_value(handoff: &Handoff) -> Value {
 
 #[test]
 fn every_record_of_the_vectors_is_the_event_or_the_reject_that_they_tell() {
-    let mut decoder = Decoder::new();
+    let mut decoder = Decoder::new(&EVENTS);
     let mut types = BTreeSet::new();
     for vector in vectors("events.json") {
         let record = content(&vector, "record");
-        let found =
-            match decoder.decode(RecordPosition { offset: 7, time_ms: 1_000 }, record.as_deref()) {
-                Ok(event) => json!({"event": event_value(&event)}),
-                Err(reject) => json!({"reject": reject.name()}),
-            };
+        let found = match decoder
+            .decode::<Action>(RecordPosition { offset: 7, time_ms: 1_000 }, record.as_deref())
+        {
+            Ok(event) => json!({"event": event_value(&event)}),
+            Err(reject) => json!({"reject": reject.name()}),
+        };
         types.extend(found["event"]["type"].as_str().map(str::to_owned));
         let expected = vector.as_object().expect("an object");
         for (key, value) in found.as_object().expect("an object") {
@@ -81,13 +85,14 @@ fn every_record_of_the_vectors_is_the_event_or_the_reject_that_they_tell() {
 
 #[test]
 fn every_dead_letter_of_the_vectors_has_that_key_and_those_headers() {
-    let mut decoder = Decoder::new();
+    let mut decoder = Decoder::new(&EVENTS);
     for vector in vectors("dead_letters.json") {
         let (record, letter) = (&vector["record"], &vector["letter"]);
         let number = |key: &str| record[key].as_i64().expect("a number");
         let value = content(record, "value");
         let (offset, time_ms) = (number("offset"), number("timestamp_ms"));
-        let decoded = decoder.decode(RecordPosition { offset, time_ms }, value.as_deref());
+        let decoded =
+            decoder.decode::<Action>(RecordPosition { offset, time_ms }, value.as_deref());
         let reject = decoded.expect_err("a letter's record is no event");
         let dead_letter = DeadLetter {
             partition: number("partition") as i32,

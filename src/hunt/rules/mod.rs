@@ -22,7 +22,6 @@ mod score;
 
 mod shots;
 
-use crate::hunt::event::{DECODER_VERSION, JSON_DEPTH_MAX, RECORD_BYTES_MAX};
 use crate::hunt::handoff::{ARRIVAL_UPDATES_MAX, SETTLE_UPDATES_MAX};
 use crate::hunt::hunts::{HUNTS_MAX, TREASURES_MAX};
 use crate::hunt::path::{PATH_DISTANCE_MAX, PATH_STRIPS_PER_PIECE};
@@ -36,6 +35,7 @@ use crate::hunt::rules::presence::ARRIVAL_TILES_PER_SIDE;
 use crate::hunt::tiles::TILES_PER_SIDE_MAX;
 use crate::kit::PLAYERS_MAX;
 use crate::kit::clock::CLOCK_RECORDS;
+use crate::kit::event::{DECODER_VERSION, JSON_DEPTH_MAX, RECORD_BYTES_MAX};
 use crate::kit::mix;
 use crate::kit::rulebook::{GameRules, RulesError};
 use crate::kit::tombstones::TOMBSTONES_MAX;

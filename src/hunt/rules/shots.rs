@@ -10,7 +10,8 @@ use crate::hunt::change::Change;
 use crate::hunt::refusal::{Effect, Refusal, ScoreCause};
 use crate::hunt::rules::Weapon;
 use crate::hunt::walk::{HEADINGS, Walk, along, distance_cm, square_cm};
-use crate::hunt::{EventOutput, NO_ROW, Shard};
+use crate::hunt::{EventOutput, Shard};
+use crate::kit::zone::NO_ROW;
 
 /// Tiles with walls or actors that a shot processes together.
 const OBSTACLES_AHEAD: usize = 8;

@@ -3,9 +3,9 @@
 use super::texts;
 use crate::hunt::change::KINDS;
 use crate::hunt::event::{ActionKind, EventField};
-use crate::hunt::field::{FieldForm, FieldSpec};
 use crate::hunt::refusal::Refusal;
 use crate::kit::event::Subject;
+use crate::kit::field::{FieldForm, FieldSpec};
 use std::collections::{BTreeMap, BTreeSet};
 
 const RULES: &str = include_str!("../../../docs/RULES.md");
@@ -118,9 +118,10 @@ fn every_type_of_event_is_documented_with_what_it_requires_and_what_it_may_have(
     for kind in ActionKind::ALL {
         let spec = kind.spec();
         let head = [EventField::PlayerId, EventField::Seq];
-        let head = head.into_iter().filter(|field| spec.required.contains(*field));
+        let head = head.into_iter().filter(|field| spec.required.contains(*field as u8));
         let [required, optional] = wanted.entry(spec.type_name).or_default();
-        for field in head.chain(spec.fields.iter().map(|of| of.field)) {
+        for field in head.chain(spec.fields.iter().map(|of| EventField::ALL[usize::from(of.field)]))
+        {
             let key = field.spec().key;
             if required.contains(&key) || optional.contains(&key) {
                 continue;
@@ -128,7 +129,7 @@ fn every_type_of_event_is_documented_with_what_it_requires_and_what_it_may_have(
             // A field of only another kind with this type is optional: an arrival is a join with
             // more fields.
             let is_own = spec.type_name == kind.name();
-            let needed = is_own && spec.required.contains(field);
+            let needed = is_own && spec.required.contains(field as u8);
             if needed { &mut *required } else { &mut *optional }.push(key);
         }
     }
@@ -140,7 +141,7 @@ fn every_type_of_event_is_documented_with_what_it_requires_and_what_it_may_have(
         let (documented, wanted) = (documented.get(name), wanted.get(name));
         assert_eq!(documented, wanted, "what {name} has in docs/EVENTS.md, and in the code");
     }
-    let is_world = |kind: &ActionKind| kind.subject().is_world();
+    let is_world = |kind: &ActionKind| kind.spec().subject.is_world();
     let world = ActionKind::ALL.iter().copied().filter(is_world).map(ActionKind::name);
     let sentence = EVENTS.lines().find(|line| line.contains(" are the world's"));
     let mut named = quoted(sentence.expect("a sentence says which are the world's"));
@@ -156,7 +157,8 @@ fn the_events_that_a_players_token_posts_are_those_of_players() {
     let (_, sentence) = QUERIES.split_once("posts this player's ").expect("a sentence says which");
     let (listed, rest) = sentence.split_once(". It does not").expect("and which not");
     assert!(rest.trim_start().starts_with("`join`"), "where a player enters, the game decides");
-    let is_player = |kind: &&ActionKind| matches!(kind.subject(), Subject::Player | Subject::Leave);
+    let is_player =
+        |kind: &&ActionKind| matches!(kind.spec().subject, Subject::Player | Subject::Leave);
     let players = ActionKind::ALL.iter().filter(is_player).map(|kind| kind.name());
     assert_eq!(quoted(listed), players.collect::<Vec<_>>(), "in docs/QUERIES.md, and in the code");
 }

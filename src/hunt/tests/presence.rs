@@ -3,6 +3,7 @@
 use super::script::{Game, check, rules};
 use crate::decoder::reject::Reject;
 use crate::decoder::{Decoder, RecordPosition};
+use crate::hunt::event::{Action, EVENTS};
 
 #[test]
 fn a_player_joins_and_leaves() {
@@ -90,7 +91,9 @@ fn no_record_has_player_0_or_a_heading_of_a_full_turn() {
     let decode = |fields: &str| {
         let record = format!("{{\"type\":\"shoot\",\"seq\":1,\"ts_us\":1,{fields}}}");
         let position = RecordPosition { offset: 0, time_ms: 0 };
-        Decoder::new().decode(position, Some(record.as_bytes())).map(|event| event.player_id)
+        Decoder::new(&EVENTS)
+            .decode::<Action>(position, Some(record.as_bytes()))
+            .map(|event| event.player_id)
     };
     assert_eq!(decode("\"player_id\":1,\"heading\":35999"), Ok(1));
     assert_eq!(decode("\"player_id\":0,\"heading\":35999"), Err(Reject::OutOfRange));

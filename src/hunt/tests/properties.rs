@@ -4,12 +4,12 @@
 
 use crate::hunt::change::{Change, KINDS};
 use crate::hunt::event::{Action, Event, Handoff, ItemStack};
-use crate::hunt::events::Events;
 use crate::hunt::handoff::{HANDOFF_PARTS, HandoffOut};
 use crate::hunt::refusal::Refusal;
 use crate::hunt::rules::Rules;
 use crate::hunt::rules::rulebook::Rulebook;
 use crate::hunt::{Outcome, Shard};
+use crate::kit::event_list::Events;
 use crate::kit::update::{Update, Updates};
 use crate::output::frame::Chain;
 use crate::service::rules::built_in;

@@ -1,14 +1,14 @@
 //! Random games, checked after every event against models that are too simple to be wrong.
 
 use crate::hunt::change::Change;
-use crate::hunt::event::Action;
+use crate::hunt::event::{Action, Event};
 use crate::hunt::hunts::{HUNTS_MAX, Treasure};
 use crate::hunt::refusal::Hint;
 use crate::hunt::rules::Rules;
 use crate::hunt::rules::rulebook::Rulebook;
 use crate::hunt::*;
 use crate::kit::checkpoint::CheckpointRead;
-use crate::kit::update::EVENT_UPDATES_MAX;
+use crate::kit::update::{EVENT_UPDATES_MAX, Update, Updates};
 use crate::testing::random::Random;
 use crate::testing::random_game::{RandomGame, Setting};
 use crate::testing::whole_state::encode_state;

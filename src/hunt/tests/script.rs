@@ -7,10 +7,11 @@
 
 use crate::hunt::Shard;
 use crate::hunt::change::{Change, KINDS};
-use crate::hunt::event::{Action, ActionField, ActionKind, Event, Handoff, Presence};
-use crate::hunt::field::{FieldForm, FieldSpec, FieldValues};
+use crate::hunt::event::{Action, ActionKind, Event, Handoff};
 use crate::hunt::rules::Rules;
 use crate::hunt::rules::rulebook::Rulebook;
+use crate::kit::event::{ActionField, GameAction, Presence};
+use crate::kit::field::{ActionWords, FieldForm, FieldSpec};
 use crate::kit::update::{Update, Updates};
 use crate::output::update_json;
 use crate::service::rules::built_in;
@@ -168,16 +169,19 @@ impl Game {
 fn action(name: &str, fields: &BTreeMap<&str, i64>) -> Action {
     let kind = ActionKind::ALL.iter().find(|kind| kind.name() == name);
     let kind = *kind.unwrap_or_else(|| panic!("no such action: {name}"));
-    let mut values = FieldValues::default();
-    for ActionField { field, presence } in kind.spec().fields {
-        let FieldSpec { key, form, .. } = *field.spec();
+    let (mut words, mut carried) = (ActionWords::new(kind as u8), Vec::new());
+    for ActionField { spec, presence, place, .. } in kind.spec().fields {
+        let FieldSpec { key, form, .. } = **spec;
         match fields.get(key) {
-            _ if form == FieldForm::Handoff => values.handoff = Some(handoff(fields)),
-            Some(number) => values.put(*field, *number as u64),
+            _ if form == FieldForm::Handoff => {
+                words.put(*place, 0);
+                carried.extend(handoff(fields).to_words());
+            }
+            Some(number) => words.put(*place, *number as u64),
             None => assert_eq!(*presence, Presence::Optional, "{name} needs {key}"),
         }
     }
-    Action::unpack(kind, &values)
+    Action::unpack(&words, &carried)
 }
 
 /// A handoff with up to one item and one effect: `item`, `count`, `effect`, `left_ms`. It comes

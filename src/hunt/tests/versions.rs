@@ -6,10 +6,11 @@ use super::texts;
 use crate::decoder::{Decoder, RecordPosition};
 use crate::hunt::Shard;
 use crate::hunt::change::KINDS;
-use crate::hunt::event::{DECODER_VERSION, Event};
+use crate::hunt::event::{Action, EVENTS, Event};
 use crate::hunt::rules::rulebook::Rulebook;
 use crate::hunt::rules::{self, ENGINE_VERSION};
 use crate::hunt::state::FORMAT;
+use crate::kit::event::DECODER_VERSION;
 use crate::kit::update::Updates;
 use crate::output::event_json::write_event;
 use crate::output::frame::Chain;
@@ -31,12 +32,12 @@ const STORED: (u8, u64, usize, u32) = (5, 5, 2_432, 1_114_152_513);
 
 /// The records, each with its event or reject.
 fn records() -> Vec<(&'static str, Result<Event, &'static str>)> {
-    let mut decoder = Decoder::new();
+    let mut decoder = Decoder::new(&EVENTS);
     let record = |(offset, line): (i64, &'static str)| {
         let (time_ms, value) = line.split_once('\t').expect("a time and a value");
         let time_ms = time_ms.parse().expect("a time is a number");
         let position = RecordPosition { offset, time_ms };
-        let event = decoder.decode(position, Some(value.as_bytes()));
+        let event = decoder.decode::<Action>(position, Some(value.as_bytes()));
         (value, event.map_err(|reject| reject.name()))
     };
     (0..).zip(GAME.lines()).map(record).collect()

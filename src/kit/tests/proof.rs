@@ -1,9 +1,11 @@
 //! A property of every game: batches, and restarts from a stored state, change nothing.
 
-use crate::kit::game::{EventOf, Game};
+use crate::kit::event::Event;
+use crate::kit::event_list::Events;
+use crate::kit::game::Game;
 use crate::kit::rulebook::Rulebook;
 use crate::kit::update::{EVENT_UPDATES_MAX, Update, Updates};
-use crate::kit::zone::{NO_ROW, Zone};
+use crate::kit::zone::Zone;
 use crate::testing::random::Random;
 use crate::testing::whole_state::encode_state;
 
@@ -11,7 +13,7 @@ use crate::testing::whole_state::encode_state;
 /// each. Returns the updates, or how the two games differ.
 pub(super) fn prove<G: Game>(
     rules: &G::Rules,
-    events: &[EventOf<G>],
+    events: &[Event<G::Action>],
     random: &mut Random,
 ) -> Result<Vec<Update>, String> {
     let rulebook = Rulebook::of(rules.clone());
@@ -20,17 +22,17 @@ pub(super) fn prove<G: Game>(
     let mut updates = Updates::new();
     for event in events {
         updates.clear();
-        single.apply_at(NO_ROW, event, &[], &mut updates);
+        single.apply(event, &mut updates);
         assert!(updates.len() <= EVENT_UPDATES_MAX, "an event makes too many updates");
         made.extend_from_slice(updates.as_slice());
     }
-    let mut left = events;
-    while !left.is_empty() {
+    let (events, mut applied) = (events.iter().copied().collect::<Events>(), 0);
+    while applied < events.len() {
         updates.clear();
-        let batch = 1 + random.below(left.len().min(200) as u64) as usize;
-        let applied = batched.apply_each(&left[..batch], &[], &mut updates, |_, _, _| {});
+        let left = events.len() - applied;
+        let batch = applied..applied + 1 + random.below(left.min(200) as u64) as usize;
+        applied += batched.apply_all(&events, batch, &mut updates, |_, _, _| {});
         made_again.extend_from_slice(updates.as_slice());
-        left = &left[applied..];
         let mut bytes = Vec::new();
         encode_state(&mut batched, &mut bytes);
         batched = match Zone::decode_state(&bytes, &rulebook) {

@@ -2,14 +2,14 @@
 #![allow(unreachable_pub, reason = "the macros declare what other modules see")]
 
 use super::proof::prove;
-use crate::kit::event::{Event, GameAction, Subject};
-use crate::kit::game::{EventOf, Game, KitRefusal, OutcomeOf};
+use crate::kit::event::{Event, PlainEvent};
+use crate::kit::game::{Game, KitRefusal, OutcomeOf};
 use crate::kit::kinds::Kinds;
 use crate::kit::mix;
 use crate::kit::rulebook::{GameRules, Rulebook, RulesError};
 use crate::kit::tombstones::Tombstone;
 use crate::kit::update::{Update, Updates};
-use crate::kit::zone::{EventOutput, NO_ROW, Outcome, Zone};
+use crate::kit::zone::{EventOutput, Outcome, Zone};
 use crate::testing::random::Random;
 use std::cell::Cell;
 
@@ -72,25 +72,32 @@ kinds! {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TurfAction {
-    Join { field: u32 },
-    Step { east: bool },
-    Paint,
-    Leave,
-    Round { seconds: u16 },
-    Tick,
-}
-
-impl GameAction for TurfAction {
-    fn subject(&self) -> Subject {
-        match self {
-            TurfAction::Join { .. } => Subject::Enter,
-            TurfAction::Step { .. } | TurfAction::Paint => Subject::Player,
-            TurfAction::Leave => Subject::Leave,
-            TurfAction::Round { .. } => Subject::World,
-            TurfAction::Tick => Subject::Tick,
-        }
+events! {
+    /// The events of turf.
+    TURF_EVENTS = &[];
+    fields TurfField {
+        /// A field of the zone.
+        Field = "field" Integer[0, u32::MAX],
+        /// 1 for a step east, 0 for a step north.
+        East = "east" Integer[0, 1],
+        /// The length of a round.
+        Seconds = "seconds" Integer[0, u16::MAX],
+    }
+    kinds TurfKind;
+    /// An action of a player or the world.
+    actions TurfAction {
+        /// The player enters the zone.
+        Join = 0 "join" Enter { field: u32 = Field Required, },
+        /// The player goes one field on.
+        Step = 1 "step" Player { east: u8 = East Required, },
+        /// The player paints its field.
+        Paint = 2 "paint" Player,
+        /// The player leaves the game.
+        Leave = 3 "leave" Leave,
+        /// A round begins.
+        Round = 4 "round" World { seconds: u16 = Seconds Required, },
+        /// Time passes.
+        Tick = 5 "tick" Tick,
     }
 }
 
@@ -171,6 +178,10 @@ impl TurfRules {
     }
 }
 
+fn action(event: &PlainEvent) -> TurfAction {
+    event.unpack(&[]).action
+}
+
 thread_local! {
     /// State that is in no table.
     static HIDDEN: Cell<u64> = const { Cell::new(0) };
@@ -178,7 +189,6 @@ thread_local! {
 
 impl Game for Turf {
     type Action = TurfAction;
-    type Carried = ();
     type Update = TurfUpdate;
     type Refusal = TurfRefusal;
 
@@ -192,7 +202,7 @@ impl Game for Turf {
         TurfUpdate::RulesChanged { ruleset }
     }
 
-    fn refused(reason: TurfRefusal, event: &EventOf<Turf>) -> TurfUpdate {
+    fn refused(reason: TurfRefusal, event: &PlainEvent) -> TurfUpdate {
         TurfUpdate::Refused { reason, seq: event.seq }
     }
 
@@ -212,13 +222,13 @@ impl Game for Turf {
         zone: &mut Zone<Turf>,
         row: u32,
         runner: &mut Runner,
-        event: &EventOf<Turf>,
+        event: &PlainEvent,
         out: &mut EventOutput<Turf>,
     ) -> Result<(), TurfRefusal> {
         let (fields, team) = (zone.rules.fields(), runner.team);
-        match event.action {
+        match action(event) {
             TurfAction::Step { east } => {
-                let to = if east { runner.field + 1 } else { runner.field + zone.rules.side };
+                let to = if east == 1 { runner.field + 1 } else { runner.field + zone.rules.side };
                 if to >= fields {
                     return Err(TurfRefusal::OffMap);
                 }
@@ -252,10 +262,10 @@ impl Game for Turf {
 
     fn on_enter(
         zone: &mut Zone<Turf>,
-        event: &EventOf<Turf>,
+        event: &PlainEvent,
         out: &mut EventOutput<Turf>,
     ) -> Result<(), TurfRefusal> {
-        let TurfAction::Join { field } = event.action else { unreachable!("the only way in") };
+        let TurfAction::Join { field } = action(event) else { unreachable!("the only way in") };
         if zone.game.players.count() == zone.rules.players_max {
             return Err(TurfRefusal::ZoneFull);
         }
@@ -274,7 +284,7 @@ impl Game for Turf {
         zone: &mut Zone<Turf>,
         row: u32,
         Runner { player_id, seq, .. }: Runner,
-        _: &EventOf<Turf>,
+        _: &PlainEvent,
         out: &mut EventOutput<Turf>,
     ) -> Result<(), TurfRefusal> {
         zone.game.players.remove(row);
@@ -285,8 +295,8 @@ impl Game for Turf {
 
     fn on_arrive(
         _: &mut Zone<Turf>,
-        _: &EventOf<Turf>,
-        _: &[()],
+        _: &PlainEvent,
+        _: &[u64],
         _: &mut EventOutput<Turf>,
     ) -> OutcomeOf<Turf> {
         unreachable!("nobody comes from another zone")
@@ -294,10 +304,10 @@ impl Game for Turf {
 
     fn on_world(
         zone: &mut Zone<Turf>,
-        event: &EventOf<Turf>,
+        event: &PlainEvent,
         out: &mut EventOutput<Turf>,
     ) -> OutcomeOf<Turf> {
-        let TurfAction::Round { seconds } = event.action else { unreachable!("the only one") };
+        let TurfAction::Round { seconds } = action(event) else { unreachable!("the only one") };
         if zone.game.round.row(0).ends_ms > 0 {
             return Outcome::Refused(TurfRefusal::NotNow);
         }
@@ -320,13 +330,14 @@ pub(crate) fn random_events(random: &mut Random, count: i64) -> Vec<Event<TurfAc
         time_ms += random.below(40) as i64;
         let action = match random.below(20) {
             0..3 => TurfAction::Join { field: random.below(70) as u32 },
-            3..10 => TurfAction::Step { east: random.below(3) > 0 },
+            3..10 => TurfAction::Step { east: u8::from(random.below(3) > 0) },
             10..16 => TurfAction::Paint,
             16 => TurfAction::Leave,
             17 => TurfAction::Round { seconds: random.below(3) as u16 },
             _ => TurfAction::Tick,
         };
-        let player = if action.subject().is_world() { 0 } else { random.below(10) as usize };
+        let player =
+            if action.kind().spec().subject.is_world() { 0 } else { random.below(10) as usize };
         seqs[player] += u64::from(random.below(30) > 0);
         let (player_id, seq) = (player as u64, seqs[player]);
         Event { offset, time_ms, player_id, seq, ts_us: 7, action }
@@ -338,7 +349,7 @@ fn play(zone: &mut Zone<Turf>, events: &[(u64, u64, i64, TurfAction)]) -> Vec<Tu
     let mut updates = Updates::new();
     for (player_id, seq, time_ms, action) in events.iter().copied() {
         let event = Event { offset: 0, time_ms, player_id, seq, ts_us: 1, action };
-        zone.apply_at(NO_ROW, &event, &[], &mut updates);
+        zone.apply(&event, &mut updates);
     }
     let made = updates.as_slice().iter().map(Update::change::<TurfUpdate>);
     made.filter(|update| !matches!(update, TurfUpdate::Clock { .. })).collect()
@@ -391,6 +402,7 @@ fn a_game_on_the_kit_is_a_function_of_its_log() {
     assert_eq!(never, ["rules_changed"], "no random game makes these");
     let names = TurfRefusal::ALL.iter().map(|refusal| refusal.name());
     assert!(names.eq(TurfRefusal::NAMES.iter().copied()));
+    assert_eq!(TurfKind::Paint.name(), TurfKind::Paint.spec().name);
 }
 
 #[test]

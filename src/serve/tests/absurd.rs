@@ -5,8 +5,8 @@ use super::access::{ORIGIN_S, ask, player_token, world_at_rate};
 use super::{World, text_of};
 use crate::decoder::{Decoder, RecordPosition};
 use crate::hunt::Outcome;
-use crate::hunt::event::{ActionKind, Event, EventField};
-use crate::hunt::field::{FieldForm, FieldSpec};
+use crate::hunt::event::{Action, ActionKind, EVENTS, Event, EventField};
+use crate::kit::field::{FieldForm, FieldSpec};
 use crate::kit::update::Updates;
 use crate::serve::command::Command;
 use crate::serve::exchange::ExchangeNeed;
@@ -27,7 +27,7 @@ fn values(field: EventField) -> Vec<String> {
 /// An event of this kind whose one field is written so.
 fn record(kind: ActionKind, spoilt: EventField, value: &str) -> String {
     let mut text = format!("{{\"type\":\"{}\"", kind.spec().type_name);
-    let own = kind.spec().fields.iter().map(|field| field.field);
+    let own = kind.spec().fields.iter().map(|of| EventField::ALL[usize::from(of.field)]);
     let others = [EventField::PlayerId, EventField::Seq, EventField::TsUs];
     for field in others.into_iter().chain(own) {
         let FieldSpec { key, form, .. } = *field.spec();
@@ -64,7 +64,7 @@ fn handoffs() -> Vec<String> {
 fn bodies() -> Vec<String> {
     let mut bodies = Vec::new();
     for kind in ActionKind::ALL {
-        let own = kind.spec().fields.iter().map(|field| field.field);
+        let own = kind.spec().fields.iter().map(|of| EventField::ALL[usize::from(of.field)]);
         let others = [EventField::PlayerId, EventField::Seq, EventField::TsUs];
         for field in others.into_iter().chain(own) {
             let values = match field.spec().form {
@@ -94,7 +94,8 @@ fn posted(world: &World, token: &str, body: &str) -> Option<Command> {
 /// Decides a record as a daemon does, and shows it to the view.
 fn decide(world: &mut World, command: &Command) -> (Event, Outcome) {
     let origin = RecordPosition { offset: world.events, time_ms: 1_767_225_700_000 };
-    let event = Decoder::new().decode(origin, Some(&command.record)).expect("an event");
+    let event =
+        Decoder::new(&EVENTS).decode::<Action>(origin, Some(&command.record)).expect("an event");
     let mut updates = Updates::new();
     let outcome = world.shard.apply(&event, &mut updates);
     world.events += 1;
@@ -113,7 +114,7 @@ fn whatever_number_a_player_posts_its_event_is_its_own_and_later_ones_count() {
         let stamp = 1_000 * world.events;
         let (event, outcome) = decide(&mut world, &command);
         let kind = event.action.kind();
-        assert!(kind.subject().is_player() && kind != ActionKind::Join, "{body}");
+        assert!(kind.spec().subject.is_player() && kind != ActionKind::Join, "{body}");
         assert_eq!((event.player_id, event.ts_us), (PLAYER, stamp), "{body}");
         assert!(!matches!(outcome, Outcome::RulesMissing { .. }), "{body}");
         let later = r#"{"type":"rotate","player_id":2,"heading":5}"#;

@@ -7,6 +7,7 @@ use super::text_of;
 use crate::decoder::tests::corpus::{ACCEPTED, REFUSED, cases};
 use crate::decoder::{Decoder, reject::Reject};
 use crate::hunt::queries::VIEW_SCHEMA;
+use crate::hunt::event::EVENTS;
 use crate::hunt::refusal::{Effect, Hint, HuntEndCause};
 use crate::kit::update::Update;
 use crate::serve::answers::{Served, ZoneState};
@@ -190,7 +191,7 @@ fn post(shown: &mut Shown, served: &Served, zone: u16, body: &str, offsets: &[i6
     let mut exchange = Exchange::default();
     exchange.receive(format!("{head}\r\n\r\n{body}").as_bytes());
     assert_eq!(exchange.advance(served, &Gate::open(), 0), ExchangeNeed::Post);
-    let (mut decoder, mut stamps) = (Decoder::new(), Stamps::default());
+    let (mut decoder, mut stamps) = (Decoder::new(&EVENTS), Stamps::default());
     let (posted, zone, pass) = exchange.posted().expect("it was posted");
     let stamp = || stamps.next(1);
     let made = commands((posted, zone, &pass), served, &mut decoder, stamp).expect("events");

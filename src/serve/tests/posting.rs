@@ -3,7 +3,7 @@
 use super::{World, text_of};
 use crate::decoder::{Decoder, RecordPosition};
 use crate::hunt::Shard;
-use crate::hunt::event::{Action, Event};
+use crate::hunt::event::{Action, EVENTS, Event};
 use crate::kit::update::Updates;
 use crate::serve::command::{Appended, COMMANDS_MAX, Command, Stamps, commands};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
@@ -37,7 +37,7 @@ pub(super) fn appended(
     now_ms: u64,
 ) -> Result<Vec<(Command, Appended)>, Problem> {
     let (posted, zone, pass) = exchange.posted().expect("it was posted");
-    let (mut decoder, mut stamps) = (Decoder::new(), Stamps::default());
+    let (mut decoder, mut stamps) = (Decoder::new(&EVENTS), Stamps::default());
     let stamp = || stamps.next(1_000 * world.events);
     let commands = commands((posted, zone, &pass), &world.served, &mut decoder, stamp)?;
     world.gate.count_commands(&pass, commands.len(), now_ms)?;
@@ -48,7 +48,7 @@ pub(super) fn appended(
 /// Applies a record that was appended, as a daemon does.
 fn decide(world: &mut World, record: &[u8]) {
     let origin = RecordPosition { offset: world.events, time_ms: 1_767_225_700_000 };
-    let event = Decoder::new().decode(origin, Some(record)).unwrap();
+    let event = Decoder::new(&EVENTS).decode::<Action>(origin, Some(record)).unwrap();
     let mut updates = Updates::new();
     world.shard.apply(&event, &mut updates);
     world.events += 1;
@@ -187,7 +187,7 @@ fn a_command_that_is_not_decided_in_time_is_accepted_and_one_that_was_not_append
         );
         exchange.receive(format!("{head}\r\n\r\n{body}").as_bytes());
         assert_eq!(exchange.advance(&world.served, &world.gate, 0), ExchangeNeed::Post);
-        let (mut decoder, mut stamps) = (Decoder::new(), Stamps::default());
+        let (mut decoder, mut stamps) = (Decoder::new(&EVENTS), Stamps::default());
         let (posted, zone, pass) = exchange.posted().expect("it was posted");
         let stamp = || stamps.next(0);
         let made = commands((posted, zone, &pass), &world.served, &mut decoder, stamp).unwrap();

@@ -73,7 +73,8 @@ fn posted(world: &World, token: &str, body: &str, appended: Appended) -> String 
     let (mut exchange, is_posted) = ask(world, "POST", "/v1/events?wait_ms=0", token, body);
     if is_posted {
         let (posted, zone, pass): (&[u8], Option<u16>, Pass) = exchange.posted().expect("it was");
-        let (mut decoder, mut stamps) = (crate::decoder::Decoder::new(), Stamps::default());
+        let (mut decoder, mut stamps) =
+            (crate::decoder::Decoder::new(&crate::hunt::event::EVENTS), Stamps::default());
         let stamp = || stamps.next(0);
         let made = commands((posted, zone, &pass), &world.served, &mut decoder, stamp);
         let admitted = made.and_then(|made| {

@@ -3,6 +3,7 @@
 use crate::daemon::{Huntd, Topics};
 use crate::kafka::Cluster;
 use huntd::decoder::{Decoder, RecordPosition};
+use huntd::hunt::event::{Action, EVENTS};
 use huntd::hunt::rules::rulebook::Rulebook;
 use huntd::hunt::{Outcome, Shard};
 use huntd::kit::update::{Update, Updates};
@@ -59,7 +60,7 @@ pub fn replay_by(
     skips: &[i64],
     rulebook: &Rulebook,
 ) -> (Story, Counts) {
-    let mut decoder = Decoder::new();
+    let mut decoder = Decoder::new(&EVENTS);
     let mut shard = Shard::new(partition as u16, rulebook);
     let mut updates = Updates::new();
     let (mut story, mut counts) = (Story::default(), Counts::default());
@@ -71,7 +72,7 @@ pub fn replay_by(
             counts.rejects += 1;
             continue;
         }
-        let Ok(event) = decoder.decode(origin, record.payload()) else {
+        let Ok(event) = decoder.decode::<Action>(origin, record.payload()) else {
             counts.rejects += 1;
             continue;
         };

@@ -68,6 +68,7 @@ impl Running {
             bell: bell.clone(),
             progress: progress.clone(),
             metrics: metrics.clone(),
+            events: &huntd::hunt::event::EVENTS,
         };
         let (dial_ends, dialler_ends) = dialler::ends(&bell).expect("an eventfd");
         let dial = DialOptions {

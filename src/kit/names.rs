@@ -12,16 +12,16 @@ struct Spread {
     last: usize,
 }
 
-/// Values by name, without collisions.
-pub(super) struct Names<T: 'static> {
+/// Numbers by name, without collisions.
+pub(crate) struct Names {
     spread: Spread,
-    places: [Option<(&'static str, T)>; PLACES],
+    places: [Option<(&'static str, u8)>; PLACES],
 }
 
-impl<T: Copy> Names<T> {
-    /// Builds a table of these names with the first spread that has no collision. It does not
-    /// compile if there is none.
-    pub(super) const fn new(names: &[(&'static str, T)]) -> Names<T> {
+impl Names {
+    /// Numbers these names in their order with the first spread that has no collision. Empty ones
+    /// are passed over. It does not compile if there is none.
+    pub(crate) const fn new(names: &[&'static str]) -> Names {
         let mut at = 0;
         while at < PLACES * PLACES {
             let spread = Spread { first: at / PLACES, last: at % PLACES };
@@ -33,27 +33,29 @@ impl<T: Copy> Names<T> {
         panic!("two names share a place however they are spread: double PLACES")
     }
 
-    /// Returns the value of a name, if it is known.
+    /// Returns the number of a name, if it is known.
     #[inline]
-    pub(super) fn find(&self, name: &[u8]) -> Option<T> {
-        let (known, value) = self.places[place(name, self.spread)]?;
-        (known.as_bytes() == name).then_some(value)
+    pub(crate) fn find(&self, name: &[u8]) -> Option<u8> {
+        let (known, number) = self.places[place(name, self.spread)]?;
+        (known.as_bytes() == name).then_some(number)
     }
 }
 
 /// Places the names, unless two of them collide.
-const fn places<T: Copy>(
-    names: &[(&'static str, T)],
+const fn places(
+    names: &[&'static str],
     spread: Spread,
-) -> Option<[Option<(&'static str, T)>; PLACES]> {
-    let mut places = [const { None }; PLACES];
+) -> Option<[Option<(&'static str, u8)>; PLACES]> {
+    let mut places = [None; PLACES];
     let mut at = 0;
     while at < names.len() {
-        let place = place(names[at].0.as_bytes(), spread);
-        if places[place].is_some() {
-            return None;
+        if !names[at].is_empty() {
+            let place = place(names[at].as_bytes(), spread);
+            if places[place].is_some() {
+                return None;
+            }
+            places[place] = Some((names[at], at as u8));
         }
-        places[place] = Some(names[at]);
         at += 1;
     }
     Some(places)
@@ -77,9 +79,8 @@ mod tests {
 
     #[test]
     fn a_name_is_found_and_nothing_that_is_like_it() {
-        const NAMES: Names<u8> =
-            Names::new(&[("x", 1), ("hunt", 2), ("to_zone", 3), ("duration_ms", 4)]);
-        for (name, value) in [("x", 1), ("hunt", 2), ("to_zone", 3), ("duration_ms", 4)] {
+        const NAMES: Names = Names::new(&["x", "hunt", "", "to_zone", "duration_ms"]);
+        for (name, value) in [("x", 0), ("hunt", 1), ("to_zone", 3), ("duration_ms", 4)] {
             assert_eq!(NAMES.find(name.as_bytes()), Some(value));
             for at in 0..name.len() {
                 for byte in 0..=u8::MAX {
@@ -98,9 +99,9 @@ mod tests {
 
     #[test]
     fn names_with_the_same_ends_are_kept_apart_by_their_lengths() {
-        const NAMES: Names<usize> = Names::new(&[("abc", 3), ("abbc", 4), ("abbbc", 5), ("c", 1)]);
-        for name in ["abc", "abbc", "abbbc", "c"] {
-            assert_eq!(NAMES.find(name.as_bytes()), Some(name.len()));
+        const NAMES: Names = Names::new(&["abc", "abbc", "abbbc", "c"]);
+        for (number, name) in (0..).zip(["abc", "abbc", "abbbc", "c"]) {
+            assert_eq!(NAMES.find(name.as_bytes()), Some(number));
         }
         assert_eq!(NAMES.find(b"abbbbc"), None);
     }
