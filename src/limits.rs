@@ -10,6 +10,7 @@ use crate::hunt::actors::ACTOR_WORDS;
 use crate::hunt::hunts::{Finisher, HUNTS_MAX, TREASURES_MAX, Treasure};
 use crate::kafka::record_batch::BROKER_BATCH_BYTES;
 use crate::kit::PLAYERS_MAX;
+use crate::kit::engine::COUNTS_MAX;
 use crate::kit::row::Row;
 use crate::kit::rulebook::RULES_FILES_MAX;
 use crate::kit::tombstones::{STORED_TOMBSTONE_WORDS, TOMBSTONES_MAX};
@@ -24,13 +25,14 @@ use crate::shards::FRAMES_MAX;
 use crate::snapshot::format::{SNAPSHOT_BLOCK_BYTES, SNAPSHOT_STATE_BYTES_MAX};
 use crate::snapshot::replicas::REPLICA_BLOCKS_PER_RECORD;
 use crate::snapshot::writer::WRITER_END_MS_MAX;
-use crate::telemetry::progress::{RULESETS_SHOWN, SHARDS_MAX};
+use crate::telemetry::progress::{RULESETS_SHOWN, SHARDS_MAX, ZONE_COUNTS_MAX};
 
 const _: () = assert!(RECEIVE_BUFFER_BYTES_MIN >= BROKER_BATCH_BYTES + RECEIVE_BUFFER_STEP_BYTES);
 const _: () = assert!(FRAMES_MAX + BLOCK_REJECTS_MAX <= OUTBOX_ITEMS_MAX);
 const _: () = assert!(SHARDS_MAX * SHARD_BLOCKS_MIN <= ALL_BLOCKS_MAX);
 const _: () = assert!(SAMPLE_MS_MAX >= 2 * PARK_MS_MAX);
 const _: () = assert!(RULESETS_SHOWN >= RULES_FILES_MAX);
+const _: () = assert!(ZONE_COUNTS_MAX == COUNTS_MAX);
 const _: () = assert!(STUCK_MS > 10 * PARK_MS_MAX);
 const _: () = assert!(
     PLAYERS_MAX * ACTOR_WORDS * 8

@@ -2,7 +2,7 @@
 //!
 //! The simulator's control thread uses these functions, too.
 
-use crate::hunt::Shard;
+use crate::kit::engine::Engine;
 use crate::output::mark::Mark;
 use crate::ownership::acquired::Acquired;
 use crate::ownership::action::Opening;
@@ -30,7 +30,7 @@ pub fn facts(progress: &Progress, partition: i32) -> ShardFacts {
 
 /// An ownership begins: its progress is set, and these messages go to the publisher and then to the
 /// hot thread.
-pub fn open(progress: &Progress, opening: Opening, engine: Box<Shard>) -> (ToPublisher, ToHot) {
+pub fn open(progress: &Progress, opening: Opening, engine: Box<dyn Engine>) -> (ToPublisher, ToHot) {
     let begin = begin(progress, &opening);
     let start = opening.acquired.start.next_offset;
     progress.shard(opening.acquired.partition).applied.set(start);
@@ -39,7 +39,7 @@ pub fn open(progress: &Progress, opening: Opening, engine: Box<Shard>) -> (ToPub
 
 /// An engine begins to follow another owner: its progress is set, and this message goes to the hot
 /// thread.
-pub fn follow(progress: &Progress, opening: Opening, engine: Box<Shard>) -> ToHot {
+pub fn follow(progress: &Progress, opening: Opening, engine: Box<dyn Engine>) -> ToHot {
     set_progress(progress, &opening);
     progress.shard(opening.acquired.partition).following.set(1);
     let Acquired { partition, mark, start, .. } = opening.acquired;
@@ -80,7 +80,7 @@ fn set_progress(progress: &Progress, opening: &Opening) {
     progress.ownership_id.set(opening.ownership_id);
 }
 
-fn to_hot(opening: Opening, engine: Box<Shard>, role: ShardRole) -> ToHot {
+fn to_hot(opening: Opening, engine: Box<dyn Engine>, role: ShardRole) -> ToHot {
     let grant = Grant::new(&opening);
     let start = opening.acquired.start.next_offset;
     let is_ahead = |offset: &i64| *offset >= start;

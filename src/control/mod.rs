@@ -25,11 +25,10 @@ mod topic_polls;
 pub(crate) mod topic_rules;
 mod topic_watch;
 
-use crate::hunt::Shard;
-use crate::hunt::rules::rulebook::Rulebook;
 use crate::kafka::group::{GroupOptions, Membership};
 use crate::kafka::group_lag::GroupLag;
 use crate::kafka::membership::MembershipEvent;
+use crate::kit::engine::{AnyRulebook, Engine};
 use crate::output::fence_id::FenceIds;
 use crate::output::mark::Mark;
 use crate::ownership::acquisition::Remedy;
@@ -99,9 +98,9 @@ pub(crate) struct ControlEnds {
     /// The snapshots of this host; `None`: there are none.
     pub snapshots: Option<Store<Files>>,
     /// The rules of the game.
-    pub rulebook: Rulebook,
+    pub rulebook: AnyRulebook,
     /// From the service thread: the rules as they were read again.
-    pub rulebooks: Receiver<Rulebook>,
+    pub rulebooks: Receiver<AnyRulebook>,
     /// Raised when the daemon has to end.
     pub stop: Arc<AtomicBool>,
     /// How far each shard is.
@@ -151,7 +150,7 @@ struct Control {
     /// How far engines may go that follow, by partition, as far as the hot thread does not know it.
     covers: BTreeMap<i32, (u32, Mark)>,
     /// States that were loaded for shards that are not open yet.
-    loaded: BTreeMap<i32, Box<Shard>>,
+    loaded: BTreeMap<i32, Box<dyn Engine>>,
     journal: Journal,
     group_lag: GroupLag,
     certificates: Certificates,
@@ -186,7 +185,7 @@ impl Control {
         journal::partitions_known(output.partitions(), &options.skips);
         let ownership = OwnershipOptions {
             partitions: output.partitions(),
-            rulesets: ends.rulebook.rulesets().collect(),
+            rulesets: ends.rulebook.rulesets(),
             remedy: options.remedy,
             skips: options.skips.clone(),
             read_slots: READ_SLOTS,
@@ -306,7 +305,7 @@ impl Control {
     /// in.
     fn poll_service(&mut self) {
         while let Some(rulebook) = self.ends.rulebooks.try_receive() {
-            self.on(OwnershipEvent::RulesLoaded(rulebook.rulesets().collect()));
+            self.on(OwnershipEvent::RulesLoaded(rulebook.rulesets()));
             self.loaded.values_mut().for_each(|shard| shard.know(&rulebook));
             self.tell_hot(ToHot::Rulebook(rulebook.clone()));
             self.ends.rulebook = rulebook;

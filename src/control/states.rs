@@ -1,9 +1,8 @@
 //! The states that shards may start from, found and loaded: this host's snapshots, and replicas of
 //! other hosts'.
 
-use crate::hunt::Shard;
-use crate::hunt::rules::rulebook::Rulebook;
 use crate::kafka::topic_error::TopicError;
+use crate::kit::engine::{AnyRulebook, Engine};
 use crate::ownership::acquisition::Candidate;
 use crate::snapshot::disk::Files;
 use crate::snapshot::format::{Header, Origin};
@@ -80,13 +79,13 @@ impl States {
         partition: i32,
         candidate: Option<usize>,
         begun_by: u32,
-        rulebook: &Rulebook,
+        rulebook: &AnyRulebook,
         watch: &mut dyn FnMut() -> ControlFlow<()>,
-    ) -> Option<Box<Shard>> {
+    ) -> Option<Box<dyn Engine>> {
         let Some(state) = self.known.choose(partition, candidate) else {
             let zone = u16::try_from(partition).expect("partitions are at most SHARDS_MAX");
             let rulebook = rulebook.beginning_by(begun_by).expect("the brief has them");
-            return Some(Box::new(Shard::new(zone, &rulebook)));
+            return Some(rulebook.new_zone(zone));
         };
         let loaded = match &state {
             StoredState::Here(header) => {

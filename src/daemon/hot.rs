@@ -5,6 +5,7 @@ use crate::fetch::block::{Block, BlockPool};
 use crate::fetch::cursor::Cursors;
 use crate::fetch::dialling::DialEnds;
 use crate::fetch::stage::{FetchEnds, Fetching};
+use crate::kit::event::EventTable;
 use crate::queue::bell::Bell;
 use crate::queue::{self, Received, Receiver};
 use crate::runtime::allocator;
@@ -45,6 +46,8 @@ pub struct HotEnds {
     pub progress: Arc<Progress>,
     /// The counters.
     pub metrics: Arc<Metrics>,
+    /// The events of the game.
+    pub events: &'static EventTable,
 }
 
 /// Runs the event path until the control thread ends it.
@@ -122,6 +125,7 @@ impl Stages {
             control: shard_ends.control.clone(),
             dial_ends: ends.dial_ends,
             blocks: block_sender,
+            events: ends.events,
         };
         let shared = (cursors.clone(), pool.clone());
         let fetching = Fetching::new(context.clone(), fetch, shared, fetch_ends);

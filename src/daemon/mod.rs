@@ -20,7 +20,7 @@ use crate::daemon::failure::Failure;
 use crate::daemon::snapshots::RunningSnapshotThreads;
 use crate::daemon::threads::{joined, spawn};
 use crate::daemon::wiring::{Wiring, check_names, control_options, start_diallers};
-use crate::hunt::rules::rulebook::Rulebook;
+use crate::kit::engine::AnyRulebook;
 use crate::publisher::PublisherError;
 use crate::runtime::cpu::{self, Plan};
 use crate::runtime::ring_loop::{PARK_MS_MAX, RingLoop};
@@ -48,23 +48,26 @@ pub struct Daemon {
 }
 
 /// Runs the daemon until a signal ends it.
-pub(crate) fn run(config: Config, rulebook: Rulebook) -> Result<(), Failure> {
+pub(crate) fn run(config: Config, rulebook: AnyRulebook) -> Result<(), Failure> {
     Daemon::start(config, rulebook)?.wait()
 }
 
 impl Daemon {
     /// Starts all threads. The calling thread, and all threads that exist or will be made, are kept
     /// off the hot core; the hot thread is pinned to it last.
-    pub fn start(config: Config, rulebook: Rulebook) -> Result<Daemon, Failure> {
-        Daemon::start_counting(config, rulebook, wiring::metrics())
+    pub fn start(config: Config, rulebook: impl Into<AnyRulebook>) -> Result<Daemon, Failure> {
+        let rulebook = rulebook.into();
+        let metrics = wiring::metrics(rulebook.schema());
+        Daemon::start_counting(config, rulebook, metrics)
     }
 
     /// Like [`Daemon::start`], with these counters.
     pub fn start_counting(
         config: Config,
-        rulebook: Rulebook,
+        rulebook: impl Into<AnyRulebook>,
         metrics: Metrics,
     ) -> Result<Daemon, Failure> {
+        let rulebook = rulebook.into();
         dialler::check_files(&config.group.client.security)?;
         let plan = cpu::plan(&config.runtime, &cpu::allowed_cores()?, cpu::siblings)?;
         cpu::restrict_process(&plan)?;

@@ -15,10 +15,8 @@ use crate::daemon::threads::spawn;
 use crate::decoder::reject::Reject;
 use crate::fetch::dialling::{DialEnds, Endpoint};
 use crate::fetch::{QUEUE_BLOCKS, REPORTS_MAX};
-use crate::hunt::event::{ActionKind, EVENTS};
-use crate::hunt::refusal::Refusal;
-use crate::hunt::rules::rulebook::Rulebook;
 use crate::kafka::error_code::ErrorCode;
+use crate::kit::engine::{AnyRulebook, GameSchema};
 use crate::output::frame::Frame;
 use crate::publisher::{self, OUTBOX_ITEMS_MAX};
 use crate::queue::bell::Bell;
@@ -53,7 +51,7 @@ impl Wiring {
     /// Creates all queues, and the frames that circulate.
     pub(crate) fn new(
         config: &Config,
-        rulebook: &Rulebook,
+        rulebook: &AnyRulebook,
         observed: &Observed,
         stop: &Arc<AtomicBool>,
     ) -> Result<Wiring, Failure> {
@@ -64,7 +62,7 @@ impl Wiring {
         let (hot_dial, hot_dialler) =
             dialler::ends(&hot_bell).map_err(service::Error::Resources)?;
         let (to_rulebooks, rulebooks) = bounded(RULEBOOKS_MAX);
-        let reloader = Reloader::new(config, rulebook, to_rulebooks);
+        let reloader = Reloader::new(config, rulebook.rulesets(), to_rulebooks);
         let (to_publisher, inbox) = bounded(OUTBOX_ITEMS_MAX + MESSAGES_MAX);
         let (free_frames, hot_free_frames) = recycled_frames();
         let bell = Arc::new(Bell::new().map_err(service::Error::Resources)?);
@@ -87,6 +85,7 @@ impl Wiring {
             publisher_bell: bell.clone(),
             progress: progress.clone(),
             metrics: metrics.clone(),
+            events: rulebook.schema().events,
         };
         let publisher = publisher::PublisherEnds {
             inbox,
@@ -97,7 +96,7 @@ impl Wiring {
             bell,
             progress: progress.clone(),
             metrics: metrics.clone(),
-            events: &EVENTS,
+            events: rulebook.schema().events,
         };
         let control = control::ControlEnds {
             messages: control_messages,
@@ -185,9 +184,9 @@ pub(crate) fn topic_names(config: &Config) -> TopicNames {
 }
 
 /// The counters, with the names of all reasons and errors.
-pub(crate) fn metrics() -> Metrics {
+pub(crate) fn metrics(game: &GameSchema) -> Metrics {
     let rejects = &Reject::ALL.map(Reject::name);
-    Metrics::with_names(ActionKind::NAMES, Refusal::NAMES, rejects)
+    Metrics::with_names(&game.action_names(), game.refusals, rejects)
         .counting_fetch_errors(&ErrorCode::names())
 }
 

@@ -6,8 +6,8 @@ use crate::kit::field::IntegerRange;
 
 /// Returns an integer in two's complement, if it is in the field's range.
 #[inline]
-pub(super) fn integer_in(range: IntegerRange, value: Integer) -> Result<u64, Reject> {
-    let IntegerRange { negative_max, least, most } = range;
+pub(super) fn integer_in(range: &IntegerRange, value: Integer) -> Result<u64, Reject> {
+    let IntegerRange { negative_max, least, most } = *range;
     let Integer { magnitude, negative } = value;
     let fits = if negative {
         magnitude <= negative_max && least <= magnitude

@@ -12,8 +12,8 @@ use crate::kit::event::{
 };
 use crate::kit::event_list::Events;
 use crate::kit::field::{
-    ActionWords, CARRIED_WORDS_MAX, CarriedBits, CarriedField, CarriedForm, FIELDS_MAX, FieldForm,
-    FieldSet, FieldSpec, PLAYER_ID, SEQ, TS_US, TYPE,
+    ActionWords, CarriedBits, CarriedField, CarriedForm, FIELDS_MAX, FieldForm, FieldReading,
+    FieldSet, PLAYER_ID, SEQ, TS_US, TYPE,
 };
 use simd_json::{Buffers, ErrorType, INPUT_PADDING, Node, StaticNode, Tape, fill_tape_padded};
 use std::slice;
@@ -21,6 +21,12 @@ use std::slice;
 /// The simd-json decoder with its reusable memory.
 pub struct JsonDecoder {
     table: &'static EventTable,
+    fields: JsonFields,
+    parser: JsonParser,
+}
+
+/// The parser and its reusable memory.
+struct JsonParser {
     scratch: Box<[u8]>,
     buffers: Buffers,
     tape: Tape<'static>,
@@ -29,17 +35,16 @@ pub struct JsonDecoder {
 impl JsonDecoder {
     /// Creates a decoder whose buffers fit the worst record, so that decoding never allocates.
     pub fn new(table: &'static EventTable) -> JsonDecoder {
-        let mut decoder = JsonDecoder {
-            table,
+        let mut parser = JsonParser {
             scratch: vec![0; RECORD_BYTES_MAX + INPUT_PADDING].into_boxed_slice(),
             buffers: Buffers::with_max_depth(RECORD_BYTES_MAX, JSON_DEPTH_MAX),
             tape: Tape(Vec::new()),
         };
         // simd-json sizes its buffers by the number of structural characters. No record has more of
         // them than this one, which is refused for its depth.
-        let refused = decoder.parse(&[b'['; RECORD_BYTES_MAX], |_| ());
+        let refused = parser.parse(&[b'['; RECORD_BYTES_MAX], |_| ());
         assert!(refused.is_err_and(|error| *error.error() == ErrorType::DepthLimitExceeded));
-        decoder
+        JsonDecoder { table, fields: JsonFields::default(), parser }
     }
 
     /// Decodes a record's bytes and adds the event, or returns why there is none.
@@ -55,13 +60,21 @@ impl JsonDecoder {
         if value.len() > RECORD_BYTES_MAX {
             return Err(Reject::TooLong);
         }
-        let table = self.table;
-        match self.parse(value, |nodes| add_event(table, origin, nodes, events)) {
-            Ok(added) => added,
-            Err(error) => Err(self.reject(value, &error)),
+        let JsonDecoder { table, fields, parser } = self;
+        let carried = events.carried().len();
+        let added =
+            match parser.parse(value, |nodes| fields.add_event(table, origin, nodes, events)) {
+                Ok(added) => added,
+                Err(error) => Err(parser.reject(value, &error)),
+            };
+        if added.is_err() {
+            events.carried_mut().truncate(carried);
         }
+        added
     }
+}
 
+impl JsonParser {
     /// Parses `value` and passes the result to `read`: a tape of nodes in document order.
     fn parse<T>(
         &mut self,
@@ -106,15 +119,15 @@ impl JsonDecoder {
     /// Only rejected records are parsed again for it.
     pub(super) fn culprit(&mut self, value: &[u8]) -> Option<String> {
         let table = self.table;
-        self.parse(value, |nodes| culprit(table, nodes)).ok().flatten()
+        self.parser.parse(value, |nodes| culprit(table, nodes)).ok().flatten()
     }
 }
 
-/// Returns the first part of a record for which [`add_event`] refuses it.
+/// Returns the first part of a record for which [`JsonFields::add_event`] refuses it.
 fn culprit(table: &EventTable, nodes: &[Node<'_>]) -> Option<String> {
     let mut nodes = nodes.iter();
     let &Node::Object { len, .. } = next(&mut nodes) else { return None };
-    let mut fields = JsonFields::default();
+    let (mut fields, mut carried) = (JsonFields::default(), Vec::new());
     for _ in 0..len {
         let Some(field) = table.field_names.find(key(&mut nodes)) else {
             skip(&mut nodes);
@@ -122,7 +135,7 @@ fn culprit(table: &EventTable, nodes: &[Node<'_>]) -> Option<String> {
         };
         let is_new = fields.present.insert(field);
         let mut before = nodes.clone();
-        match read_field(table, field, &mut nodes, &mut fields) {
+        match fields.read_field(table, field, &mut nodes, &mut carried) {
             Ok(()) if is_new => {}
             Err(Reject::UnknownType) => return type_name(next(&mut before)),
             Ok(()) | Err(_) => return Some(table.fields[usize::from(field)].key.to_owned()),
@@ -151,74 +164,62 @@ struct JsonFields {
     kind: Option<u8>,
     /// The fields that are present.
     present: FieldSet,
-    /// The value of each field, in two's complement; 0 if absent.
+    /// The value of each present field, in two's complement. Others have those of earlier records.
     numbers: [u64; FIELDS_MAX],
-    /// What a joining player brings from another zone.
-    carried: Option<[u64; CARRIED_WORDS_MAX]>,
 }
 
 type Nodes<'a, 'v> = slice::Iter<'a, Node<'v>>;
 
-fn add_event(
-    table: &EventTable,
-    origin: RecordPosition,
-    nodes: &[Node<'_>],
-    events: &mut Events,
-) -> Result<(), Reject> {
-    let mut nodes = nodes.iter();
-    let &Node::Object { len, .. } = next(&mut nodes) else {
-        return Err(Reject::NotAnObject);
-    };
-    let mut fields = JsonFields::default();
-    for _ in 0..len {
-        match table.field_names.find(key(&mut nodes)) {
-            Some(field) => {
-                if !fields.present.insert(field) {
-                    return Err(Reject::DuplicateField);
-                }
-                read_field(table, field, &mut nodes, &mut fields)?;
-            }
-            None => skip(&mut nodes),
-        }
-    }
-    let mut kind = fields.kind.ok_or(Reject::MissingField)?;
-    let mut action = &table.actions[usize::from(kind)];
-    // A player with a handoff comes from another zone.
-    if action.subject == Subject::Enter && fields.carried.is_some() {
-        kind =
-            table.of_subject(Subject::Arrival).next().expect("a game with handoffs has arrivals");
-        action = &table.actions[usize::from(kind)];
-    }
-    if !fields.present.contains_all(action.required) {
-        return Err(Reject::MissingField);
-    }
-    let event = fields.event((table, kind), origin, events.carried_mut());
-    events.push_plain(event);
-    Ok(())
-}
-
 impl JsonFields {
-    /// Makes the event, and appends what it carries.
-    fn event(
-        &self,
-        (table, kind): (&EventTable, u8),
+    fn add_event(
+        &mut self,
+        table: &EventTable,
         origin: RecordPosition,
-        carried: &mut Vec<u64>,
-    ) -> PlainEvent {
-        let ActionSpec { subject, fields, .. } = &table.actions[usize::from(kind)];
+        nodes: &[Node<'_>],
+        events: &mut Events,
+    ) -> Result<(), Reject> {
+        let mut nodes = nodes.iter();
+        let &Node::Object { len, .. } = next(&mut nodes) else {
+            return Err(Reject::NotAnObject);
+        };
+        (self.kind, self.present) = (None, FieldSet::default());
+        for _ in 0..len {
+            match table.field_names.find(key(&mut nodes)) {
+                Some(field) => {
+                    if !self.present.insert(field) {
+                        return Err(Reject::DuplicateField);
+                    }
+                    self.read_field(table, field, &mut nodes, events.carried_mut())?;
+                }
+                None => skip(&mut nodes),
+            }
+        }
+        let mut kind = self.kind.ok_or(Reject::MissingField)?;
+        let mut action = &table.actions[usize::from(kind)];
+        // A player with a handoff comes from another zone.
+        if self.present.contains_any(table.handoffs) && action.subject == Subject::Enter {
+            let arrival = table.of_subject(Subject::Arrival).next();
+            kind = arrival.expect("a game with handoffs has arrivals");
+            action = &table.actions[usize::from(kind)];
+        }
+        if !self.present.contains_all(action.required) {
+            return Err(Reject::MissingField);
+        }
+        events.push_plain(self.event(origin, kind, action));
+        Ok(())
+    }
+
+    #[inline]
+    fn event(&self, origin: RecordPosition, kind: u8, action: &ActionSpec) -> PlainEvent {
+        let ActionSpec { subject, fields, .. } = action;
         let of_subject = subject_fields(*subject);
         let number = |field: u8| match of_subject.contains(field) {
-            true => self.numbers[usize::from(field)],
+            true => self.number(field),
             false => 0,
         };
         let mut action = ActionWords::new(kind);
-        for field in *fields {
-            if let (FieldForm::Handoff, Some(words)) = (field.spec.form, &self.carried) {
-                action.put(field.place, carried.len() as u64);
-                carried.extend_from_slice(&words[..table.carried_words]);
-            } else if self.present.contains(field.field) {
-                action.put(field.place, self.numbers[usize::from(field.field)]);
-            }
+        for field in fields.iter().filter(|field| self.present.contains(field.field)) {
+            action.put(field.place, self.number(field.field));
         }
         PlainEvent {
             offset: origin.offset,
@@ -229,41 +230,51 @@ impl JsonFields {
             action,
         }
     }
-}
 
-fn read_field(
-    table: &EventTable,
-    field: u8,
-    nodes: &mut Nodes<'_, '_>,
-    fields: &mut JsonFields,
-) -> Result<(), Reject> {
-    let FieldSpec { form, .. } = table.fields[usize::from(field)];
-    let (range, node) = (table.ranges[usize::from(field)], next(nodes));
-    let number = &mut fields.numbers[usize::from(field)];
-    // Most values are integers, whatever the field.
-    if let (FieldForm::Integer | FieldForm::Id | FieldForm::Position, Some(value)) =
-        (form, integer(node))
-    {
-        *number = integer_in(range, value)?;
-        return Ok(());
+    #[inline(always)]
+    fn number(&self, field: u8) -> u64 {
+        self.numbers[usize::from(field) % FIELDS_MAX]
     }
-    match (form, node) {
-        (FieldForm::TypeName, Node::String(name)) => {
-            let kind = table.type_names.find(name.as_bytes());
-            fields.kind = Some(kind.ok_or(Reject::UnknownType)?);
+
+    #[inline]
+    fn read_field(
+        &mut self,
+        table: &EventTable,
+        field: u8,
+        nodes: &mut Nodes<'_, '_>,
+        carried: &mut Vec<u64>,
+    ) -> Result<(), Reject> {
+        let FieldReading { form, range } = table.reading(field);
+        let node = next(nodes);
+        let number = &mut self.numbers[usize::from(field) % FIELDS_MAX];
+        // Most values are integers, whatever the field.
+        if let (FieldForm::Integer | FieldForm::Id | FieldForm::Position, Some(value)) =
+            (form, integer(node))
+        {
+            *number = integer_in(range, value)?;
+            return Ok(());
         }
-        (FieldForm::Id, Node::String(digits)) => {
-            *number = integer_in(range, decimal(digits)?.into())?;
+        match (form, node) {
+            (FieldForm::TypeName, Node::String(name)) => {
+                let kind = table.type_names.find(name.as_bytes());
+                self.kind = Some(kind.ok_or(Reject::UnknownType)?);
+            }
+            (FieldForm::Id, Node::String(digits)) => {
+                *number = integer_in(range, decimal(digits)?.into())?;
+            }
+            (FieldForm::Position, Node::Static(StaticNode::F64(value))) => {
+                *number = position_number(centimetres(*value).ok_or(Reject::OutOfRange)?);
+            }
+            (FieldForm::Handoff, &Node::Object { len, .. }) => {
+                *number = carried.len() as u64;
+                carried.resize(carried.len() + table.carried_words, 0);
+                let start = *number as usize;
+                read_carried(table.carried, len, nodes, &mut carried[start..])?;
+            }
+            _ => return Err(Reject::WrongType),
         }
-        (FieldForm::Position, Node::Static(StaticNode::F64(value))) => {
-            *number = position_number(centimetres(*value).ok_or(Reject::OutOfRange)?);
-        }
-        (FieldForm::Handoff, &Node::Object { len, .. }) => {
-            fields.carried = Some(read_carried(table, len, nodes)?);
-        }
-        _ => return Err(Reject::WrongType),
+        Ok(())
     }
-    Ok(())
 }
 
 /// Parses a string of digits: no sign, no blank, no leading zero.
@@ -277,17 +288,17 @@ fn decimal(digits: &str) -> Result<u64, Reject> {
     digits.parse().map_err(|_| Reject::OutOfRange)
 }
 
-/// Reads the object that a player carries, as words.
+/// Reads the object that a player carries to words that are 0.
 fn read_carried(
-    table: &EventTable,
+    fields: &[CarriedField],
     len: usize,
     nodes: &mut Nodes<'_, '_>,
-) -> Result<[u64; CARRIED_WORDS_MAX], Reject> {
-    let mut words = [0; CARRIED_WORDS_MAX];
+    words: &mut [u64],
+) -> Result<(), Reject> {
     let mut present = FieldSet::default();
     for _ in 0..len {
         let name = key(nodes);
-        let found = (0..).zip(table.carried).find(|(_, field)| field.key.as_bytes() == name);
+        let found = (0..).zip(fields).find(|(_, field)| field.key.as_bytes() == name);
         let Some((number, field)) = found else {
             skip(nodes);
             continue;
@@ -296,7 +307,7 @@ fn read_carried(
             return Err(Reject::DuplicateField);
         }
         match field.form {
-            CarriedForm::Number(bits) => read_bits(nodes, bits, &mut words)?,
+            CarriedForm::Number(bits) => read_bits(nodes, bits, words)?,
             CarriedForm::Pairs { count_max, per_word, first } => {
                 let pairs = array(nodes)?;
                 if pairs > count_max {
@@ -305,7 +316,7 @@ fn read_carried(
                 for at in 0..pairs {
                     pair(nodes)?;
                     for bits in first {
-                        read_bits(nodes, bits.at(at, per_word), &mut words)?;
+                        read_bits(nodes, bits.at(at, per_word), words)?;
                     }
                 }
             }
@@ -313,9 +324,9 @@ fn read_carried(
     }
     let is_missing =
         |(number, field): (u8, &CarriedField)| field.is_required && !present.contains(number);
-    match (0..).zip(table.carried).any(is_missing) {
+    match (0..).zip(fields).any(is_missing) {
         true => Err(Reject::MissingField),
-        false => Ok(words),
+        false => Ok(()),
     }
 }
 

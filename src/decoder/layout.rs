@@ -12,7 +12,7 @@ use super::digits::{after_plain_number, position, unsigned, word};
 use super::fields::{integer_in, position_number};
 use crate::kit::event::{EventTable, PlainEvent, RECORD_BYTES_MAX, subject_fields};
 use crate::kit::event_list::Events;
-use crate::kit::field::{ActionWords, FieldForm, FieldSet, IntegerRange, PLAYER_ID, SEQ, TS_US};
+use crate::kit::field::{ActionWords, FieldForm, FieldSet, PLAYER_ID, SEQ, TS_US};
 
 /// Layouts that a decoder remembers beside one for each kind of action: some for producers that
 /// write the common ones differently.
@@ -66,7 +66,7 @@ impl Layouts {
             let differs =
                 (head & layout.head_mask ^ layout.head) | (tail & layout.tail_mask ^ layout.tail);
             if differs == 0
-                && let Some(event) = layout.read(&self.table.ranges, origin, value)
+                && let Some(event) = layout.read(self.table, origin, value)
             {
                 self.count_hit(index);
                 events.push_plain(event);
@@ -353,12 +353,7 @@ impl Layout {
     }
 
     #[inline]
-    fn read(
-        &self,
-        ranges: &[IntegerRange],
-        origin: RecordPosition,
-        value: &[u8],
-    ) -> Option<PlainEvent> {
+    fn read(&self, table: &EventTable, origin: RecordPosition, value: &[u8]) -> Option<PlainEvent> {
         let mut words = [0; EVENT_WORDS + 1];
         let mut rest = value;
         for segment in &self.segments[..self.segment_count] {
@@ -367,7 +362,7 @@ impl Layout {
             (number, rest) = match segment.slot {
                 LayoutSlot::Digits => {
                     let (number, rest) = unsigned(rest)?;
-                    let range = ranges[usize::from(segment.field)];
+                    let range = &table.reading(segment.field).range;
                     (integer_in(range, number.into()).ok()?, rest)
                 }
                 LayoutSlot::Position => {

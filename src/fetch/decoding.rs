@@ -31,6 +31,7 @@ pub(crate) struct Decoding {
 impl Decoding {
     /// Creates the decoding path, which sends its blocks to `blocks`.
     pub(crate) fn new(shared: Rc<SharedFetch>, blocks: Sender<Box<Block>>) -> Decoding {
+        let decoder = Decoder::new(shared.events);
         let decompressor = Decompressor::new(shared.options.batch_bytes_max);
         let writer = BlockWriter {
             shared,
@@ -43,7 +44,7 @@ impl Decoding {
             blocks_this_turn: 0,
             blocks_sent: 0,
         };
-        Decoding { writer, decoder: Decoder::new(&crate::hunt::event::EVENTS), decompressor }
+        Decoding { writer, decoder, decompressor }
     }
 
     /// Blocks sent so far.

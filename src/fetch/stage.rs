@@ -13,6 +13,7 @@ use crate::fetch::{FetchOptions, REPORTS_MAX};
 use crate::kafka::fetch::TopicKey;
 use crate::kafka::message::{Envelope, Metadata};
 use crate::kafka::metadata::{LeaderTable, MetadataError};
+use crate::kit::event::EventTable;
 use crate::ownership::event::{ToControl, TroubleSource};
 use crate::queue::Sender;
 use crate::runtime::turns::HotContext;
@@ -42,6 +43,8 @@ pub(crate) struct SharedFetch {
     pub context: HotContext,
     /// The operator's options.
     pub options: FetchOptions,
+    /// The events of the game.
+    pub events: &'static EventTable,
     /// The cursor of each partition.
     pub cursors: Rc<Cursors>,
     /// Empty blocks.
@@ -77,6 +80,8 @@ pub(crate) struct FetchEnds {
     pub dial_ends: DialEnds,
     /// To the engine.
     pub blocks: Sender<Box<Block>>,
+    /// The events of the game.
+    pub events: &'static EventTable,
 }
 
 impl SharedFetch {
@@ -220,10 +225,11 @@ impl Fetching {
         (cursors, pool): (Rc<Cursors>, Rc<BlockPool>),
         ends: FetchEnds,
     ) -> Fetching {
-        let FetchEnds { control, dial_ends, blocks } = ends;
+        let FetchEnds { control, dial_ends, blocks, events } = ends;
         let shared = Rc::new(SharedFetch {
             context,
             options,
+            events,
             cursors,
             pool,
             table: RefCell::new(LeaderTable::new()),

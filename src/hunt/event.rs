@@ -49,7 +49,7 @@ pub struct ItemStack {
 }
 
 /// Number of the words of a handoff.
-const HANDOFF_WORDS: usize = 5 + EFFECT_SLOTS;
+pub(crate) const HANDOFF_WORDS: usize = 5 + EFFECT_SLOTS;
 const _: () = assert!(HANDOFF_WORDS <= CARRIED_WORDS_MAX && INVENTORY_SLOTS == 8);
 
 /// The handoff in a record, and its words.

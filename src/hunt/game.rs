@@ -3,14 +3,17 @@
 use crate::hunt::actor::Body;
 use crate::hunt::change::Change;
 use crate::hunt::event::{ActionKind, ActionOf, Handoff, HandoffPlace, action};
+use crate::hunt::handoff::HandoffOut;
 use crate::hunt::hunts::Hunt;
 use crate::hunt::refusal::Refusal;
-use crate::hunt::rules::Rules;
 use crate::hunt::rules::motion::{Allowance, on_rotate};
+use crate::hunt::rules::{ENGINE_VERSION, Rules};
 use crate::hunt::state::TreasureHunt;
-use crate::hunt::{EventOutput, Outcome, Shard};
+use crate::hunt::{EventOutput, Outcome, Population, Shard};
+use crate::kit::engine::{COUNTS_MAX, Departure};
 use crate::kit::event::PlainEvent;
 use crate::kit::game::{Game, KitRefusal};
+use crate::kit::update::Update;
 
 impl From<KitRefusal> for Refusal {
     fn from(refusal: KitRefusal) -> Refusal {
@@ -23,9 +26,31 @@ impl From<KitRefusal> for Refusal {
 }
 
 impl Game for TreasureHunt {
+    const VERSION: u32 = ENGINE_VERSION as u32;
+    const COUNTS: &'static [&'static str] = &["players", "hunts", "treasures"];
+
     type Action = ActionOf<HandoffPlace>;
     type Update = Change;
     type Refusal = Refusal;
+
+    fn counts(zone: &Shard) -> [u64; COUNTS_MAX] {
+        let Population { players, hunts, treasures } = zone.population();
+        [players.into(), hunts.into(), treasures.into(), 0]
+    }
+
+    #[inline(always)]
+    fn may_send_players(event: &PlainEvent) -> bool {
+        match action(event) {
+            ActionOf::Leave { to_zone } => to_zone.is_some(),
+            ActionOf::Arrive { .. } => true,
+            _ => false,
+        }
+    }
+
+    fn departures(zone: u16, updates: &[Update]) -> impl Iterator<Item = Departure> {
+        HandoffOut::all(zone, updates)
+            .map(|(player_id, ts_us, out)| out.departure(player_id, ts_us))
+    }
 
     fn play_by(&mut self, rules: &Rules) {
         self.paces = Allowance::both(rules);

@@ -1,7 +1,12 @@
 //! The data that players carry to another zone.
 
 use crate::hunt::change::Change;
-use crate::hunt::event::{EFFECT_SLOTS, Handoff, INVENTORY_SLOTS, ItemStack};
+use crate::hunt::event::{
+    ActionOf, EFFECT_SLOTS, HANDOFF_WORDS, Handoff, HandoffPlace, INVENTORY_SLOTS, ItemStack,
+};
+use crate::kit::engine::Departure;
+use crate::kit::event::GameAction;
+use crate::kit::field::CARRIED_WORDS_MAX;
 use crate::kit::update::Update;
 
 /// Limit of the updates of an arrival: itself, each stack kept and lost, the effects, the hint, the
@@ -18,7 +23,7 @@ const _: () = assert!(SETTLE_UPDATES_MAX + 1 + HANDOFF_PARTS <= ARRIVAL_UPDATES_
 
 /// A player on the way from one zone to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HandoffOut {
+pub(crate) struct HandoffOut {
     /// The destination zone.
     pub to_zone: u16,
     /// Position of entry, in cm.
@@ -56,6 +61,38 @@ impl HandoffOut {
             effect(2),
             effect(3),
         ]
+    }
+
+    /// Returns the handoffs in an event's updates, with player and time.
+    pub(crate) fn all(
+        from_zone: u16,
+        updates: &[Update],
+    ) -> impl Iterator<Item = (u64, i64, HandoffOut)> {
+        let is_first = |update: &Update| matches!(update.change(), Change::Handoff { .. });
+        let starts = (0..updates.len()).filter(move |place| is_first(&updates[*place]));
+        starts.map(move |start| {
+            let parts: &[Update; HANDOFF_PARTS] =
+                updates[start..].first_chunk().expect("a handoff is published as a whole");
+            let (player_id, out) = HandoffOut::from_updates(from_zone, parts)
+                .expect("the engine publishes a handoff in order");
+            (player_id, parts[0].ts_us(), out)
+        })
+    }
+
+    /// Returns the arrival in the other zone.
+    pub(crate) fn departure(&self, player_id: u64, ts_us: i64) -> Departure {
+        let HandoffOut { to_zone, x, y, handoff } = *self;
+        let mut carried = [0; CARRIED_WORDS_MAX];
+        carried[..HANDOFF_WORDS].copy_from_slice(&handoff.to_words());
+        Departure {
+            to_zone,
+            player_id,
+            // The player's next event must have a higher number than the last applied one.
+            seq: handoff.last_seq.max(1),
+            ts_us,
+            action: ActionOf::<HandoffPlace>::Arrive { x, y, handoff: 0 }.pack(&mut Vec::new()),
+            carried,
+        }
     }
 
     /// Returns the handoff in these updates of `from_zone`, with its player. `None` if they are not

@@ -32,7 +32,7 @@ pub(crate) mod walk;
 
 pub(crate) mod game;
 
-pub(crate) mod state;
+pub mod state;
 
 pub(crate) mod queries;
 

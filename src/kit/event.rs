@@ -4,8 +4,8 @@
 //! makes events from JSON records.
 
 use crate::kit::field::{
-    ActionWords, CarriedField, FIELDS_MAX, FieldSet, FieldSpec, IntegerRange, PLAYER_ID, Place,
-    SEQ, TS_US, TYPE, carried_words, field_names, ranges,
+    ActionWords, CarriedField, FIELDS_MAX, FieldForm, FieldReading, FieldSet, FieldSpec, PLAYER_ID,
+    Place, SEQ, TS_US, TYPE, carried_words, field_names, of_form, readings,
 };
 use crate::kit::names::Names;
 
@@ -155,7 +155,9 @@ pub struct EventTable {
     /// The object that an arrival carries, and the number of its words.
     pub carried: &'static [CarriedField],
     pub(crate) carried_words: usize,
-    pub(crate) ranges: [IntegerRange; FIELDS_MAX],
+    readings: [FieldReading; FIELDS_MAX],
+    /// The fields that say what a player carries.
+    pub(crate) handoffs: FieldSet,
     pub(crate) field_names: Names,
     /// Actions by the `type` of their records; an arrival is an entry with a handoff.
     pub(crate) type_names: Names,
@@ -183,10 +185,17 @@ impl EventTable {
             actions,
             carried,
             carried_words: carried_words(carried),
-            ranges: ranges(fields),
+            readings: readings(fields),
+            handoffs: of_form(fields, FieldForm::Handoff),
             field_names: field_names(fields),
             type_names: Names::new(&names),
         }
+    }
+
+    /// Returns how a field is read.
+    #[inline(always)]
+    pub(crate) fn reading(&self, field: u8) -> &FieldReading {
+        &self.readings[usize::from(field) % FIELDS_MAX]
     }
 
     /// Returns the actions of one subject, by number.

@@ -74,6 +74,12 @@ impl FieldSet {
         self.0 >> field & 1 != 0
     }
 
+    /// Returns whether any of these fields is in the set.
+    #[inline]
+    pub(crate) fn contains_any(self, others: FieldSet) -> bool {
+        self.0 & others.0 != 0
+    }
+
     /// Returns whether all of these fields are in the set.
     #[inline]
     pub(crate) fn contains_all(self, others: FieldSet) -> bool {
@@ -319,6 +325,13 @@ pub(super) const fn carried_words(fields: &[CarriedField]) -> usize {
     words
 }
 
+/// What the decoder needs of a field's specification.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FieldReading {
+    pub form: FieldForm,
+    pub range: IntegerRange,
+}
+
 /// The integers that a field can hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IntegerRange {
@@ -339,15 +352,29 @@ impl IntegerRange {
     }
 }
 
-/// Returns the range of each field, by its number.
-pub(super) const fn ranges(fields: &[FieldSpec]) -> [IntegerRange; FIELDS_MAX] {
-    let mut ranges = [IntegerRange { negative_max: 0, least: 0, most: 0 }; FIELDS_MAX];
+/// Returns how each field is read, by its number.
+pub(super) const fn readings(fields: &[FieldSpec]) -> [FieldReading; FIELDS_MAX] {
+    let range = IntegerRange { negative_max: 0, least: 0, most: 0 };
+    let mut readings = [FieldReading { form: FieldForm::TypeName, range }; FIELDS_MAX];
     let mut at = 0;
     while at < fields.len() {
-        ranges[at] = IntegerRange::of(&fields[at]);
+        let form = fields[at].form;
+        readings[at] = FieldReading { form, range: IntegerRange::of(&fields[at]) };
         at += 1;
     }
-    ranges
+    readings
+}
+
+/// Returns the fields of one form.
+pub(super) const fn of_form(fields: &[FieldSpec], form: FieldForm) -> FieldSet {
+    let (mut set, mut at) = (FieldSet(0), 0);
+    while at < fields.len() {
+        if fields[at].form as u8 == form as u8 {
+            set.0 |= 1 << at;
+        }
+        at += 1;
+    }
+    set
 }
 
 /// Returns the fields by name.

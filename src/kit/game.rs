@@ -1,10 +1,13 @@
 //! The interface between the kit and a game. It is static: the kit's loop is compiled for each
 //! game.
 
+use crate::kit::engine::{COUNTS_MAX, Departure};
 use crate::kit::event::{GameAction, PlainEvent};
 use crate::kit::kinds::Kinds;
+use crate::kit::packed::Packed;
 use crate::kit::rulebook::GameRules;
 use crate::kit::state::GameState;
+use crate::kit::update::Update;
 use crate::kit::zone::{EventOutput, Outcome, Zone};
 
 /// Why the kit itself refuses an event.
@@ -22,7 +25,14 @@ pub enum KitRefusal {
 pub type OutcomeOf<G> = Outcome<<G as Game>::Refusal>;
 
 /// A game: a state in one zone, and what events do to it.
-pub trait Game: GameState<Rules: GameRules> {
+pub trait Game: GameState<Rules: GameRules> + Send + 'static {
+    /// Incremented whenever the game makes different updates, or another state, from the same
+    /// events and rules.
+    const VERSION: u32;
+
+    /// Names of what is counted in a zone.
+    const COUNTS: &'static [&'static str];
+
     /// The events.
     type Action: GameAction;
 
@@ -30,7 +40,21 @@ pub trait Game: GameState<Rules: GameRules> {
     type Update: Kinds;
 
     /// Why an event is refused.
-    type Refusal: Copy + From<KitRefusal>;
+    type Refusal: Copy + From<KitRefusal> + Packed;
+
+    /// Returns what is counted, in the order of [`Game::COUNTS`].
+    fn counts(zone: &Zone<Self>) -> [u64; COUNTS_MAX];
+
+    /// Returns whether players may be on their way to another zone after this event.
+    #[inline(always)]
+    fn may_send_players(_: &PlainEvent) -> bool {
+        false
+    }
+
+    /// Returns the players who left this zone for another one in an event's updates.
+    fn departures(_zone: u16, _: &[Update]) -> impl Iterator<Item = Departure> {
+        std::iter::empty()
+    }
 
     /// Takes what it keeps of the rules from other rules.
     fn play_by(&mut self, rules: &Self::Rules);

@@ -12,7 +12,7 @@ mod list;
 #[macro_use]
 pub mod kinds;
 
-pub(crate) mod packed;
+pub mod packed;
 
 #[macro_use]
 pub mod players;
@@ -38,6 +38,8 @@ pub mod event;
 pub mod event_list;
 
 pub mod zone;
+
+pub mod engine;
 
 pub mod game;
 

@@ -1,7 +1,7 @@
 //! Packs the values of an update into bits, and reads them back.
 
 /// A type that a field can have.
-pub(crate) trait Packed: Sized {
+pub trait Packed: Sized {
     /// The names of its values, if it has any.
     const NAMES: &'static [&'static str] = &[];
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub(crate) const RULES_FILES_MAX: usize = 16;
 
 /// The values of a game that its designer may change.
-pub trait GameRules: Clone + Debug {
+pub trait GameRules: Clone + Debug + Send + Sync + 'static {
     /// Returns an error if no game can be played with these rules.
     fn check(&self) -> Result<(), RulesError>;
 

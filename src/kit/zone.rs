@@ -237,6 +237,7 @@ impl<G: Game> Zone<G> {
 
     /// Applies one event, in bounded work, and returns its outcome. The caller has made sure that
     /// the updates have room. The row is a hint: a wrong one affects only the time.
+    #[inline(always)]
     pub(crate) fn apply_at(
         &mut self,
         hint: u32,

@@ -230,12 +230,15 @@ impl<P: Produce<Sent>> Publisher<P> {
             Outgoing::DeadLetter(letter) => self.produce_dead_letter(letter, item),
             Outgoing::Handoff(handoff) if handoff.to_partition() < self.zones => {
                 self.bytes.clear();
-                handoff.write(&mut self.bytes);
+                handoff.write(self.ends.events, &mut self.bytes);
                 let (topic, partition) = (&self.options.input_topic, handoff.to_partition());
                 self.producer.send(topic, partition, &self.bytes, Sent::Handoff(item))?;
                 Ok(None)
             }
-            Outgoing::Handoff(handoff) => self.produce_dead_letter(&handoff.dead_letter(), item),
+            Outgoing::Handoff(handoff) => {
+                let letter = handoff.dead_letter(self.ends.events);
+                self.produce_dead_letter(&letter, item)
+            }
         }
     }
 

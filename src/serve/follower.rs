@@ -443,6 +443,7 @@ mod tests {
         let checkpoint = CheckpointHeader {
             id: CheckpointId { partition: 0, ownership_id: 1, number: 1 },
             ruleset: shard.ruleset(),
+            engine_version: ENGINE_VERSION as u32,
             next_offset,
             leader_epoch: None,
             next_update: 0,

@@ -59,11 +59,11 @@ fn write_game(page: &mut MetricsPage, Observed { metrics, progress, .. }: &Obser
     )
     .counted("reason", shown(&metrics.rejects, progress));
     page.family("huntd_players", GAUGE, "Players in a zone, by partition.")
-        .by_partition(progress, |shard| Some(shard.players.get()));
+        .by_partition(progress, |shard| Some(shard.counts[0].get()));
     page.family("huntd_hunts", GAUGE, "Hunts that run in a zone, by partition.")
-        .by_partition(progress, |shard| Some(shard.hunts.get()));
+        .by_partition(progress, |shard| Some(shard.counts[1].get()));
     page.family("huntd_treasures", GAUGE, "Treasures in a zone that nobody opened, by partition.")
-        .by_partition(progress, |shard| Some(shard.treasures.get()));
+        .by_partition(progress, |shard| Some(shard.counts[2].get()));
 }
 
 /// From the brokers to the engine.

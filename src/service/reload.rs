@@ -10,6 +10,7 @@ use super::shutdown::Reloads;
 use super::systemd::Systemd;
 use super::{log, rules};
 use crate::hunt::rules::rulebook::Rulebook;
+use crate::kit::engine::AnyRulebook;
 use crate::queue::Sender;
 use crate::telemetry::progress::Progress;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -74,15 +75,16 @@ impl Reloading {
 pub(crate) struct InForce {
     process: Reloading,
     source: ConfigSource,
-    rulebook: Rulebook,
+    /// The hashes of the rules, that of new zones first.
+    rulesets: Vec<u32>,
 }
 
 impl InForce {
     /// Creates the state of a process started with these; `None` if its configuration is not in a
     /// file.
-    pub(crate) fn new(process: Reloading, config: &Config, rulebook: &Rulebook) -> Option<InForce> {
+    pub(crate) fn new(process: Reloading, config: &Config, rulesets: Vec<u32>) -> Option<InForce> {
         let source = config.source.clone()?;
-        Some(InForce { process, source, rulebook: rulebook.clone() })
+        Some(InForce { process, source, rulesets })
     }
 
     /// Reads the files again. Returns their content if the process can continue with it, otherwise
@@ -103,14 +105,15 @@ impl InForce {
         }
         let rulebook =
             rules::rulebook(&config.rules_files).map_err(|lines| lines.replace('\n', "; "))?;
-        let [old, new] = [&self.rulebook, &rulebook].map(|book| book.first().ruleset);
+        let (old, new) = (self.rulesets[0], rulebook.first().ruleset);
         if old != new {
             return Err(format!(
                 "the first of rules.files has ruleset {new}, but new zones begin with {old}: keep \
                  its file first, and add other rules after it"
             ));
         }
-        if let Some(ruleset) = self.rulebook.missing_in(&rulebook) {
+        let missing = self.rulesets.iter().find(|ruleset| rulebook.find(**ruleset).is_none());
+        if let Some(ruleset) = missing {
             return Err(format!(
                 "rules.files no longer contain ruleset {ruleset}, which zones may use: restore its \
                  file, or restart"
@@ -121,14 +124,14 @@ impl InForce {
 
     /// Returns whether the process does not know all of these rules yet.
     pub(crate) fn differs_from(&self, rulebook: &Rulebook) -> bool {
-        rulebook.rulesets().ne(self.rulebook.rulesets())
+        rulebook.rulesets().ne(self.rulesets.iter().copied())
     }
 
     /// Uses the new configuration and rules from now on.
     pub(crate) fn replace(&mut self, config: Config, rulebook: Rulebook) {
         log::set_level(config.service.log_level);
         self.source = config.source.expect("it was read from the file");
-        self.rulebook = rulebook;
+        self.rulesets = rulebook.rulesets().collect();
     }
 }
 
@@ -136,7 +139,7 @@ impl InForce {
 pub struct Reloader {
     in_force: InForce,
     /// To the control thread.
-    rulebooks: Sender<Rulebook>,
+    rulebooks: Sender<AnyRulebook>,
 }
 
 impl Reloader {
@@ -144,10 +147,10 @@ impl Reloader {
     /// file.
     pub(crate) fn new(
         config: &Config,
-        rulebook: &Rulebook,
-        rulebooks: Sender<Rulebook>,
+        rulesets: Vec<u32>,
+        rulebooks: Sender<AnyRulebook>,
     ) -> Option<Reloader> {
-        let in_force = InForce::new(Reloading::Run, config, rulebook)?;
+        let in_force = InForce::new(Reloading::Run, config, rulesets)?;
         Some(Reloader { in_force, rulebooks })
     }
 
@@ -177,7 +180,8 @@ impl Reloader {
         let (config, rulebook) = self.in_force.read_again()?;
         if self.in_force.differs_from(&rulebook) {
             // The queue has room: the last reload has waited until the shards knew the rules.
-            self.rulebooks.try_send(rulebook.clone()).map_err(|_| "the daemon is about to end")?;
+            let rulebook = rulebook.clone().into();
+            self.rulebooks.try_send(rulebook).map_err(|_| "the daemon is about to end")?;
         }
         self.in_force.replace(config, rulebook);
         Ok(())
@@ -186,7 +190,7 @@ impl Reloader {
     /// Waits until the shards know the rules, so that an event may change to them.
     async fn wait_until_known(&self, progress: &Progress) {
         let begun = Instant::now();
-        let rulesets: Vec<u32> = self.in_force.rulebook.rulesets().collect();
+        let rulesets = &self.in_force.rulesets;
         let mut is_late = false;
         while !progress.rulesets().eq(rulesets.iter().copied()) {
             if !is_late && begun.elapsed() >= Duration::from_millis(KNOWN_MS_MAX) {

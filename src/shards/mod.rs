@@ -18,8 +18,7 @@ mod tests;
 
 use crate::fetch::block::{Block, BlockPool};
 use crate::fetch::cursor::{Cursor, CursorFault, Cursors};
-use crate::hunt::Shard;
-use crate::hunt::rules::rulebook::Rulebook;
+use crate::kit::engine::{AnyRulebook, Engine};
 use crate::output::frame::Frame;
 use crate::output::mark::Mark;
 use crate::ownership::event::{ShardNotice, ToControl};
@@ -64,7 +63,7 @@ pub enum ToHot {
         /// Whether its frames leave.
         role: ShardRole,
         /// The state: making one takes longer than a turn may.
-        engine: Box<Shard>,
+        engine: Box<dyn Engine>,
         /// Input offsets to pass over, in ascending order.
         skips: Box<[i64]>,
     },
@@ -85,7 +84,7 @@ pub enum ToHot {
         settled_offset: i64,
     },
     /// The rules that an event may change to from now on: those known before, and perhaps more.
-    Rulebook(Rulebook),
+    Rulebook(AnyRulebook),
     /// End a shard: stop its fetch, apply what is decoded, hand over its last frame.
     Close {
         /// The shard's partition.
@@ -170,12 +169,11 @@ impl Workspace {
     }
 }
 
-/// Publishes the number of players, hunts and treasures of a zone.
-fn publish_population(progress: &ShardProgress, engine: &Shard) {
-    let population = engine.population();
-    progress.players.set(population.players.into());
-    progress.hunts.set(population.hunts.into());
-    progress.treasures.set(population.treasures.into());
+/// Publishes what the game counts in a zone.
+fn publish_counts(progress: &ShardProgress, engine: &dyn Engine) {
+    for (count, number) in progress.counts.iter().zip(engine.counts()) {
+        count.set(number);
+    }
 }
 
 thread_local! {
@@ -286,7 +284,7 @@ impl Shards {
         &mut self,
         grant: Grant,
         role: ShardRole,
-        engine: Box<Shard>,
+        engine: Box<dyn Engine>,
         skips: Box<[i64]>,
     ) {
         let partition = usize::try_from(grant.partition).expect("a partition number");
@@ -302,7 +300,7 @@ impl Shards {
         progress.next_update.set(grant.start_update);
         progress.ruleset.set(engine.ruleset().into());
         progress.applied_time_ms.set(0);
-        publish_population(progress, &engine);
+        publish_counts(progress, &*engine);
         progress.digest.set(engine.digest());
         let cursor = Cursor::new(grant.partition, grant.ownership_id, (start, start_epoch), skips);
         cursor.surveyed_leader_epoch.set(grant.input_leader_epoch);
@@ -348,7 +346,7 @@ impl Shards {
     }
 
     /// Each shard knows these rules from the next event on.
-    pub(crate) fn know(&mut self, rulebook: &Rulebook) {
+    pub(crate) fn know(&mut self, rulebook: &AnyRulebook) {
         for shard in self.shards.iter_mut().flatten() {
             shard.engine.know(rulebook);
         }

@@ -1,13 +1,10 @@
 //! One owned shard. It takes blocks, and gives dead letters and frames.
 
 use super::checkpoints::CheckpointSchedule;
-use super::{Workspace, contained, publish_population};
+use super::{Workspace, contained, publish_counts};
 use crate::fetch::block::{BLOCK_EVENTS_MAX, Block, SHARD_BLOCKS_MAX};
 use crate::fetch::cursor::Cursor;
-use crate::hunt::event::{ActionKind, ActionOf, action};
-use crate::hunt::{Outcome, Shard};
-use crate::kit::event::{GameAction, PlainEvent};
-use crate::kit::update::Update;
+use crate::kit::engine::{BlockReport, Engine};
 use crate::output::dead_letter::DeadLetter;
 use crate::output::handoff::HandoffRecord;
 use crate::ownership::event::{NoOps, ShardNotice, ToControl};
@@ -44,13 +41,15 @@ impl From<StartError> for ShardEnd {
 
 /// One shard with its input and its output.
 pub(super) struct OwnedShard {
-    pub(super) engine: Box<Shard>,
+    pub(super) engine: Box<dyn Engine>,
     pub(super) framer: Framer,
     pub(super) cursor: Rc<Cursor>,
     /// Blocks that wait for a frame, oldest first.
     pub(super) pending: VecDeque<Box<Block>>,
     /// Events of the oldest block that are applied already.
     pub(super) applied: usize,
+    /// What became of the events of the last block.
+    report: BlockReport,
     /// Players that have left for another zone and were not handed over.
     pub(super) handoffs: VecDeque<HandoffRecord>,
     /// What it has to hand over before anything else, once it is the owner.
@@ -69,7 +68,7 @@ impl OwnedShard {
     /// A shard that has applied nothing yet.
     pub(super) fn new(
         (grant, role): (Grant, ShardRole),
-        engine: Box<Shard>,
+        engine: Box<dyn Engine>,
         cursor: Rc<Cursor>,
         schedule: CheckpointSchedule,
         now: Instant,
@@ -81,6 +80,7 @@ impl OwnedShard {
             cursor,
             pending: VecDeque::with_capacity(SHARD_BLOCKS_MAX),
             applied: 0,
+            report: BlockReport::with_capacity(BLOCK_EVENTS_MAX),
             handoffs: VecDeque::with_capacity(BLOCK_EVENTS_MAX),
             dirty_since: None,
             closing: false,
@@ -132,6 +132,7 @@ impl OwnedShard {
         CheckpointHeader {
             id: CheckpointId { partition, ownership_id, number },
             ruleset: self.engine.ruleset(),
+            engine_version: self.engine.version(),
             next_offset,
             leader_epoch: self.cursor.leader_epoch_at(next_offset),
             next_update: self.framer.next_update(),
@@ -294,46 +295,33 @@ impl OwnedShard {
     fn apply_block(&mut self, workspace: &Workspace) -> Result<(), ShardEnd> {
         let block = self.pending.front().expect("the caller looked");
         self.framer.received(block.received_at);
-        let mut counts = OutcomeCounts::default();
-        let mut missing = None;
-        let metrics = &workspace.context.metrics;
-        let listed = block.events.plain();
-        let gated = |gate| listed.partition_point(|event| event.offset < gate);
-        let part = self.applied..self.framer.gate().map_or(listed.len(), gated);
+        let plain = block.events.plain();
+        let gated = |gate| plain.partition_point(|event| event.offset < gate);
+        let part = self.applied..self.framer.gate().map_or(plain.len(), gated);
         let updates = self.framer.updates().expect("the caller obtained a frame");
         let updates_before = updates.len();
-        let tell_outcome = |event: &PlainEvent, outcome, told: &[Update]| {
-            match outcome {
-                Outcome::Applied => counts.applied[usize::from(event.action.kind())] += 1,
-                Outcome::Refused(refusal) => {
-                    metrics.refusals.add(block.partition, refusal as usize, 1);
-                }
-                Outcome::NoOp => counts.no_op(event),
-                Outcome::RulesMissing { ruleset } => {
-                    missing = Some(StartError::RulesMissing { offset: event.offset, ruleset });
-                }
-            }
-            if sends_players(event) {
-                let (partition, ownership_id) = (block.partition, block.ownership_id);
-                let all = HandoffRecord::all(partition, ownership_id, event.offset, told);
-                self.handoffs.extend(all);
-            }
-            // Last, so that an event counts as being applied until all of this is done.
-            self.applied += 1;
-        };
-        let work = || self.engine.apply_all(&block.events, part, updates, tell_outcome);
-        if contained(work).is_none() {
+        let report = &mut self.report;
+        report.clear();
+        let work = || self.engine.apply_part(&block.events, part, updates, report);
+        let has_worked = contained(work).is_some();
+        self.applied += self.report.events;
+        if !has_worked {
             let at_work = block.events.plain().get(self.applied);
             let offset = at_work.map_or(self.framer.next_offset(), |event| event.offset);
             return Err(ShardEnd::Panicked { offset });
         }
         // Updates that were made before it and are in no sent frame are dropped with the shard.
-        if let Some(refusal) = missing {
-            return Err(refusal.into());
+        if let Some((offset, ruleset)) = self.report.missing {
+            return Err(StartError::RulesMissing { offset, ruleset }.into());
         }
+        let (partition, ownership_id) = (block.partition, block.ownership_id);
+        self.handoffs.extend(self.report.departures.iter().map(|(offset, departure)| {
+            HandoffRecord { partition, ownership_id, offset: *offset, departure: *departure }
+        }));
         let made = updates.len() - updates_before;
         self.framer.set_ruleset(self.engine.ruleset());
-        counts.add_to(metrics, block.partition);
+        let metrics = &workspace.context.metrics;
+        count(&self.report, metrics, partition);
         metrics.add(Counter::UpdatesMade, made as u64);
         let progress = workspace.context.progress.shard(self.cursor.partition);
         let listed = block.events.plain();
@@ -349,7 +337,7 @@ impl OwnedShard {
             self.cursor.give_block(&workspace.pool, block);
         }
         progress.applied.set(self.framer.next_offset());
-        self.report_no_ops(workspace, &counts);
+        self.report_no_ops(workspace);
         if self.framer.is_dirty() && self.dirty_since.is_none() {
             self.dirty_since = Some(workspace.context.turns.now());
         }
@@ -358,9 +346,9 @@ impl OwnedShard {
 
     /// A producer whose players begin to count again from 1 is ignored: the operator has to learn
     /// of it.
-    fn report_no_ops(&mut self, workspace: &Workspace, counts: &OutcomeCounts) {
-        let Some((player_id, seq)) = counts.repeated else { return };
-        self.no_ops += counts.no_ops;
+    fn report_no_ops(&mut self, workspace: &Workspace) {
+        let Some((player_id, seq)) = self.report.repeated else { return };
+        self.no_ops += self.report.no_ops;
         if self.no_op_reports.notice(workspace.context.turns.now()).is_none() {
             return;
         }
@@ -418,7 +406,7 @@ impl OwnedShard {
         progress.published.set(self.framer.next_offset());
         progress.next_update.set(self.framer.next_update());
         progress.ruleset.set(self.engine.ruleset().into());
-        publish_population(progress, &self.engine);
+        publish_counts(progress, &*self.engine);
         progress.digest.set(self.engine.digest());
         Ok(())
     }
@@ -477,46 +465,14 @@ impl OwnedShard {
     }
 }
 
-/// Counts of a block's events by outcome.
-#[derive(Default)]
-struct OutcomeCounts {
-    /// Applied events by kind.
-    applied: [u64; ActionKind::ALL.len()],
-    no_ops: u64,
-    /// Player and `seq` of the last event of a player that changed nothing.
-    repeated: Option<(u64, u64)>,
-}
-
-impl OutcomeCounts {
-    fn no_op(&mut self, event: &PlainEvent) {
-        self.no_ops += 1;
-        if ActionOf::<u32>::subject(&event.action).is_player() {
-            self.repeated = Some((event.player_id, event.seq));
+/// Adds a block's events to the metrics, by outcome.
+fn count(report: &BlockReport, metrics: &Metrics, partition: i32) {
+    metrics.no_ops.add(partition, 0, report.no_ops);
+    for (counts, family) in
+        [(&report.applied[..], &metrics.applied), (&report.refused[..], &metrics.refusals)]
+    {
+        for (number, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            family.add(partition, number, u64::from(*count));
         }
-    }
-
-    fn add_to(&self, metrics: &Metrics, partition: i32) {
-        metrics.no_ops.add(partition, 0, self.no_ops);
-        for (kind, count) in self.applied.iter().enumerate().filter(|(_, count)| **count > 0) {
-            metrics.applied.add(partition, kind, *count);
-        }
-    }
-}
-
-/// Whether players may be on their way to another zone after an event like this.
-fn sends_players(event: &PlainEvent) -> bool {
-    match action(event) {
-        ActionOf::Leave { to_zone } => to_zone.is_some(),
-        ActionOf::Arrive { .. } => true,
-        ActionOf::Join { .. }
-        | ActionOf::Move { .. }
-        | ActionOf::Rotate { .. }
-        | ActionOf::Shoot { .. }
-        | ActionOf::Use { .. }
-        | ActionOf::Loot { .. }
-        | ActionOf::Tick
-        | ActionOf::HuntStart { .. }
-        | ActionOf::HuntEnd { .. }
-        | ActionOf::RulesChange { .. } => false,
     }
 }

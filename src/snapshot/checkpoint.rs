@@ -15,6 +15,8 @@ pub struct CheckpointHeader {
     pub id: CheckpointId,
     /// Hash of everything that decides what an input means.
     pub ruleset: u32,
+    /// Version of the game.
+    pub engine_version: u32,
     /// The first input offset that the state does not include.
     pub next_offset: i64,
     /// Leader epoch of the last record before `next_offset`; `None` if unknown.

@@ -4,12 +4,10 @@
 //! Nothing here reads or writes files. Decoding any bytes yields a header, state or an error; a
 //! block that is torn, stale, or from another snapshot is never accepted.
 
-use crate::hunt::Shard;
-use crate::hunt::rules::ENGINE_VERSION;
-use crate::hunt::rules::rulebook::Rulebook;
 use crate::kafka::checksum::{crc32c, crc32c_of_parts};
 use crate::kafka::{NAME_CHARS_MAX, TOPIC_NAME_CHARS_MAX};
 use crate::kit::checkpoint::StateError;
+use crate::kit::engine::{Engine, ZoneDecoder};
 use crate::kit::mix;
 use crate::output::fold::SKIPS_MAX;
 use crate::output::frame::Chain;
@@ -165,7 +163,7 @@ impl Header {
             partition: checkpoint.id.partition,
             sequence,
             ruleset: checkpoint.ruleset,
-            engine_version: ENGINE_VERSION as u32,
+            engine_version: checkpoint.engine_version,
             next_offset: checkpoint.next_offset,
             leader_epoch: checkpoint.leader_epoch,
             next_update: checkpoint.next_update,
@@ -232,15 +230,15 @@ impl Header {
         Ok(state)
     }
 
-    /// Restores the shard from the concatenated state of the blocks.
-    pub(crate) fn restore(
+    /// Restores the zone from the concatenated state of the blocks.
+    pub(crate) fn restore<Z: ZoneDecoder>(
         &self,
         state: &[u8],
-        rulebook: &Rulebook,
-    ) -> Result<Box<Shard>, SnapshotError> {
-        let shard = Shard::decode_state(state, rulebook)?;
-        self.check(shard.partition(), shard.digest())?;
-        Ok(Box::new(shard))
+        decoder: &Z,
+    ) -> Result<Box<Z::Zone>, SnapshotError> {
+        let zone = decoder.decode_zone(state)?;
+        self.check(zone.partition(), zone.digest())?;
+        Ok(zone)
     }
 
     /// Checks that the restored state is that of this snapshot.

@@ -9,8 +9,6 @@
 //! That search is bounded. Before its range, only records of daemons that died before they had
 //! deleted them all can remain.
 
-use crate::hunt::Shard;
-use crate::hunt::rules::rulebook::Rulebook;
 use crate::kafka::client::{
     ClientOptions, KafkaReader, is_out_of_range, partitions, reader, reader_config, writer_config,
 };
@@ -18,6 +16,7 @@ use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
 use crate::kafka::topic_writer::{TopicWriter, Undelivered};
 use crate::kafka::{METADATA_MS_MAX, READ_STALL_MS_MAX};
+use crate::kit::engine::ZoneDecoder;
 use crate::snapshot::format::{Header, Origin, SNAPSHOT_BLOCK_BYTES, SnapshotError};
 use crate::telemetry::long_wait::LongWait;
 use rdkafka::config::ClientConfig;
@@ -305,14 +304,14 @@ impl Replicas {
         }
     }
 
-    /// Loads the shard from a replica.
-    pub fn load(
+    /// Loads the zone from a replica.
+    pub fn load<Z: ZoneDecoder>(
         &self,
         replica: &Replica,
-        rulebook: &Rulebook,
+        decoder: &Z,
         watch: &mut dyn FnMut() -> ControlFlow<()>,
-    ) -> Result<Box<Shard>, ReplicaError> {
-        Ok(replica.header.restore(&self.state(replica, watch)?, rulebook)?)
+    ) -> Result<Box<Z::Zone>, ReplicaError> {
+        Ok(replica.header.restore(&self.state(replica, watch)?, decoder)?)
     }
 
     /// Reads the state in a replica.

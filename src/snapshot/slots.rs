@@ -4,9 +4,8 @@
 //! once it is complete and on disk. The slot is a former snapshot's file, so a full disk does not
 //! prevent the next one. No snapshot is removed before the newest has been read back.
 
-use crate::hunt::Shard;
-use crate::hunt::rules::rulebook::Rulebook;
 use crate::kafka::checksum::crc32c;
+use crate::kit::engine::ZoneDecoder;
 use crate::output::mark::Mark;
 use crate::snapshot::checkpoint::{Buffer, CheckpointHeader};
 use crate::snapshot::disk::Disk;
@@ -181,13 +180,13 @@ impl<D: Disk> Store<D> {
         Found { name, sequence, header }
     }
 
-    /// Loads the shard from a snapshot.
-    pub fn load(
+    /// Loads the zone from a snapshot.
+    pub fn load<Z: ZoneDecoder>(
         &mut self,
         header: &Header,
-        rulebook: &Rulebook,
-    ) -> Result<Box<Shard>, SnapshotError> {
-        header.restore(&self.state(header)?, rulebook)
+        decoder: &Z,
+    ) -> Result<Box<Z::Zone>, SnapshotError> {
+        header.restore(&self.state(header)?, decoder)
     }
 
     /// Reads the state in a snapshot.

@@ -64,6 +64,7 @@ impl Zone {
         let header = CheckpointHeader {
             id: CheckpointId { partition: self.shard.partition().into(), ownership_id: 1, number },
             ruleset: 7,
+            engine_version: 5,
             next_offset: self.count,
             leader_epoch: Some(6),
             next_update: self.count as u64,

@@ -45,7 +45,7 @@ impl Progress {
     }
 
     /// Creates the progress at start-up; all shards know these rulesets.
-    pub(crate) fn with_rulesets(rulesets: impl Iterator<Item = u32>) -> Progress {
+    pub(crate) fn with_rulesets(rulesets: impl IntoIterator<Item = u32>) -> Progress {
         let progress = Progress::new();
         progress.set_rulesets(rulesets);
         progress
@@ -64,7 +64,7 @@ impl Progress {
     }
 
     /// Stores the rulesets that all shards know. Hot thread.
-    pub(crate) fn set_rulesets(&self, rulesets: impl Iterator<Item = u32>) {
+    pub(crate) fn set_rulesets(&self, rulesets: impl IntoIterator<Item = u32>) {
         for (known, ruleset) in self.rulesets.iter().zip(rulesets) {
             known.set(u64::from(ruleset) + 1);
         }
@@ -86,6 +86,9 @@ impl Default for Progress {
         Progress::new()
     }
 }
+
+/// Limit of the numbers that a game counts in a zone.
+pub(crate) const ZONE_COUNTS_MAX: usize = 4;
 
 /// The progress of one shard.
 #[derive(Default)]
@@ -150,12 +153,8 @@ pub struct ShardProgress {
     /// Timestamp of the newest record that was applied or rejected, in milliseconds since the Unix
     /// epoch; 0 before the first. Hot thread.
     pub applied_time_ms: Offset,
-    /// Players in the zone. Hot thread.
-    pub players: Count,
-    /// Running hunts in the zone. Hot thread.
-    pub hunts: Count,
-    /// Unopened treasures of these hunts. Hot thread.
-    pub treasures: Count,
+    /// What the game counts in the zone. Hot thread.
+    pub counts: [Count; ZONE_COUNTS_MAX],
     /// Number of the next update. Hot thread.
     pub next_update: Count,
     /// The ruleset that the last update was made by. Hot thread.

@@ -6,6 +6,7 @@ use crate::hunt::change::Change;
 use crate::hunt::event::{Action, EVENTS, Event};
 use crate::hunt::handoff::HandoffOut;
 use crate::hunt::rules::rulebook::Rulebook;
+use crate::hunt::state::TreasureHunt;
 use crate::hunt::{Outcome, Shard};
 use crate::kit::event_list::Events;
 use crate::kit::update::{EVENT_UPDATES_MAX, Update, Updates};
@@ -94,16 +95,18 @@ impl HostileZone {
     /// Every player who has left arrives: the zone that it goes to reads what is sent.
     fn check_handoffs(&mut self) {
         let partition = self.shard.partition().into();
-        for sent in HandoffRecord::all(partition, 0, 0, self.updates.as_slice()) {
+        for sent in HandoffRecord::all::<TreasureHunt>(partition, 0, self.updates.as_slice()) {
             let mut record = Vec::new();
-            sent.write(&mut record);
+            sent.write(&EVENTS, &mut record);
             let origin = RecordPosition { offset: 0, time_ms: 0 };
             let arrives = self.decoder.decode(origin, Some(&record)).expect("it is an event");
             let Action::Arrive { x, y, handoff } = arrives.action else { panic!("{arrives:?}") };
             // In its own order: empty slots are left out.
-            let handoff = HandoffOut { x, y, handoff, ..sent.handoff };
+            let to_zone = sent.departure.to_zone;
+            let handoff = HandoffOut { to_zone, x, y, handoff };
+            let departure = handoff.departure(arrives.player_id, arrives.ts_us);
             let mut again = Vec::new();
-            HandoffRecord { player_id: arrives.player_id, handoff, ..sent }.write(&mut again);
+            HandoffRecord { departure, ..sent }.write(&EVENTS, &mut again);
             assert_eq!(String::from_utf8(again), String::from_utf8(record));
         }
     }

@@ -7,6 +7,8 @@ use super::progress_bar::ProgressBar;
 use super::source::{Source, SourceRecord};
 use super::tap::write_update;
 use crate::decoder::reject::Reject;
+use crate::hunt::event::EVENTS;
+use crate::hunt::state::TreasureHunt;
 use crate::kafka::right::Right;
 use crate::kit::update::Update;
 use crate::output::handoff::HandoffRecord;
@@ -201,7 +203,11 @@ impl Play<'_> {
         }
         if self.carry_players {
             let SourceRecord { partition, offset, .. } = *record;
-            self.handoffs.extend(HandoffRecord::all(partition.into(), 0, offset, updates));
+            self.handoffs.extend(HandoffRecord::all::<TreasureHunt>(
+                partition.into(),
+                offset,
+                updates,
+            ));
         }
         self.events += 1;
         self.bar.show(self.events);
@@ -214,8 +220,8 @@ impl Play<'_> {
         for _ in 0..HANDOFFS_PER_RECORD {
             let Some(record) = self.handoffs.pop_front() else { break };
             let mut value = Vec::new();
-            record.write(&mut value);
-            let partition = record.handoff.to_zone;
+            record.write(&EVENTS, &mut value);
+            let partition = record.departure.to_zone;
             self.apply(&SourceRecord {
                 partition,
                 offset: IN_NO_FILE,

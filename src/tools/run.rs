@@ -17,5 +17,5 @@ pub fn run(args: &RunArgs) -> Result<(), ToolError> {
     config.publisher.skips.clone_from(&args.skip);
     log::start(&config.service).map_err(Failure::out_of_resources)?;
     let rulebook = rulebook(&config.rules_files)?;
-    Ok(daemon::run(config, rulebook)?)
+    Ok(daemon::run(config, rulebook.into())?)
 }

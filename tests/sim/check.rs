@@ -8,6 +8,8 @@ use crate::reader::{Era, Follower, Replay};
 use crate::sim::Sim;
 use huntd::decoder::{Decoder, RecordPosition};
 use huntd::hunt::event::{Action, EVENTS};
+use huntd::hunt::state::TreasureHunt;
+use huntd::kit::engine::Departure;
 use huntd::output::encode::decode_frame;
 use huntd::output::handoff::HandoffRecord;
 use huntd::output::reader::{Reader, Verdict};
@@ -282,12 +284,12 @@ impl Sim {
     fn check_handoffs(&self, replay: &Replay) -> Result<(), String> {
         for handoff in &replay.handoffs {
             let mut value = Vec::new();
-            handoff.write(&mut value);
+            handoff.write(&EVENTS, &mut value);
             let arrives = |record: &Record| record.value.as_ref() == Some(&value);
             let takes =
                 |to: &InputLog| to.truncated_to.is_some() || to.records.values().any(arrives);
             if !self.broker.logs(handoff.to_partition()).any(takes) {
-                let HandoffRecord { player_id, handoff, .. } = handoff;
+                let Departure { player_id, .. } = handoff.departure;
                 return Err(format!("player {player_id} is lost on its way: {handoff:?}"));
             }
         }

@@ -11,10 +11,9 @@ use crate::node::Common;
 use crate::output::Output;
 use crate::surroundings::{Surroundings, origin};
 use huntd::control::handover;
-use huntd::hunt::Shard;
-use huntd::hunt::rules::rulebook::Rulebook;
 use huntd::kafka::membership::{MembershipError, MembershipEvent};
 use huntd::kafka::topic_error::TopicError;
+use huntd::kit::engine::{AnyRulebook, Engine};
 use huntd::output::fence_id::FenceIds;
 use huntd::output::mark::Mark;
 use huntd::ownership::bounds::Bounds;
@@ -51,7 +50,7 @@ pub(crate) struct Control {
     pub(crate) host: usize,
     pub(crate) ownership: Ownership,
     /// The rules that the daemon has.
-    pub(crate) rulebook: Rulebook,
+    pub(crate) rulebook: AnyRulebook,
     /// The daemon has seen that the output is another topic by now. An operator brings the right
     /// one back before the daemon is restarted.
     pub(crate) is_output_recreated: bool,
@@ -97,7 +96,7 @@ pub(crate) struct Control {
 
 /// A state that was loaded, with what its snapshot says if it is of one.
 pub(crate) struct Loaded {
-    pub(crate) engine: Box<Shard>,
+    pub(crate) engine: Box<dyn Engine>,
     pub(crate) header: Option<Header>,
 }
 
@@ -154,7 +153,7 @@ impl Control {
             member,
             host,
             ownership: Ownership::new(options, common.base + Duration::from_micros(now)),
-            rulebook,
+            rulebook: rulebook.into(),
             coming,
             output: Output::new(mutation),
             closing: BTreeSet::new(),
@@ -439,7 +438,7 @@ impl Control {
     fn rules_added(&mut self, around: &mut Surroundings<'_>) {
         around.chance.see(Sight::RulesAdded);
         let rulebook = around.rulebook.clone();
-        self.on(around, OwnershipEvent::RulesLoaded(rulebook.rulesets().collect()));
+        self.on(around, OwnershipEvent::RulesLoaded(rulebook.rulesets()));
         self.loaded.values_mut().for_each(|loaded| loaded.engine.know(&rulebook));
         self.tell_hot(ToHot::Rulebook(rulebook.clone()));
         self.rulebook = rulebook;

@@ -18,6 +18,7 @@ use crate::threads::Watched;
 use huntd::daemon::hot::{HotEnds, Stages};
 use huntd::fetch::FetchOptions;
 use huntd::fetch::dialling::{DialEnds, FromDialler, ToDialler};
+use huntd::hunt::event::EVENTS;
 use huntd::hunt::refusal::Refusal;
 use huntd::hunt::rules::rulebook::Rulebook;
 use huntd::kafka::client::ClientOptions;
@@ -152,7 +153,7 @@ impl Node {
             bell: common.bell.clone(),
             progress: progress.clone(),
             metrics: metrics.clone(),
-            events: &huntd::hunt::event::EVENTS,
+            events: &EVENTS,
         };
         let line = Rc::new(RefCell::new(Line::new(mutation)));
         let (to_publish, others) = (publisher_options(chance), SimProducer::new(line.clone()));
@@ -399,6 +400,7 @@ fn hot_ends(
         publisher_bell: common.bell.clone(),
         progress,
         metrics,
+        events: &EVENTS,
     }
 }
 

@@ -283,7 +283,7 @@ impl Replay {
             match decoder.decode::<Action>(position, record.value.as_deref()) {
                 Ok(event) if !era.skips.contains(offset) => {
                     shard.apply(&event, &mut updates);
-                    handoffs.extend(HandoffRecord::all(partition, 0, *offset, updates.as_slice()));
+                    handoffs.extend(HandoffRecord::all::<TreasureHunt>(partition, 0, *offset, updates.as_slice()));
                     all.extend_from_slice(updates.as_slice());
                     updates.clear();
                 }

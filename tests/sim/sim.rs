@@ -14,6 +14,7 @@ use crate::reader::Follower;
 use crate::surroundings::{KeptPanics, Surroundings, whole_store};
 use crate::viewer::Viewer;
 use huntd::hunt::rules::rulebook::Rulebook;
+use huntd::kit::engine::AnyRulebook;
 use huntd::ownership::acquisition::Remedy;
 use huntd::ownership::start_error::StartError;
 use huntd::shards::STALL_RETRY_MS;
@@ -53,6 +54,7 @@ pub(crate) struct Sim {
     late: Vec<Late>,
     pub(crate) replicas: BTreeMap<i32, (Header, Vec<u8>)>,
     pub(crate) rulebook: Rulebook,
+    any_rulebook: AnyRulebook,
     pub(crate) common: Common,
     pub(crate) now: u64,
     pub(crate) is_traced: bool,
@@ -127,6 +129,7 @@ impl Sim {
                 .collect(),
             late: Vec::new(),
             replicas: BTreeMap::new(),
+            any_rulebook: rulebook.clone().into(),
             rulebook,
             is_traced: common.is_traced,
             common,
@@ -228,7 +231,8 @@ impl Sim {
 
     /// The daemon of a host, if it runs, and the world outside it.
     fn daemon(&mut self, host: usize) -> Option<(&mut Node, Surroundings<'_>)> {
-        let Sim { chance, broker, group, late, replicas, rulebook, common, is_traced, .. } = self;
+        let Sim { chance, broker, group, late, replicas, any_rulebook, common, is_traced, .. } =
+            self;
         let Host { disk, panics, seen_panics, node, .. } = &mut self.hosts[host];
         let node = node.as_mut()?;
         let around = Surroundings {
@@ -242,7 +246,7 @@ impl Sim {
             is_disturbed: node.is_disturbed(),
             disk,
             replicas,
-            rulebook,
+            rulebook: any_rulebook,
             base: common.base,
             now: self.now,
             is_traced: *is_traced,

@@ -146,7 +146,7 @@ impl SnapshotThread {
                     && !around.chance.one_in(3)
                 {
                     let mut bytes = Vec::new();
-                    encode_state(&mut shard, &mut bytes);
+                    encode_state(&mut *shard, &mut bytes);
                     around.replicas.insert(partition, ((*header).clone(), bytes));
                 }
                 self.stored.push(*header);

@@ -7,8 +7,7 @@ use crate::disk::HostDisk;
 use crate::group::Group;
 use crate::line::{Late, Line};
 use crate::mutation::Mutation;
-use huntd::hunt::Shard;
-use huntd::hunt::rules::rulebook::Rulebook;
+use huntd::kit::engine::{AnyRulebook, Engine, ZoneDecoder};
 use huntd::output::fold::Start;
 use huntd::ownership::acquisition::Candidate;
 use huntd::ownership::bounds::Bounds;
@@ -44,7 +43,7 @@ pub(crate) struct Surroundings<'a> {
     /// What the topic for snapshots has of each shard, for other hosts: headers with states.
     pub(crate) replicas: &'a mut BTreeMap<i32, (Header, Vec<u8>)>,
     /// All rules there are.
-    pub(crate) rulebook: &'a Rulebook,
+    pub(crate) rulebook: &'a AnyRulebook,
     pub(crate) base: Instant,
     /// Microseconds since the simulation's start.
     pub(crate) now: u64,
@@ -81,14 +80,18 @@ impl Surroundings<'_> {
     }
 
     /// The state that is stored there, if it can be read, with the rules that it may change to.
-    pub(crate) fn load(&self, state: &StoredState, rulebook: &Rulebook) -> Option<Box<Shard>> {
+    pub(crate) fn load(
+        &self,
+        state: &StoredState,
+        rulebook: &AnyRulebook,
+    ) -> Option<Box<dyn Engine>> {
         match state {
             StoredState::Here(header) => whole_store(self.disk).load(header, rulebook).ok(),
             StoredState::Elsewhere(replica) => {
                 let stored = self.replicas.get(&replica.header.partition);
                 // A newer one may have taken its place since.
                 let (_, bytes) = stored.filter(|(header, _)| *header == replica.header)?;
-                Shard::decode_state(bytes, rulebook).ok().map(Box::new)
+                rulebook.decode_zone(bytes).ok()
             }
         }
     }

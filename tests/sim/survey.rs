@@ -3,7 +3,6 @@
 use crate::chance::{Fault, Sight};
 use crate::control::{Coming, Control, Loaded};
 use crate::surroundings::{Surroundings, falsified, whole_store};
-use huntd::hunt::Shard;
 use huntd::kafka::topic_error::TopicError;
 use huntd::ownership::acquisition::Candidate;
 use huntd::ownership::bounds::Bounds;
@@ -69,7 +68,7 @@ impl Control {
             Some(state) => around.load(state, &self.rulebook),
             None => {
                 let rulebook = self.rulebook.beginning_by(begun_by).expect("the brief has them");
-                Some(Box::new(Shard::new(partition as u16, &rulebook)))
+                Some(rulebook.new_zone(partition as u16))
             }
         };
         let Some(engine) = engine else {

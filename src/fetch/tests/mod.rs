@@ -14,6 +14,7 @@ use crate::fetch::dialling::{
     DialEnds, DialError, Dialled, FromDialler, MetadataLink, QUESTIONS_MAX, ToDialler,
 };
 use crate::fetch::stage::{FetchEnds, Fetching};
+use crate::hunt::event::EVENTS;
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::message::{Broker, Metadata, PartitionLeader, Versions};
 use crate::kafka::wire::WireWriter;
@@ -205,7 +206,7 @@ impl Daemon {
         let cursors = Cursors::new();
         let cursor = Cursor::new(0, 1, (position, None), Box::default());
         cursors.open(cursor.clone());
-        let ends = FetchEnds { control, dial_ends, blocks: to_shards };
+        let ends = FetchEnds { control, dial_ends, blocks: to_shards, events: &EVENTS };
         let shared = (cursors.clone(), pool.clone());
         Daemon {
             cursors,

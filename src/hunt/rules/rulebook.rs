@@ -1,9 +1,27 @@
 //! The rules that a zone of the hunt may use.
 
+use crate::hunt::Shard;
 use crate::hunt::rules::Rules;
+use crate::hunt::state::TreasureHunt;
+use crate::kit::checkpoint::StateError;
+use crate::kit::engine::{AnyRulebook, ZoneDecoder};
 
 /// Rules of the hunt between which a zone can switch.
 pub type Rulebook = crate::kit::rulebook::Rulebook<Rules>;
+
+impl From<Rulebook> for AnyRulebook {
+    fn from(rulebook: Rulebook) -> AnyRulebook {
+        AnyRulebook::new::<TreasureHunt>(rulebook)
+    }
+}
+
+impl ZoneDecoder for Rulebook {
+    type Zone = Shard;
+
+    fn decode_zone(&self, bytes: &[u8]) -> Result<Box<Shard>, StateError> {
+        Shard::decode_state(bytes, self).map(Box::new)
+    }
+}
 
 #[cfg(test)]
 mod tests {

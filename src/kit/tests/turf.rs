@@ -2,6 +2,7 @@
 #![allow(unreachable_pub, reason = "the macros declare what other modules see")]
 
 use super::proof::prove;
+use crate::kit::engine::COUNTS_MAX;
 use crate::kit::event::{Event, PlainEvent};
 use crate::kit::game::{Game, KitRefusal, OutcomeOf};
 use crate::kit::kinds::Kinds;
@@ -188,9 +189,16 @@ thread_local! {
 }
 
 impl Game for Turf {
+    const VERSION: u32 = 1;
+    const COUNTS: &'static [&'static str] = &["players"];
+
     type Action = TurfAction;
     type Update = TurfUpdate;
     type Refusal = TurfRefusal;
+
+    fn counts(zone: &Zone<Turf>) -> [u64; COUNTS_MAX] {
+        [zone.game.players.count().into(), 0, 0, 0]
+    }
 
     fn play_by(&mut self, _: &TurfRules) {}
 

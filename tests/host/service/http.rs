@@ -267,7 +267,7 @@ fn the_metrics_page_has_every_value_under_its_name() {
     shard.ownership_id.set(1);
     shard.fetched.set(20);
     shard.acked.set(12);
-    shard.players.set(20);
+    shard.counts[0].set(20);
     shard.snapshot_at_ms.set(1_767_225_600_999);
     let service = start(&observed);
     let (status, page) = get(&service, "/metrics");

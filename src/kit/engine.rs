@@ -1,0 +1,340 @@
+//! A zone of any game, as the daemon sees it: it is called once for a block of events.
+
+use crate::kit::checkpoint::{CheckpointRead, StateError};
+use crate::kit::event::{ACTIONS_MAX, EventTable, GameAction, PlainEvent};
+use crate::kit::event_list::Events;
+use crate::kit::field::{ActionWords, CARRIED_WORDS_MAX};
+use crate::kit::game::Game;
+use crate::kit::kinds::{Kinds, UpdateKind};
+use crate::kit::packed::Packed;
+use crate::kit::rulebook::Rulebook;
+use crate::kit::update::{Update, Updates};
+use crate::kit::zone::{Outcome, Zone};
+use std::any::Any;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Limit of a game's reasons to refuse an event.
+pub(crate) const REFUSALS_MAX: usize = 64;
+
+/// Limit of the numbers that a game counts in a zone.
+pub(crate) const COUNTS_MAX: usize = 4;
+
+/// The tables of a game: what the daemon and the tools know of it.
+#[derive(Debug)]
+pub struct GameSchema {
+    /// The events.
+    pub events: &'static EventTable,
+    /// The updates.
+    pub updates: &'static [UpdateKind],
+    /// The reasons to refuse an event, by number.
+    pub refusals: &'static [&'static str],
+    /// What is counted in a zone.
+    pub counts: &'static [&'static str],
+}
+
+impl GameSchema {
+    /// Returns the names of the actions, by number.
+    pub(crate) fn action_names(&self) -> Vec<&'static str> {
+        self.events.actions.iter().map(|action| action.name).collect()
+    }
+}
+
+/// The schema of a game.
+pub(crate) const fn schema_of<G: Game>() -> &'static GameSchema {
+    const {
+        let schema = &GameSchema {
+            events: <G::Action as GameAction>::EVENTS,
+            updates: <G::Update as Kinds>::KINDS,
+            refusals: <G::Refusal as Packed>::NAMES,
+            counts: G::COUNTS,
+        };
+        assert!(schema.refusals.len() <= REFUSALS_MAX && schema.counts.len() <= COUNTS_MAX);
+        schema
+    }
+}
+
+/// A player on the way to another zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// The destination zone.
+    pub to_zone: u16,
+    /// The player.
+    pub player_id: u64,
+    /// The `seq` of the arrival.
+    pub seq: u64,
+    /// When the event was emitted, in microseconds since the Unix epoch.
+    pub ts_us: i64,
+    /// The arrival, and what the player carries.
+    pub action: ActionWords,
+    /// The carried words.
+    pub carried: [u64; CARRIED_WORDS_MAX],
+}
+
+/// What became of the events of a block.
+#[derive(Debug)]
+pub struct BlockReport {
+    /// Events that were processed, whatever their outcome.
+    pub events: usize,
+    /// Applied events, by action.
+    pub applied: [u32; ACTIONS_MAX],
+    /// Refused events, by reason.
+    pub refused: [u32; REFUSALS_MAX],
+    /// Events that changed nothing.
+    pub no_ops: u64,
+    /// Player and `seq` of the last event of a player that changed nothing.
+    pub repeated: Option<(u64, u64)>,
+    /// Input offset of an event that needs rules that are not here, and their hash.
+    pub missing: Option<(i64, u32)>,
+    /// Players who left for another zone, with the input offset of the event.
+    pub departures: Vec<(i64, Departure)>,
+}
+
+impl BlockReport {
+    /// Creates a report without events that has room for this many departures.
+    pub(crate) fn with_capacity(departures: usize) -> BlockReport {
+        BlockReport {
+            events: 0,
+            applied: [0; ACTIONS_MAX],
+            refused: [0; REFUSALS_MAX],
+            no_ops: 0,
+            repeated: None,
+            missing: None,
+            departures: Vec::with_capacity(departures),
+        }
+    }
+
+    /// Starts a new report in the same memory.
+    pub(crate) fn clear(&mut self) {
+        let mut departures = std::mem::take(&mut self.departures);
+        departures.clear();
+        *self = BlockReport { departures, ..BlockReport::with_capacity(0) };
+    }
+
+    /// Adds an event.
+    #[inline(always)]
+    fn add<G: Game>(
+        &mut self,
+        zone: u16,
+        event: &PlainEvent,
+        outcome: Outcome<G::Refusal>,
+        updates: &[Update],
+    ) {
+        match outcome {
+            Outcome::Applied => self.applied[usize::from(event.action.kind()) % ACTIONS_MAX] += 1,
+            Outcome::Refused(refusal) => {
+                self.refused[refusal.to_bits() as usize % REFUSALS_MAX] += 1;
+            }
+            Outcome::NoOp => {
+                self.no_ops += 1;
+                if G::Action::subject(&event.action).is_player() {
+                    self.repeated = Some((event.player_id, event.seq));
+                }
+            }
+            Outcome::RulesMissing { ruleset } => self.missing = Some((event.offset, ruleset)),
+        }
+        if G::may_send_players(event) {
+            let all = G::departures(zone, updates);
+            self.departures.extend(all.map(|departure| (event.offset, departure)));
+        }
+        // Last, so that an event counts as being processed until all of this is done.
+        self.events += 1;
+    }
+}
+
+/// A zone of a game that the caller does not know.
+pub trait Engine: Send {
+    /// Returns the input partition of the zone.
+    fn partition(&self) -> u16;
+
+    /// Returns the version of the game: others make other updates or another state.
+    fn version(&self) -> u32;
+
+    /// Returns the hash of the zone's rules.
+    fn ruleset(&self) -> u32;
+
+    /// Returns the hash of the whole state: equal digests mean equal state.
+    fn digest(&self) -> u64;
+
+    /// Returns the last accepted `seq` of a player; 0 if none is remembered.
+    fn last_seq(&self, player_id: u64) -> u64;
+
+    /// Returns what the game counts, in the order of [`GameSchema::counts`].
+    fn counts(&self) -> [u64; COUNTS_MAX];
+
+    /// Adopts a larger book of the same game: from now on an event can switch to its rules.
+    fn know(&mut self, rulebook: &AnyRulebook);
+
+    /// Applies a part of these events, as long as the updates have room for one more and the rules
+    /// are loaded, and adds them to the report.
+    fn apply_part(
+        &mut self,
+        events: &Events,
+        part: Range<usize>,
+        updates: &mut Updates,
+        report: &mut BlockReport,
+    );
+
+    /// Starts a checkpoint of the current state, and returns its size in bytes.
+    fn begin_checkpoint(&mut self) -> u64;
+
+    /// Appends the next bytes of the checkpoint, up to `bytes_max` in total.
+    fn write_checkpoint(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> CheckpointRead;
+
+    /// Ends the checkpoint, if there is one.
+    fn end_checkpoint(&mut self);
+}
+
+impl<G: Game> Engine for Zone<G> {
+    fn partition(&self) -> u16 {
+        self.partition()
+    }
+
+    fn version(&self) -> u32 {
+        G::VERSION
+    }
+
+    fn ruleset(&self) -> u32 {
+        self.ruleset()
+    }
+
+    fn digest(&self) -> u64 {
+        self.digest()
+    }
+
+    fn last_seq(&self, player_id: u64) -> u64 {
+        self.last_seq(player_id)
+    }
+
+    fn counts(&self) -> [u64; COUNTS_MAX] {
+        G::counts(self)
+    }
+
+    fn know(&mut self, rulebook: &AnyRulebook) {
+        self.know(rulebook.of_game::<G>());
+    }
+
+    fn apply_part(
+        &mut self,
+        events: &Events,
+        part: Range<usize>,
+        updates: &mut Updates,
+        report: &mut BlockReport,
+    ) {
+        let zone = self.partition();
+        self.apply_all(events, part, updates, |event, outcome, made| {
+            report.add::<G>(zone, event, outcome, made);
+        });
+    }
+
+    fn begin_checkpoint(&mut self) -> u64 {
+        self.begin_checkpoint()
+    }
+
+    fn write_checkpoint(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> CheckpointRead {
+        self.write_checkpoint(out, bytes_max)
+    }
+
+    fn end_checkpoint(&mut self) {
+        self.end_checkpoint();
+    }
+}
+
+/// The rulebook of a game that the holder does not know. It makes the zones of the game.
+#[derive(Clone)]
+pub struct AnyRulebook(Arc<dyn GameRulebook>);
+
+impl AnyRulebook {
+    /// Wraps the rulebook of a game.
+    pub fn new<G: Game>(rulebook: Rulebook<G::Rules>) -> AnyRulebook {
+        AnyRulebook(Arc::new(RulebookOf::<G>(rulebook)))
+    }
+
+    /// Returns the tables of the game.
+    pub fn schema(&self) -> &'static GameSchema {
+        self.0.schema()
+    }
+
+    /// Returns the hashes of all rules, that of new zones first.
+    pub fn rulesets(&self) -> Vec<u32> {
+        self.0.rulesets()
+    }
+
+    /// Returns this book, reordered so that new zones begin with the rules with this hash; `None`
+    /// if it does not contain them.
+    pub fn beginning_by(&self, ruleset: u32) -> Option<AnyRulebook> {
+        self.0.beginning_by(ruleset)
+    }
+
+    /// Returns a zone before its first event, with the first rules of the book.
+    pub fn new_zone(&self, partition: u16) -> Box<dyn Engine> {
+        self.0.new_zone(partition)
+    }
+
+    /// Returns the rulebook, which is this game's.
+    fn of_game<G: Game>(&self) -> &Rulebook<G::Rules> {
+        let rulebook = self.0.as_any().downcast_ref::<RulebookOf<G>>();
+        &rulebook.expect("a daemon plays one game").0
+    }
+}
+
+/// Decodes the zones of a game from stored states.
+pub trait ZoneDecoder {
+    /// A zone, or any zone.
+    type Zone: Engine + ?Sized;
+
+    /// Decodes a zone from its stored state.
+    fn decode_zone(&self, bytes: &[u8]) -> Result<Box<Self::Zone>, StateError>;
+}
+
+impl ZoneDecoder for AnyRulebook {
+    type Zone = dyn Engine;
+
+    fn decode_zone(&self, bytes: &[u8]) -> Result<Box<dyn Engine>, StateError> {
+        self.0.decode_zone(bytes)
+    }
+}
+
+/// What a rulebook does for a holder that does not know its game.
+trait GameRulebook: Send + Sync {
+    fn schema(&self) -> &'static GameSchema;
+
+    fn rulesets(&self) -> Vec<u32>;
+
+    fn beginning_by(&self, ruleset: u32) -> Option<AnyRulebook>;
+
+    fn new_zone(&self, partition: u16) -> Box<dyn Engine>;
+
+    fn decode_zone(&self, bytes: &[u8]) -> Result<Box<dyn Engine>, StateError>;
+
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// The rulebook of one game.
+struct RulebookOf<G: Game>(Rulebook<G::Rules>);
+
+impl<G: Game> GameRulebook for RulebookOf<G> {
+    fn schema(&self) -> &'static GameSchema {
+        schema_of::<G>()
+    }
+
+    fn rulesets(&self) -> Vec<u32> {
+        self.0.rulesets().collect()
+    }
+
+    fn beginning_by(&self, ruleset: u32) -> Option<AnyRulebook> {
+        self.0.beginning_by(ruleset).map(AnyRulebook::new::<G>)
+    }
+
+    fn new_zone(&self, partition: u16) -> Box<dyn Engine> {
+        Box::new(Zone::<G>::new(partition, &self.0))
+    }
+
+    fn decode_zone(&self, bytes: &[u8]) -> Result<Box<dyn Engine>, StateError> {
+        Ok(Box::new(Zone::<G>::decode_state(bytes, &self.0)?))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
