@@ -7,7 +7,7 @@
 //! (`tests/kafka/campaign`). What was published must be the replay of the input, or the bench
 //! fails. `--smoke` takes a few players and one round.
 
-use huntd::output::encode::decode_frame;
+use huntd::hunt::frames::decode_frame;
 use rdkafka::Message;
 use rdkafka::producer::Producer;
 use std::io::Write;

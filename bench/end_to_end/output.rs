@@ -1,10 +1,10 @@
 //! Follows an output topic: how far each partition's input is accounted for, and that nothing is
 //! told twice or left out; where nobody is timed meanwhile, also every update in it.
 
+use huntd::hunt::frames::decode_frame;
 use huntd::kafka::codec::Decompressor;
 use huntd::kafka::record_batch::{Batch, BatchHeader};
 use huntd::kafka::wire::WireReader;
-use huntd::output::encode::decode_frame;
 use huntd::output::frame::Chain;
 use std::ops::Range;
 use support::wire::{self, Connection};

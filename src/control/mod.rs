@@ -190,6 +190,7 @@ impl Control {
             skips: options.skips.clone(),
             read_slots: READ_SLOTS,
             fence_ids: FenceIds::new(&options.group.client.group, random_bits() as u64),
+            updates: ends.rulebook.schema().updates,
         };
         Control {
             ends,

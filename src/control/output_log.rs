@@ -11,7 +11,7 @@ use crate::kafka::client::{
 use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
 use crate::kafka::topic_writer::{DeliveryReport, TopicWriter};
-use crate::output::encode::encode;
+use crate::output::encode::encode_empty;
 use crate::output::frame::{Format, FrameHeader};
 use crate::ownership::event::OutputEvent;
 use rdkafka::config::ClientConfig;
@@ -119,7 +119,7 @@ impl OutputLog {
     /// earlier append to the same partition no longer is.
     pub fn append(&mut self, partition: i32, header: &FrameHeader) -> Result<(), TopicError> {
         let mut bytes = Vec::new();
-        encode(self.options.format, header, &[], &mut bytes);
+        encode_empty(self.options.format, header, &mut bytes);
         self.appends += 1;
         let record = BaseRecord::<'_, (), [u8], usize>::with_opaque_to(
             &self.options.output_topic,

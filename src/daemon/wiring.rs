@@ -96,7 +96,7 @@ impl Wiring {
             bell,
             progress: progress.clone(),
             metrics: metrics.clone(),
-            events: rulebook.schema().events,
+            game: rulebook.schema(),
         };
         let control = control::ControlEnds {
             messages: control_messages,

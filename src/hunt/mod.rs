@@ -8,6 +8,8 @@
 
 pub mod event;
 
+pub mod frames;
+
 pub mod change;
 
 pub mod refusal;
@@ -42,6 +44,7 @@ pub(crate) mod page;
 mod tests;
 
 use crate::kit;
+use crate::kit::engine::{GameSchema, schema_of};
 use crate::kit::zone::Zone;
 use handoff::HandoffOut;
 use hunts::HUNTS_MAX;
@@ -52,6 +55,11 @@ use std::ops::Range;
 
 /// The state of one zone of the hunt.
 pub type Shard = Zone<TreasureHunt>;
+
+/// Returns the tables of the hunt.
+pub fn schema() -> &'static GameSchema {
+    schema_of::<TreasureHunt>()
+}
 
 /// The outcome of an event of the hunt.
 pub type Outcome = kit::zone::Outcome<Refusal>;

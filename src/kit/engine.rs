@@ -5,10 +5,11 @@ use crate::kit::event::{ACTIONS_MAX, EventTable, GameAction, PlainEvent};
 use crate::kit::event_list::Events;
 use crate::kit::field::{ActionWords, CARRIED_WORDS_MAX};
 use crate::kit::game::Game;
-use crate::kit::kinds::{Kinds, UpdateKind};
+use crate::kit::kinds::Kinds;
 use crate::kit::packed::Packed;
 use crate::kit::rulebook::Rulebook;
 use crate::kit::update::{Update, Updates};
+use crate::kit::update_json::UpdateTable;
 use crate::kit::zone::{Outcome, Zone};
 use std::any::Any;
 use std::ops::Range;
@@ -26,7 +27,7 @@ pub struct GameSchema {
     /// The events.
     pub events: &'static EventTable,
     /// The updates.
-    pub updates: &'static [UpdateKind],
+    pub updates: &'static UpdateTable,
     /// The reasons to refuse an event, by number.
     pub refusals: &'static [&'static str],
     /// What is counted in a zone.
@@ -45,7 +46,7 @@ pub(crate) const fn schema_of<G: Game>() -> &'static GameSchema {
     const {
         let schema = &GameSchema {
             events: <G::Action as GameAction>::EVENTS,
-            updates: <G::Update as Kinds>::KINDS,
+            updates: <G::Update as Kinds>::TABLE,
             refusals: <G::Refusal as Packed>::NAMES,
             counts: G::COUNTS,
         };

@@ -1,12 +1,16 @@
 //! Kinds of updates: the table that defines a game's updates, their packing and their public form.
 
 use crate::kit::update::Payload;
+use crate::kit::update_json::UpdateTable;
 use std::fmt::Debug;
 
 /// A game's updates, as [`kinds!`] declares them.
 pub trait Kinds: Copy + Debug + PartialEq {
     /// The kinds, in the order of their numbers, from 1.
     const KINDS: &'static [UpdateKind];
+
+    /// The table of all of them.
+    const TABLE: &'static UpdateTable;
 
     /// Returns whether the update must follow the zone's clock, because something begins or lasts
     /// from now on.
@@ -17,10 +21,6 @@ pub trait Kinds: Copy + Debug + PartialEq {
 
     /// Decodes an update from its fields. `None` if the kind or a value is unknown.
     fn unpack(payload: Payload) -> Option<Self>;
-
-    /// Returns whether the fields form a valid update: each is a value of its type, and no other
-    /// bit is set. Readers check every update, so it takes a single step.
-    fn has_fields(payload: Payload) -> bool;
 }
 
 /// The public form of a kind of update.
@@ -45,6 +45,8 @@ pub struct UpdateField {
     pub form: Form,
     /// The names of its values, if the form is [`Form::Name`].
     pub names: &'static [&'static str],
+    /// The largest value of its bits.
+    pub most: u64,
 }
 
 list! {
@@ -145,6 +147,7 @@ macro_rules! kinds {
             };
             use $crate::kit::packed::Packed;
             use $crate::kit::update::Payload;
+            use $crate::kit::update_json::UpdateTable;
 
             impl Kinds for $kinds {
                 const KINDS: &'static [UpdateKind] = &[$(UpdateKind {
@@ -155,8 +158,14 @@ macro_rules! kinds {
                         place: PayloadPart::$place,
                         form: Form::$form,
                         names: <$type as Packed>::NAMES,
+                        most: <$type as Packed>::MOST,
                     },)*],
                 },)*];
+
+                const TABLE: &'static UpdateTable = {
+                    static TABLE: UpdateTable = UpdateTable::new(<$kinds as Kinds>::KINDS);
+                    &TABLE
+                };
 
                 #[inline(always)]
                 fn is_timed(&self) -> bool {
@@ -184,20 +193,6 @@ macro_rules! kinds {
                         },)*
                         _ => return None,
                     })
-                }
-
-                fn has_fields(payload: Payload) -> bool {
-                    let mut known = Payload { kind: payload.kind, ..Payload::default() };
-                    match payload.kind {
-                        $($number => {$(
-                            let bits = payload.get(PayloadPart::$place);
-                            let value = <$type as Packed>::from_bits(bits);
-                            let Some(value) = value else { return false };
-                            known.set(PayloadPart::$place, value.to_bits());
-                        )*})*
-                        _ => return false,
-                    }
-                    known == payload
                 }
             }
 

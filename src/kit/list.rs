@@ -32,6 +32,7 @@ macro_rules! list {
 
         impl $crate::kit::packed::Packed for $type {
             const NAMES: &'static [&'static str] = $type::NAMES;
+            const MOST: u64 = $type::ALL.len() as u64 - 1;
 
             fn to_bits(self) -> u64 {
                 self as u64

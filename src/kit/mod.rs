@@ -32,6 +32,10 @@ pub mod field;
 
 pub mod update;
 
+pub(crate) mod line;
+
+pub mod update_json;
+
 #[macro_use]
 pub mod event;
 

@@ -5,6 +5,9 @@ pub trait Packed: Sized {
     /// The names of its values, if it has any.
     const NAMES: &'static [&'static str] = &[];
 
+    /// The bits with the largest value, as a number: all up to these are values of the type.
+    const MOST: u64;
+
     /// Returns the value's bits, the lowest ones of a part.
     fn to_bits(self) -> u64;
 
@@ -15,6 +18,8 @@ pub trait Packed: Sized {
 macro_rules! packed_numbers {
     ($($type:ty),*) => {$(
         impl Packed for $type {
+            const MOST: u64 = <$type>::MAX as u64;
+
             fn to_bits(self) -> u64 {
                 self.into()
             }
@@ -29,6 +34,8 @@ macro_rules! packed_numbers {
 packed_numbers!(u8, u16, u32, u64);
 
 impl Packed for bool {
+    const MOST: u64 = 1;
+
     fn to_bits(self) -> u64 {
         self.into()
     }
@@ -39,6 +46,8 @@ impl Packed for bool {
 }
 
 impl Packed for i32 {
+    const MOST: u64 = u32::MAX as u64;
+
     fn to_bits(self) -> u64 {
         (self as u32).into()
     }
@@ -49,6 +58,8 @@ impl Packed for i32 {
 }
 
 impl Packed for Option<u16> {
+    const MOST: u64 = u16::MAX as u64 + 1;
+
     fn to_bits(self) -> u64 {
         self.map_or(0, |zone| u64::from(zone) + 1)
     }
@@ -62,6 +73,8 @@ impl Packed for Option<u16> {
 }
 
 impl Packed for Option<u64> {
+    const MOST: u64 = u64::MAX;
+
     fn to_bits(self) -> u64 {
         self.unwrap_or(0)
     }

@@ -101,11 +101,9 @@ impl Update {
         Update([player_id, ts_us as u64, payload.first_word(), payload.long])
     }
 
-    /// Creates an update from its words. `None` if `K` has no such kind or name, or if bits are set
-    /// that the kind does not use.
-    pub(crate) fn from_words<K: Kinds>(words: [u64; 4]) -> Option<Update> {
-        let update = Update(words);
-        K::has_fields(update.payload()).then_some(update)
+    /// Creates an update from its words, which a table has to check.
+    pub(crate) fn from_words(words: [u64; 4]) -> Update {
+        Update(words)
     }
 
     /// The four words; written little-endian, they are the update's bytes.

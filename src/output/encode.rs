@@ -4,12 +4,11 @@
 //! bytes from a topic that others may write to as well: every length is checked, and nothing
 //! panics.
 
-use crate::hunt::change::Change;
 use crate::kit::update::{FRAME_UPDATES_MAX, UPDATE_BYTES, Update};
+use crate::kit::update_json::UpdateTable;
 use crate::output::frame::{
     Chain, FRAME_BYTES_MAX, Format, FrameHeader, FrameKind, POSITION_UNKNOWN,
 };
-use crate::output::update_json;
 use std::str::FromStr;
 
 /// The first bytes of a binary frame.
@@ -22,14 +21,28 @@ pub(crate) const FRAME_VERSION: u8 = 2;
 pub(crate) const FRAME_HEADER_BYTES: usize = 64;
 
 /// Appends the encoded frame to `out`, which the caller has emptied.
-pub fn encode(format: Format, header: &FrameHeader, updates: &[Update], out: &mut Vec<u8>) {
+pub fn encode(
+    format: Format,
+    table: &UpdateTable,
+    (header, updates): (&FrameHeader, &[Update]),
+    out: &mut Vec<u8>,
+) {
     assert!(out.is_empty());
     assert_eq!(header.count as usize, updates.len());
     match format {
-        Format::Json => encode_json(header, updates, out),
+        Format::Json => encode_json(header, |out| table.write(updates, out), out),
         Format::Binary => encode_binary(header, updates, out),
     }
     assert!(out.len() <= FRAME_BYTES_MAX, "the limits prove that a full frame fits");
+}
+
+/// Like [`encode`], for a frame without updates.
+pub fn encode_empty(format: Format, header: &FrameHeader, out: &mut Vec<u8>) {
+    assert!(out.is_empty() && header.count == 0);
+    match format {
+        Format::Json => encode_json(header, |_| {}, out),
+        Format::Binary => encode_binary(header, &[], out),
+    }
 }
 
 fn encode_binary(header: &FrameHeader, updates: &[Update], out: &mut Vec<u8>) {
@@ -58,7 +71,7 @@ fn update_bytes(update: &Update) -> [u8; UPDATE_BYTES] {
     bytes
 }
 
-fn encode_json(header: &FrameHeader, updates: &[Update], out: &mut Vec<u8>) {
+fn encode_json(header: &FrameHeader, write_updates: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
     push_number(out, "{\"version\":", FRAME_VERSION);
     push_text(out, ",\"kind\":\"", kind_name(header.kind));
     push_number(out, "\",\"epoch\":", header.owner_epoch);
@@ -71,7 +84,7 @@ fn encode_json(header: &FrameHeader, updates: &[Update], out: &mut Vec<u8>) {
         push_text(out, "\",\"fence_id\":\"", &format!("{:032x}", header.fence_id));
     }
     out.extend_from_slice(b"\",\"updates\":[");
-    update_json::write(updates, out);
+    write_updates(out);
     out.extend_from_slice(b"]}");
 }
 
@@ -129,15 +142,15 @@ pub enum FrameError {
     },
 }
 
-/// Decodes a frame in either encoding.
-pub fn decode_frame(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameError> {
+/// Decodes a frame of a game in either encoding.
+pub fn decode(bytes: &[u8], table: &UpdateTable) -> Result<(FrameHeader, Vec<Update>), FrameError> {
     let format = format_of(bytes)?;
     if bytes.len() > FRAME_BYTES_MAX {
         return Err(FrameError::TooLong { bytes: bytes.len() });
     }
     let (header, updates) = match format {
-        Format::Json => decode_json(bytes)?,
-        Format::Binary => decode_binary(bytes)?,
+        Format::Json => decode_json(bytes, table)?,
+        Format::Binary => decode_binary(bytes, table)?,
     };
     check(&header)?;
     assert_eq!(header.count as usize, updates.len());
@@ -209,7 +222,10 @@ impl FrameFields<'_> {
     }
 }
 
-fn decode_binary(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameError> {
+fn decode_binary(
+    bytes: &[u8],
+    table: &UpdateTable,
+) -> Result<(FrameHeader, Vec<Update>), FrameError> {
     if bytes.len() < FRAME_HEADER_BYTES {
         return Err(FrameError::Length { expected: FRAME_HEADER_BYTES, found: bytes.len() });
     }
@@ -237,7 +253,7 @@ fn decode_binary(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameError>
         let mut fields = FrameFields(bytes);
         let words = [fields.u64(), fields.u64(), fields.u64(), fields.u64()];
         let words = words.map(|word| word.unwrap_or_default());
-        updates.push(Update::from_words::<Change>(words).ok_or(FrameError::Update { index })?);
+        updates.push(table.update(words).ok_or(FrameError::Update { index })?);
     }
     Ok((header, updates))
 }
@@ -256,7 +272,10 @@ fn binary_header(kind: FrameKind, fields: &mut FrameFields<'_>) -> Option<FrameH
 }
 
 /// Decodes the output of [`encode_json`]: fields in that order, without white space.
-fn decode_json(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameError> {
+fn decode_json(
+    bytes: &[u8],
+    table: &UpdateTable,
+) -> Result<(FrameHeader, Vec<Update>), FrameError> {
     let mut text = FrameText(bytes);
     // Rejects `02` and `+2`.
     text.number::<u8>("{\"version\":", "version")?;
@@ -281,7 +300,7 @@ fn decode_json(bytes: &[u8]) -> Result<(FrameHeader, Vec<Update>), FrameError> {
         if index > 0 {
             text.skip(",").ok_or(FrameError::Field("count"))?;
         }
-        updates.push(update_json::read(&mut text.0).ok_or(FrameError::Update { index })?);
+        updates.push(table.read(&mut text.0).ok_or(FrameError::Update { index })?);
     }
     match text.0 {
         b"]}" => Ok((header, updates)),

@@ -2,7 +2,8 @@
 //!
 //! Pure: the caller reads the log and passes the records in order.
 
-use crate::output::encode::{FrameError, decode_frame};
+use crate::kit::update_json::UpdateTable;
+use crate::output::encode::{self, FrameError};
 use crate::output::fence_id::InputTag;
 use crate::output::frame::{Chain, FrameHeader};
 use crate::output::mark::Mark;
@@ -49,6 +50,8 @@ pub(crate) enum Broken {
 /// Folds records from one offset on.
 #[derive(Clone, Debug)]
 pub(crate) struct Fold {
+    /// The updates of the game.
+    updates: &'static UpdateTable,
     next: i64,
     /// The reader; it has to join if the start of the log is gone.
     reader: Reader,
@@ -69,26 +72,26 @@ pub(crate) struct Fold {
 
 impl Fold {
     /// Starts at the first record that the log still has.
-    pub(crate) fn from_log_start(log_start: i64) -> Fold {
+    pub(crate) fn from_log_start(log_start: i64, updates: &'static UpdateTable) -> Fold {
         // At offset 0 a reader needs no position; later, it has to join.
         let reader = if log_start == 0 { Reader::new() } else { Reader::joining() };
-        Fold::new(log_start, reader, None)
+        Fold::new(log_start, reader, None, updates)
     }
 
     /// Starts at a mark. The record before the mark, if the log still has it, must be the one at
     /// which the mark was taken.
-    pub(crate) fn from_mark(mark: Mark, log_start: i64) -> Fold {
+    pub(crate) fn from_mark(mark: Mark, log_start: i64, updates: &'static UpdateTable) -> Fold {
         let reader = Reader::at(mark.position());
         match mark.output_offset > log_start {
-            true => Fold::new(mark.output_offset - 1, reader, Some(mark)),
-            false => Fold::new(mark.output_offset, reader, None),
+            true => Fold::new(mark.output_offset - 1, reader, Some(mark), updates),
+            false => Fold::new(mark.output_offset, reader, None, updates),
         }
     }
 
-    fn new(next: i64, reader: Reader, anchor: Option<Mark>) -> Fold {
+    fn new(next: i64, reader: Reader, anchor: Option<Mark>, updates: &'static UpdateTable) -> Fold {
         let skips = BTreeSet::new();
         let (genesis, ruleset, begun_by, input) = (None, None, None, None);
-        Fold { next, reader, anchor, skips, genesis, ruleset, begun_by, input }
+        Fold { updates, next, reader, anchor, skips, genesis, ruleset, begun_by, input }
     }
 
     /// Output offset of the next record.
@@ -140,7 +143,7 @@ impl Fold {
     pub(crate) fn take(&mut self, offset: i64, payload: &[u8]) -> Result<(), Broken> {
         assert!(self.next <= offset, "records come in the order of the log");
         self.next = offset + 1;
-        let frame = match decode_frame(payload) {
+        let frame = match encode::decode(payload, self.updates) {
             Err(FrameError::NotAFrame) => None,
             frame => Some(frame.map_err(|error| Broken::Unreadable { offset, error })?),
         };
@@ -199,17 +202,17 @@ impl Fold {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::encode::{FRAME_VERSION, encode};
+    use crate::output::encode::{FRAME_VERSION, encode_empty};
     use crate::output::frame::{Format, Frame};
 
     /// It may be a fence. A reader that ignored it would mistake a former owner for the current
     /// one.
     #[test]
     fn an_unreadable_frame_is_not_ignored_like_a_record_that_is_no_frame() {
-        let mut fold = Fold::from_log_start(0);
+        let mut fold = Fold::from_log_start(0, crate::hunt::change::UPDATES);
         assert_eq!(fold.take(0, b"no frame"), Ok(()));
         let mut bytes = Vec::new();
-        encode(Format::Binary, &Frame::new().header, &[], &mut bytes);
+        encode_empty(Format::Binary, &Frame::new().header, &mut bytes);
         assert_eq!(fold.take(1, &bytes), Ok(()));
         bytes[4] = FRAME_VERSION + 1;
         let broken = |error| Err(Broken::Unreadable { offset: 2, error });

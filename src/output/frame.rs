@@ -2,13 +2,11 @@
 
 use crate::kit::mix;
 use crate::kit::update::{FRAME_UPDATES_MAX, Update, Updates};
+use crate::kit::update_json::UPDATE_JSON_BYTES_MAX;
 use std::time::Instant;
 
 const _: () =
     assert!(FRAME_UPDATES_MAX * UPDATE_JSON_BYTES_MAX + RECORD_HEAD_BYTES_MAX <= FRAME_BYTES_MAX);
-
-/// Upper limit of one update in JSON; a test encodes the longest of each kind.
-pub(crate) const UPDATE_JSON_BYTES_MAX: usize = 220;
 
 /// Upper limit of a queued record's size without its updates, or without its key and value:
 /// headers, a handoff.

@@ -5,10 +5,6 @@ pub mod frame;
 
 pub mod encode;
 
-pub(crate) mod line;
-
-pub(crate) mod update_json;
-
 pub mod event_json;
 
 pub mod reader;

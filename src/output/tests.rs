@@ -1,8 +1,9 @@
 //! Frames and the reader rule: the vectors that docs/PROTOCOL.md refers to, and random histories.
 
 use crate::hunt::change::{Change, KINDS};
+use crate::hunt::frames::{decode_frame, encode};
 use crate::kit::update::{FRAME_UPDATES_MAX, Update};
-use crate::output::encode::{FRAME_HEADER_BYTES, FrameError, decode_frame, encode};
+use crate::output::encode::{FRAME_HEADER_BYTES, FrameError};
 use crate::output::frame::{Chain, FRAME_BYTES_MAX, Format, Frame, FrameHeader, FrameKind};
 use crate::output::reader::{Position, Reader, Verdict};
 use crate::testing::frame_maker::FrameMaker;

@@ -149,6 +149,7 @@ impl Acquirer {
             diverged: history.has_diverged,
             changed_from: history.changed_from,
             input: self.options.fence_ids.input(),
+            updates: self.options.updates,
         }
     }
 

@@ -16,6 +16,7 @@
 //! If no engine can follow, because the zone starts over or the log cannot be read to its end, the
 //! fence comes first.
 
+use crate::kit::update_json::UpdateTable;
 use crate::output::fence_id::InputTag;
 use crate::output::fold::{Broken, Fold, SKIPS_MAX, Start};
 use crate::output::frame::{Chain, FrameHeader, FrameKind, POSITION_UNKNOWN};
@@ -79,6 +80,8 @@ pub struct Brief {
     pub changed_from: Option<i64>,
     /// The input that the shard is played from.
     pub input: InputTag,
+    /// The updates of the game.
+    pub updates: &'static UpdateTable,
 }
 
 /// What an acquisition waits for.
@@ -163,10 +166,10 @@ impl Acquisition {
     /// Nothing is read or written yet.
     pub fn begin(brief: Brief, bounds: Bounds) -> Acquisition {
         let mut acquisition = Acquisition {
+            fold: Fold::from_log_start(0, brief.updates),
             brief,
             bounds,
             candidate: 0,
-            fold: Fold::from_log_start(0),
             turned_at: None,
             is_at_end: false,
             surveyed_cover: 0,
@@ -198,10 +201,10 @@ impl Acquisition {
         let output_start = self.bounds.output_start;
         self.fold = match candidates.get(self.candidate) {
             Some(candidate) if output_start <= candidate.mark.output_offset => {
-                Fold::from_mark(candidate.mark, output_start)
+                Fold::from_mark(candidate.mark, output_start, self.brief.updates)
             }
             // If retention has passed the mark, a reader joins later.
-            _ => Fold::from_log_start(output_start),
+            _ => Fold::from_log_start(output_start, self.brief.updates),
         };
         self.note_surveyed_cover();
         self.go_on();

@@ -2,6 +2,7 @@
 //! fenced the shard; or that readers accept something that we did not write, and only a new
 //! acquisition can find out where they are.
 
+use crate::kit::update_json::UpdateTable;
 use crate::output::fold::Fold;
 use crate::output::mark::Mark;
 
@@ -45,9 +46,9 @@ pub struct SpanCheck {
 
 impl SpanCheck {
     /// Nothing is read yet.
-    pub fn new(span: ForeignSpan) -> SpanCheck {
+    pub fn new(span: ForeignSpan, updates: &'static UpdateTable) -> SpanCheck {
         // Our own last frame counted a moment ago: the log start is of no interest.
-        let fold = Fold::from_mark(span.from, span.from.output_offset);
+        let fold = Fold::from_mark(span.from, span.from.output_offset, updates);
         SpanCheck { span, fold, torn: false }
     }
 

@@ -40,6 +40,7 @@ pub mod summary;
 mod tests;
 
 use crate::kafka::membership::{MembershipError, MembershipEvent};
+use crate::kit::update_json::UpdateTable;
 use crate::output::fence_id::FenceIds;
 use acquirer::Acquirer;
 use acquisition::{Need, Remedy};
@@ -84,6 +85,8 @@ pub struct OwnershipOptions {
     pub read_slots: usize,
     /// Makes the ids of fences.
     pub fence_ids: FenceIds,
+    /// The updates of the game.
+    pub updates: &'static UpdateTable,
 }
 
 /// All shards of a daemon, from assignment to release.
@@ -388,7 +391,8 @@ impl Ownership {
         let partition = span.partition;
         if self.table.is_current(partition, span.ownership_id) {
             self.table.stop_reading(partition);
-            let check = Purpose::CheckSpan(Box::new(SpanCheck::new(span)));
+            let check =
+                Purpose::CheckSpan(Box::new(SpanCheck::new(span, self.acquirer.options.updates)));
             let open = self.table.open_mut(partition).expect("it is current");
             open.span = Some(Box::new(LogTask::new(check)));
         }

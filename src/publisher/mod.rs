@@ -14,11 +14,10 @@ pub(crate) mod ticker;
 
 use crate::fetch::dialling::DialEnds;
 use crate::kafka::client::ClientOptions;
-use crate::kit::event::EventTable;
+use crate::kit::engine::GameSchema;
+use crate::kit::update_json::UPDATE_JSON_BYTES_MAX;
 use crate::output::dead_letter::DeadLetter;
-use crate::output::frame::{
-    Compression, Format, Frame, RECORD_HEAD_BYTES_MAX, UPDATE_JSON_BYTES_MAX,
-};
+use crate::output::frame::{Compression, Format, Frame, RECORD_HEAD_BYTES_MAX};
 use crate::output::handoff::HandoffRecord;
 use crate::output::mark::Mark;
 use crate::ownership::event::ToControl;
@@ -172,8 +171,8 @@ pub struct PublisherEnds {
     pub progress: Arc<Progress>,
     /// The counters.
     pub metrics: Arc<Metrics>,
-    /// The events of the game.
-    pub events: &'static EventTable,
+    /// The tables of the game.
+    pub game: &'static GameSchema,
 }
 
 /// Publishes until the inbox has ended and everything is acknowledged, or until that takes too

@@ -208,7 +208,9 @@ impl<P: Produce<Sent>> Publisher<P> {
             Outgoing::Frame(frame) => {
                 let updates = frame.updates.as_slice();
                 self.bytes.clear();
-                encode::encode(self.options.format, &frame.header, updates, &mut self.bytes);
+                let table = self.ends.game.updates;
+                let frame_parts = (&frame.header, updates);
+                encode::encode(self.options.format, table, frame_parts, &mut self.bytes);
                 let newest_us = updates.last().map(|update| update.ts_us());
                 let bytes = self.bytes.len();
                 let sent_at = Instant::now();
@@ -230,13 +232,13 @@ impl<P: Produce<Sent>> Publisher<P> {
             Outgoing::DeadLetter(letter) => self.produce_dead_letter(letter, item),
             Outgoing::Handoff(handoff) if handoff.to_partition() < self.zones => {
                 self.bytes.clear();
-                handoff.write(self.ends.events, &mut self.bytes);
+                handoff.write(self.ends.game.events, &mut self.bytes);
                 let (topic, partition) = (&self.options.input_topic, handoff.to_partition());
                 self.producer.send(topic, partition, &self.bytes, Sent::Handoff(item))?;
                 Ok(None)
             }
             Outgoing::Handoff(handoff) => {
-                let letter = handoff.dead_letter(self.ends.events);
+                let letter = handoff.dead_letter(self.ends.game.events);
                 self.produce_dead_letter(&letter, item)
             }
         }
@@ -266,7 +268,7 @@ impl<P: Produce<Sent>> Publisher<P> {
             }
             self.bytes.clear();
             let id = tick_id(now_us / 1000, self.options.tick_every_ms);
-            event_json::write_tick(&mut self.bytes, self.ends.events, id, now_us);
+            event_json::write_tick(&mut self.bytes, self.ends.game.events, id, now_us);
             let topic = &self.options.input_topic;
             if self.producer.send(topic, partition, &self.bytes, Sent::Tick(partition)).is_err() {
                 break;

@@ -8,7 +8,7 @@ use crate::decoder::reject::Reject;
 use crate::decoder::{Decoder, RecordPosition};
 use crate::kit::kinds::UpdateRole;
 use crate::kit::update::Update;
-use crate::output::{event_json, update_json};
+use crate::output::event_json;
 use crate::serve::answers::{Served, at};
 use crate::serve::gate::Pass;
 use crate::serve::problem::Problem;
@@ -266,6 +266,6 @@ pub(crate) fn write_outcome(json: &mut Json, served: &Served, command: &Command,
         return;
     }
     json.list("updates", updates.into_iter(), |out, update| {
-        update_json::write(std::slice::from_ref(update), out);
+        UPDATES.write(std::slice::from_ref(update), out);
     });
 }

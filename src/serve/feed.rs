@@ -491,8 +491,8 @@ fn message_of(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hunt::frames::encode;
     use crate::kit::update::Updates;
-    use crate::output::encode::encode;
     use crate::output::fence_id::FenceIds;
     use crate::output::frame::{Format, Frame, FrameHeader, FrameKind};
     use crate::queue::bell::Bell;

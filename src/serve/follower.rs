@@ -4,7 +4,7 @@
 //! decides which updates count, and its chain that they are those that were published.
 
 use crate::kit::update::Update;
-use crate::output::encode::{FrameError, decode_frame};
+use crate::output::encode::FrameError;
 use crate::output::fence_id::InputTag;
 use crate::output::frame::{FrameHeader, FrameKind};
 use crate::output::mark::Mark;
@@ -360,8 +360,8 @@ fn unreadable(offset: i64, error: FrameError) -> Followed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hunt::Shard;
-    use crate::output::encode::encode;
+use crate::hunt::Shard;
+use crate::hunt::frames::encode;
     use crate::output::frame::{Chain, Format, Frame};
     use crate::snapshot::checkpoint::{CheckpointHeader, CheckpointId};
     use crate::snapshot::format::Origin;

@@ -5,8 +5,8 @@
 //! often, and costs no memory. One that falls behind the recent updates gets `reset`.
 
 use crate::http::request::{parameter, parameters};
+use crate::hunt::change::UPDATES;
 use crate::kit::update::Update;
-use crate::output::update_json;
 use crate::serve::answers::{Answer, Moment, Served};
 use crate::serve::gate::Pass;
 use crate::serve::problem::Problem;
@@ -334,7 +334,7 @@ fn write_updates(
         out.extend_from_slice(digits.format(number).as_bytes());
         out.extend_from_slice(others.as_bytes());
         out.extend_from_slice(b"\ndata: ");
-        update_json::write(std::slice::from_ref(update), out);
+        UPDATES.write(std::slice::from_ref(update), out);
         out.extend_from_slice(b"\n\n");
     }
     *place = UpdatesFrom::Next(to);

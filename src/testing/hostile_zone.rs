@@ -2,15 +2,15 @@
 //! `src/hunt/tests/hostile.rs` draws them from a seed, `fuzz/fuzz_targets/engine.rs` from bytes.
 
 use crate::decoder::{Decoder, RecordPosition};
-use crate::hunt::change::Change;
+use crate::hunt::change::UPDATES;
 use crate::hunt::event::{Action, EVENTS, Event};
+use crate::hunt::frames::{decode_frame, encode};
 use crate::hunt::handoff::HandoffOut;
 use crate::hunt::rules::rulebook::Rulebook;
 use crate::hunt::state::TreasureHunt;
 use crate::hunt::{Outcome, Shard};
 use crate::kit::event_list::Events;
-use crate::kit::update::{EVENT_UPDATES_MAX, Update, Updates};
-use crate::output::encode::{decode_frame, encode};
+use crate::kit::update::{EVENT_UPDATES_MAX, Updates};
 use crate::output::frame::{Chain, Format, Frame, FrameHeader};
 use crate::output::handoff::HandoffRecord;
 use crate::service::rules::built_in;
@@ -78,7 +78,7 @@ impl HostileZone {
         let told = self.updates.as_slice();
         assert!(told.len() <= EVENT_UPDATES_MAX, "{} updates of {event:?}", told.len());
         for update in told {
-            assert_eq!(Update::from_words::<Change>(update.words()), Some(*update), "{event:?}");
+            assert_eq!(UPDATES.update(update.words()), Some(*update), "{event:?}");
             assert_eq!(update.ts_us(), event.ts_us);
             self.kinds |= 1 << update.payload().kind;
         }

@@ -2,8 +2,9 @@
 
 use super::failure::ToolError;
 use super::kafka::{FETCH_WAIT_MS, Isolation, Read, TopicReader};
+use crate::hunt::frames::decode_frame;
 use crate::kafka::client::ClientOptions;
-use crate::output::encode::{FrameError, decode_frame};
+use crate::output::encode::FrameError;
 use rdkafka::message::Message;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

@@ -48,7 +48,7 @@ fn update(number: u8, kind: &UpdateKind) -> Value {
     json!({"number": number, "kind": kind.name, "fields": fields})
 }
 
-fn update_field(UpdateField { name, place, form, names }: &UpdateField) -> Value {
+fn update_field(UpdateField { name, place, form, names, .. }: &UpdateField) -> Value {
     let mut shown = json!({"name": name, "place": place.name(), "form": form.name()});
     if !names.is_empty() {
         shown["names"] = json!(names);

@@ -5,12 +5,13 @@ use super::kafka::{self, Cluster, FETCH_WAIT_MS, Isolation, Read, TopicReader};
 use super::letters;
 use super::load::now_us;
 use super::newest::{self, Newest};
+use crate::hunt::change::UPDATES;
+use crate::hunt::frames::decode_frame;
 use crate::kafka::right::Right;
 use crate::kit::update::Update;
-use crate::output::encode::{FrameError, decode_frame};
+use crate::output::encode::FrameError;
 use crate::output::frame::{FrameHeader, FrameKind};
 use crate::output::reader::{Reader, Verdict};
-use crate::output::update_json;
 use crate::service::cli::{TapArgs, TapFrom};
 use rdkafka::message::Message;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -309,7 +310,7 @@ pub(crate) fn write_update(line: &mut Vec<u8>, partition: u16, number: u64, upda
     line.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
     line.push(b',');
     let object = line.len();
-    update_json::write(std::slice::from_ref(update), line);
+    UPDATES.write(std::slice::from_ref(update), line);
     // The line already has the object's opening brace.
     line.remove(object);
     line.push(b'\n');

@@ -2,8 +2,9 @@
 
 use super::failure::ToolError;
 use super::kafka::{self, Cluster, FETCH_WAIT_MS, Isolation, Read, TopicReader};
+use crate::hunt::frames::decode_frame;
 use crate::kafka::right::Right;
-use crate::output::encode::{FrameError, decode_frame};
+use crate::output::encode::FrameError;
 use crate::output::frame::POSITION_UNKNOWN;
 use crate::service::config::Config;
 use rdkafka::message::Message;
@@ -103,7 +104,7 @@ pub(super) fn published(config: &Config) -> Result<Published, ToolError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::encode::encode;
+    use crate::hunt::frames::encode;
     use crate::output::frame::Format;
     use crate::testing::frame_maker::FrameMaker;
 

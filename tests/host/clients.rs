@@ -1,6 +1,6 @@
 //! The clients in other languages come to the verdicts of `docs/vectors`.
 
-use huntd::output::encode::{decode_frame, encode};
+use huntd::hunt::frames::{decode_frame, encode};
 use huntd::output::frame::Format;
 use serde_json::Value;
 use std::fmt::Write as _;

@@ -1,7 +1,7 @@
 //! Clients in other languages write events to a real topic, and read what a daemon makes of them.
 
+use huntd::hunt::frames::encode;
 use huntd::kit::update::Update;
-use huntd::output::encode::encode;
 use huntd::output::frame::{Chain, Format, FrameHeader, FrameKind};
 use serde_json::{Value, json};
 use std::fs;

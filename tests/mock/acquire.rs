@@ -2,9 +2,9 @@
 
 use huntd::control::output_log::{OutputLog, OutputLogOptions};
 use huntd::control::surveyor::Surveyor;
+use huntd::hunt::frames::{decode_frame, encode};
 use huntd::kafka::right::Right;
 use huntd::kafka::topic_error::TopicError;
-use huntd::output::encode::{decode_frame, encode};
 use huntd::output::fence_id::InputTag;
 use huntd::output::frame::{Chain, Format, FrameHeader, FrameKind, POSITION_UNKNOWN};
 use huntd::output::reader::{Reader, Verdict};
@@ -40,6 +40,7 @@ fn topics() -> Cluster {
 
 fn brief(partition: i32) -> Brief {
     Brief {
+        updates: huntd::hunt::change::UPDATES,
         partition,
         rulesets: vec![7],
         candidates: Vec::new(),

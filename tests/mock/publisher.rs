@@ -1,7 +1,7 @@
 //! The publisher against a mock cluster: order, progress, failures.
 
+use huntd::hunt::frames::decode_frame;
 use huntd::output::dead_letter::DeadLetter;
-use huntd::output::encode::decode_frame;
 use huntd::output::frame::Format;
 use huntd::output::reader::{Position, Reader, Verdict};
 use huntd::publisher::{Outgoing, PublisherError};

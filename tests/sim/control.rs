@@ -11,6 +11,7 @@ use crate::node::Common;
 use crate::output::Output;
 use crate::surroundings::{Surroundings, origin};
 use huntd::control::handover;
+use huntd::hunt::change::UPDATES;
 use huntd::kafka::membership::{MembershipError, MembershipEvent};
 use huntd::kafka::topic_error::TopicError;
 use huntd::kit::engine::{AnyRulebook, Engine};
@@ -371,7 +372,7 @@ impl Control {
         if self.mutation != Mutation::MovedSpanPassed {
             return None;
         }
-        let mut check = SpanCheck::new(*span);
+        let mut check = SpanCheck::new(*span, UPDATES);
         let log = &around.broker.outputs[span.partition as usize];
         for (offset, bytes) in (0..).zip(&log.records) {
             if check.result().is_none() {

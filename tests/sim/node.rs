@@ -153,7 +153,7 @@ impl Node {
             bell: common.bell.clone(),
             progress: progress.clone(),
             metrics: metrics.clone(),
-            events: &EVENTS,
+            game: huntd::hunt::schema(),
         };
         let line = Rc::new(RefCell::new(Line::new(mutation)));
         let (to_publish, others) = (publisher_options(chance), SimProducer::new(line.clone()));

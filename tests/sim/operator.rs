@@ -50,6 +50,7 @@ impl Sim {
             self.start_errors.clear();
         }
         OwnershipOptions {
+            updates: huntd::hunt::change::UPDATES,
             partitions: self.broker.inputs.len() as i32,
             rulesets: Vec::new(),
             remedy,

@@ -4,8 +4,8 @@
 use crate::chance::{Fault, Sight};
 use crate::reader::Replay;
 use crate::sim::Sim;
+use huntd::hunt::frames::{decode_frame, encode};
 use huntd::kit::update::Update;
-use huntd::output::encode::{decode_frame, encode};
 use huntd::output::frame::{Chain, Format, FrameHeader, FrameKind};
 use huntd::output::mark::Mark;
 

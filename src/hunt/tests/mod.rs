@@ -16,6 +16,7 @@ mod properties;
 mod random_games;
 mod script;
 mod shooting;
+mod update_json;
 mod versions;
 
 /// The concatenated texts of all files in a folder.

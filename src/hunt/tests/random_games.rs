@@ -1,6 +1,6 @@
 //! Random games, checked after every event against models that are too simple to be wrong.
 
-use crate::hunt::change::Change;
+use crate::hunt::change::{Change, UPDATES};
 use crate::hunt::event::{Action, Event};
 use crate::hunt::hunts::{HUNTS_MAX, Treasure};
 use crate::hunt::refusal::Hint;
@@ -215,7 +215,7 @@ proptest! {
             let outcome = shard.apply(event, &mut updates);
             prop_assert!(updates.len() <= EVENT_UPDATES_MAX);
             for update in updates.as_slice() {
-                prop_assert_eq!(Update::from_words::<Change>(update.words()), Some(*update));
+                prop_assert_eq!(UPDATES.update(update.words()), Some(*update));
             }
             let refused = updates.as_slice().iter().filter(|update| {
                 matches!(update.change(), Change::Refused { .. })

@@ -6,6 +6,7 @@
 //! milliseconds pass. `# ...` is a comment.
 
 use crate::hunt::Shard;
+use crate::hunt::change::UPDATES;
 use crate::hunt::change::{Change, KINDS};
 use crate::hunt::event::{Action, ActionKind, Event, Handoff};
 use crate::hunt::rules::Rules;
@@ -13,7 +14,6 @@ use crate::hunt::rules::rulebook::Rulebook;
 use crate::kit::event::{ActionField, GameAction, Presence};
 use crate::kit::field::{ActionWords, FieldForm, FieldSpec};
 use crate::kit::update::{Update, Updates};
-use crate::output::update_json;
 use crate::service::rules::built_in;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -205,7 +205,7 @@ fn handoff(fields: &BTreeMap<&str, i64>) -> Handoff {
 /// An update in the format of the scripts.
 pub(crate) fn sentence(update: &Update) -> String {
     let mut bytes = Vec::new();
-    update_json::write(std::slice::from_ref(update), &mut bytes);
+    UPDATES.write(std::slice::from_ref(update), &mut bytes);
     let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
     let text = |value: &serde_json::Value| value.to_string().replace('"', "");
     let mut out = format!("{} {}", text(&json["player_id"]), text(&json["kind"]));

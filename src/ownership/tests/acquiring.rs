@@ -1,5 +1,6 @@
 //! Acquiring a shard as decisions alone: what an owner makes of a log.
 
+use crate::hunt::change::UPDATES;
 use crate::output::fence_id::InputTag;
 use crate::output::fold::{SKIPS_MAX, Start};
 use crate::output::frame::{Chain, FrameHeader, FrameKind};
@@ -497,7 +498,8 @@ fn late_frames_between_ours_are_passed_over_and_a_fence_is_not() {
     let to = log.append(&frame.header, &frame.updates);
     assert_eq!(verified.ack(to, &frame.header), Ack::AfterForeign);
     let cross = |log: &Log, from: Mark, to: i64| {
-        let mut check = SpanCheck::new(ForeignSpan { partition: 0, ownership_id: 1, from, to });
+        let mut check =
+            SpanCheck::new(ForeignSpan { partition: 0, ownership_id: 1, from, to }, UPDATES);
         for (offset, bytes) in log.records.iter().filter(|(at, _)| *at >= from.output_offset) {
             assert!(check.result().is_none() || *offset >= to);
             check.take(*offset, bytes);
@@ -538,8 +540,10 @@ fn whatever_a_reader_takes_from_a_foreign_frame_of_our_own_epoch_is_noticed() {
         (FrameHeader { chain: Chain(1), ..update.header }, Some(&update.updates)),
     ];
     for (header, updates) in forged {
-        let mut check =
-            SpanCheck::new(ForeignSpan { partition: 0, ownership_id: 1, from, to: log.end + 2 });
+        let mut check = SpanCheck::new(
+            ForeignSpan { partition: 0, ownership_id: 1, from, to: log.end + 2 },
+            UPDATES,
+        );
         let mut beside = Log { records: Vec::new(), ..Log::new() };
         match updates {
             Some(updates) => beside.append(&header, updates),
@@ -552,8 +556,10 @@ fn whatever_a_reader_takes_from_a_foreign_frame_of_our_own_epoch_is_noticed() {
         assert_eq!(check.result(), Some(SpanResult::Torn), "{header:?}");
     }
     // A repeated fence and a frame that readers drop change nothing.
-    let mut check =
-        SpanCheck::new(ForeignSpan { partition: 0, ownership_id: 1, from, to: log.end + 2 });
+    let mut check = SpanCheck::new(
+        ForeignSpan { partition: 0, ownership_id: 1, from, to: log.end + 2 },
+        UPDATES,
+    );
     let (fence, last) =
         (shard.fence(acquired.fence_id), log.records.last().expect("frames").clone());
     log.append_empty(&fence);

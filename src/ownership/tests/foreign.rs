@@ -2,8 +2,9 @@
 //! them, or the owner notices and acquires the shard again, or it halts with a reason. No later
 //! frame of an owner is lost to a reader.
 
+use crate::hunt::change::UPDATES;
+use crate::hunt::frames::{decode_frame, encode};
 use crate::kit::update::Updates;
-use crate::output::encode::{decode_frame, encode};
 use crate::output::frame::{Chain, Format, Frame, FrameHeader, FrameKind, POSITION_UNKNOWN};
 use crate::output::mark::Mark;
 use crate::output::reader::{Reader, Verdict};
@@ -170,7 +171,8 @@ impl Scene {
 
     fn check_span(&self, to: i64) -> SpanResult {
         let from = self.verified.mark();
-        let mut check = SpanCheck::new(ForeignSpan { partition: 0, ownership_id: 1, from, to });
+        let mut check =
+            SpanCheck::new(ForeignSpan { partition: 0, ownership_id: 1, from, to }, UPDATES);
         for (offset, bytes) in &self.log.records {
             if check.result().is_none() {
                 check.take(*offset, bytes);

@@ -1,7 +1,7 @@
 //! An output partition in memory, and what acquires it.
 
+use crate::hunt::frames::{decode_frame, encode};
 use crate::kit::update::Updates;
-use crate::output::encode::{decode_frame, encode};
 use crate::output::fence_id::{FenceIds, InputTag};
 use crate::output::fold::Start;
 use crate::output::frame::{Format, FrameHeader};
@@ -133,6 +133,7 @@ impl Log {
 
 pub(super) fn brief(candidates: Vec<Candidate>) -> Brief {
     Brief {
+        updates: crate::hunt::change::UPDATES,
         partition: 0,
         rulesets: vec![RULESET],
         candidates,

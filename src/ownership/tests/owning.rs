@@ -1,8 +1,8 @@
 //! All shards of a daemon from assignment to release, beside a group and logs that answer at once.
 
+use crate::hunt::frames::encode;
 use crate::kafka::READ_STALL_MS_MAX;
 use crate::kafka::membership::{MembershipError, MembershipEvent};
-use crate::output::encode::encode;
 use crate::output::fence_id::FenceIds;
 use crate::output::frame::{Format, FrameHeader};
 use crate::ownership::acquisition::Remedy;
@@ -49,6 +49,7 @@ impl Daemon {
     pub(super) fn with(read_slots: usize, remedy: Remedy) -> Daemon {
         let now = Instant::now();
         let options = OwnershipOptions {
+            updates: crate::hunt::change::UPDATES,
             partitions: PARTITIONS,
             rulesets: vec![RULESET],
             remedy,

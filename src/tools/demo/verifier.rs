@@ -3,8 +3,8 @@
 use super::daemon::DemoDaemon;
 use super::in_flight::InFlightEvents;
 use super::story::Story;
+use crate::hunt::frames::decode_frame;
 use crate::kit::update::Update;
-use crate::output::encode::decode_frame;
 use crate::output::frame::FrameKind;
 use crate::output::reader::{Position, Reader, Verdict};
 use crate::tools::failure::ToolError;

@@ -1,6 +1,6 @@
 //! A reader of the whole output, from its start, that follows the reader rule while it grows.
 
-use huntd::output::encode::decode_frame;
+use huntd::hunt::frames::decode_frame;
 use huntd::output::reader::{Position, Reader, Verdict};
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};

@@ -68,7 +68,7 @@ impl Running {
             bell: bell.clone(),
             progress: progress.clone(),
             metrics: metrics.clone(),
-            events: &huntd::hunt::event::EVENTS,
+            game: huntd::hunt::schema(),
         };
         let (dial_ends, dialler_ends) = dialler::ends(&bell).expect("an eventfd");
         let dial = DialOptions {
@@ -99,7 +99,7 @@ impl Running {
     pub fn check_spans(&mut self, cluster: &Cluster) {
         self.hear();
         while let Some(span) = self.heard.spans.pop_front() {
-            let mut check = SpanCheck::new(span);
+            let mut check = SpanCheck::new(span, huntd::hunt::change::UPDATES);
             for record in read_partition(cluster, "updates", span.partition) {
                 check.take(record.offset(), record.payload().expect("a value"));
             }

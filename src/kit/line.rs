@@ -3,7 +3,7 @@
 //! The publisher writes a million of them per second, so copies have a fixed size, and digits are
 //! written eight at a time.
 
-use crate::output::frame::UPDATE_JSON_BYTES_MAX;
+use crate::kit::update_json::UPDATE_JSON_BYTES_MAX;
 
 /// Length of the longest text in a table: copies of a fixed size need no loop and no call.
 const TEXT_BYTES: usize = 40;

@@ -5,24 +5,101 @@
 //! Player ids are strings, and so is any number above 2^53, which JavaScript and jq would round. A
 //! field without a value is left out.
 
-use crate::hunt::change::{Change, KINDS};
 use crate::kit::kinds::{Form, PayloadPart, UpdateField, UpdateKind};
+use crate::kit::line::{Head, Line, Text};
 use crate::kit::update::{Payload, Update};
-use crate::output::line::{Head, Line, Text};
 
 /// Numbers above this are written as strings.
 const NUMBER_MAX: u64 = 1 << 53;
 
-/// Appends the updates' JSON objects, with commas between them.
-pub(crate) fn write(updates: &[Update], out: &mut Vec<u8>) {
-    let (mut line, mut heads) = (Line::new(), Heads::default());
-    for (index, update) in updates.iter().enumerate() {
-        line.clear();
-        if index > 0 {
-            line.push(b',');
+/// Upper limit of one update in JSON; a test encodes the longest of each kind.
+pub(crate) const UPDATE_JSON_BYTES_MAX: usize = 220;
+
+/// Limit of a game's kinds of updates.
+const KINDS_MAX: usize = 64;
+
+/// All updates of a game: what readers and the writers of records know of it.
+pub struct UpdateTable {
+    /// The kinds, by number from 1.
+    pub kinds: &'static [UpdateKind],
+    templates: [Template; KINDS_MAX],
+}
+
+impl std::fmt::Debug for UpdateTable {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("UpdateTable").finish_non_exhaustive()
+    }
+}
+
+impl UpdateTable {
+    /// Creates the table of these kinds.
+    pub(crate) const fn new(kinds: &'static [UpdateKind]) -> UpdateTable {
+        let mut templates = [Template::of(&kinds[0]); KINDS_MAX];
+        let mut at = 1;
+        while at < kinds.len() {
+            templates[at] = Template::of(&kinds[at]);
+            at += 1;
         }
-        line.push_update(update, &mut heads);
-        out.extend_from_slice(line.written());
+        UpdateTable { kinds, templates }
+    }
+
+    /// Returns the update with these words. `None` if there is no such kind or name, or if bits are
+    /// set that the kind does not use.
+    pub(crate) fn update(&self, words: [u64; 4]) -> Option<Update> {
+        let update = Update::from_words(words);
+        self.has(update.payload()).then_some(update)
+    }
+
+    /// Returns whether the fields form a valid update: each is a value of its type, and no other
+    /// bit is set.
+    pub(crate) fn has(&self, payload: Payload) -> bool {
+        let number = usize::from(payload.kind).wrapping_sub(1);
+        let Some(kind) = self.kinds.get(number) else { return false };
+        let mut known = Payload { kind: payload.kind, ..Payload::default() };
+        for UpdateField { place, most, .. } in kind.fields {
+            let bits = payload.get(*place);
+            if bits > *most {
+                return false;
+            }
+            known.set(*place, bits);
+        }
+        known == payload
+    }
+
+    /// Appends the updates' JSON objects, with commas between them.
+    pub(crate) fn write(&self, updates: &[Update], out: &mut Vec<u8>) {
+        let (mut line, mut heads) = (Line::new(), Heads::default());
+        for (index, update) in updates.iter().enumerate() {
+            line.clear();
+            if index > 0 {
+                line.push(b',');
+            }
+            let kind = usize::from(update.words()[2] as u8);
+            line.push_update(&self.templates[kind - 1], update, &mut heads);
+            out.extend_from_slice(line.written());
+        }
+    }
+
+    /// Reads the object at the start of `input` and advances `input` past it. `None` if it is not
+    /// output of [`UpdateTable::write`]; `input` is then unspecified.
+    pub(crate) fn read(&self, input: &mut &[u8]) -> Option<Update> {
+        skip(input, b"{\"kind\":\"")?;
+        let name = until(input, b'"')?;
+        let number = self.kinds.iter().position(|kind| kind.name.as_bytes() == name)?;
+        skip(input, b",\"player_id\":\"")?;
+        let player_id = read_digits(input)?;
+        skip(input, b"\",\"ts_us\":")?;
+        let ts_us = read_signed(input)?;
+        let mut payload = Payload { kind: number as u8 + 1, ..Payload::default() };
+        for field in self.kinds[number].fields {
+            let value = read_field(field, input)?;
+            payload.set(field.place, value);
+            if payload.get(field.place) != value {
+                return None;
+            }
+        }
+        skip(input, b"}")?;
+        self.update([player_id, ts_us as u64, payload.first_word(), payload.long])
     }
 }
 
@@ -59,20 +136,17 @@ struct Member {
 
 const FIELDS_MAX: usize = 5;
 
-static TEMPLATES: [Template; KINDS.len()] = {
-    let mut templates = [Template::of(&KINDS[0]); KINDS.len()];
-    let mut at = 1;
-    while at < KINDS.len() {
-        templates[at] = Template::of(&KINDS[at]);
-        at += 1;
-    }
-    templates
-};
-
 impl Template {
     const fn of(kind: &UpdateKind) -> Template {
         let head = Text::new(&["{\"kind\":\"", kind.name, "\",\"player_id\":\""]);
-        let unused = Member::of(&KINDS[0].fields[0]);
+        let unused = Member {
+            key: Text::new(&[]),
+            word: 2,
+            shift: 0,
+            mask: 0,
+            form: Form::Number,
+            names: &[],
+        };
         let mut template =
             Template { head, fields: [unused; FIELDS_MAX], field_count: kind.fields.len() };
         let mut at = 0;
@@ -110,9 +184,8 @@ impl Member {
 const TIME: Text = Text::new(&["\",\"ts_us\":"]);
 
 impl Line {
-    fn push_update(&mut self, update: &Update, heads: &mut Heads) {
+    fn push_update(&mut self, template: &Template, update: &Update, heads: &mut Heads) {
         let words = update.words();
-        let template = &TEMPLATES[usize::from(words[2] as u8) - 1];
         self.push_text(&template.head);
         self.push_digits_after(words[0], &mut heads.player);
         self.push_text(&TIME);
@@ -181,28 +254,6 @@ impl Line {
             self.push_number(value as u64);
         }
     }
-}
-
-/// Reads the object at the start of `input` and advances `input` past it. `None` if it is not
-/// output of [`write`]; `input` is then unspecified.
-pub(crate) fn read(input: &mut &[u8]) -> Option<Update> {
-    skip(input, b"{\"kind\":\"")?;
-    let name = until(input, b'"')?;
-    let number = KINDS.iter().position(|kind| kind.name.as_bytes() == name)?;
-    skip(input, b",\"player_id\":\"")?;
-    let player_id = read_digits(input)?;
-    skip(input, b"\",\"ts_us\":")?;
-    let ts_us = read_signed(input)?;
-    let mut payload = Payload { kind: number as u8 + 1, ..Payload::default() };
-    for field in KINDS[number].fields {
-        let value = read_field(field, input)?;
-        payload.set(field.place, value);
-        if payload.get(field.place) != value {
-            return None;
-        }
-    }
-    skip(input, b"}")?;
-    Update::from_words::<Change>([player_id, ts_us as u64, payload.first_word(), payload.long])
 }
 
 fn read_field(field: &UpdateField, input: &mut &[u8]) -> Option<u64> {
@@ -296,107 +347,4 @@ fn until<'a>(input: &mut &'a [u8], end: u8) -> Option<&'a [u8]> {
     let found = &input[..length];
     *input = &input[length + 1..];
     Some(found)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::hunt::change::Change;
-    use crate::hunt::refusal::ScoreCause;
-    use crate::kit::kinds::PayloadPart;
-    use crate::output::frame::UPDATE_JSON_BYTES_MAX;
-    use proptest::prelude::*;
-
-    /// An update of this kind with the longest value in each field.
-    fn longest(number: usize) -> Update {
-        let kind = &KINDS[number];
-        let mut payload = Payload { kind: number as u8 + 1, ..Payload::default() };
-        for field in kind.fields {
-            let longest_name = |at: &usize| field.names[*at].len();
-            let value = match (field.form, field.place) {
-                (Form::Signed, _) => u64::from(i32::MIN as u32),
-                (Form::Name, _) => (0..field.names.len()).max_by_key(longest_name).unwrap() as u64,
-                (Form::Flag, _) => 0,
-                (Form::Zone, _) => u64::from(u16::MAX) + 1,
-                (_, PayloadPart::Code) => u64::from(u8::MAX),
-                (_, PayloadPart::Short) if kind.name == "handoff_effect" => u64::from(u8::MAX),
-                (_, PayloadPart::Short) => u64::from(u16::MAX),
-                (_, PayloadPart::Word | PayloadPart::Low | PayloadPart::High) => {
-                    u64::from(u32::MAX)
-                }
-                (_, PayloadPart::Long) => u64::MAX,
-            };
-            payload.set(field.place, value);
-        }
-        let words = [u64::MAX, i64::MIN as u64, payload.first_word(), payload.long];
-        Update::from_words::<Change>(words).expect("the longest update is an update")
-    }
-
-    fn json(update: &Update) -> String {
-        let mut out = Vec::new();
-        write(std::slice::from_ref(update), &mut out);
-        String::from_utf8(out).unwrap()
-    }
-
-    #[test]
-    fn the_longest_json_of_every_kind_keeps_its_bound_and_reads_back() {
-        for number in 0..KINDS.len() {
-            let update = longest(number);
-            let text = json(&update);
-            assert!(text.len() <= UPDATE_JSON_BYTES_MAX, "{} bytes: {text}", text.len());
-            let mut input = text.as_bytes();
-            assert_eq!(read(&mut input), Some(update), "{text}");
-            assert!(input.is_empty());
-            assert_eq!(Update::new(u64::MAX, i64::MIN, update.change::<Change>()), update);
-            serde_json::from_str::<serde_json::Value>(&text).expect("what is written is JSON");
-        }
-    }
-
-    #[test]
-    fn a_player_id_is_a_string_and_a_score_is_one_beyond_2_to_the_53() {
-        let score = |score| {
-            json(&Update::new(7, -5, Change::Scored { cause: ScoreCause::Loot, points: 9, score }))
-        };
-        let fields = r#""cause":"loot","points":9,"score":9007199254740992"#;
-        let head = r#"{"kind":"scored","player_id":"7","ts_us":-5,"#;
-        assert_eq!(score(1 << 53), format!("{head}{fields}}}"));
-        assert!(score((1 << 53) + 1).contains(r#""score":"9007199254740993""#));
-    }
-
-    #[test]
-    fn a_field_without_a_value_is_left_out() {
-        let left = |to_zone| json(&Update::new(7, 1, Change::Left { to_zone, seq: 3 }));
-        assert!(!left(None).contains("to_zone"));
-        assert!(left(Some(0)).contains(r#""to_zone":0,"#));
-        let text = left(None);
-        let update = read(&mut text.as_bytes()).unwrap();
-        assert_eq!(update.change::<Change>(), Change::Left { to_zone: None, seq: 3 });
-    }
-
-    proptest! {
-        #[test]
-        fn words_that_are_an_update_survive_json(words: [u64; 4], kind in 1u8..=KINDS.len() as u8) {
-            let words = [words[0], words[1], words[2] & !0xff | u64::from(kind), words[3]];
-            let masked = [words[0], words[1], words[2] & 0xffff_ffff_0000_03ff, words[3]];
-            for words in [words, masked] {
-                if let Some(update) = Update::from_words::<Change>(words) {
-                    let text = json(&update);
-                    prop_assert_eq!(read(&mut text.as_bytes()), Some(update));
-                    prop_assert_eq!(update.words(), words);
-                }
-            }
-        }
-
-        #[test]
-        fn any_change_of_a_byte_is_refused_or_read_as_another_update(
-            number in 0..KINDS.len(), at: prop::sample::Index, byte: u8,
-        ) {
-            let update = longest(number);
-            let mut text = json(&update).into_bytes();
-            let at = at.index(text.len());
-            prop_assume!(text[at] != byte);
-            text[at] = byte;
-            prop_assert_ne!(read(&mut text.as_slice()), Some(update));
-        }
-    }
 }
