@@ -6,14 +6,9 @@ use crate::control::{COMMIT_MS_MAX, LEAVE_MS_MAX};
 use crate::fetch::block::BLOCK_REJECTS_MAX;
 use crate::fetch::cursor::{ALL_BLOCKS_MAX, SHARD_BLOCKS_MIN};
 use crate::fetch::{RECEIVE_BUFFER_BYTES_MIN, RECEIVE_BUFFER_STEP_BYTES};
-use crate::hunt::actors::ACTOR_WORDS;
-use crate::hunt::hunts::{Finisher, HUNTS_MAX, TREASURES_MAX, Treasure};
 use crate::kafka::record_batch::BROKER_BATCH_BYTES;
-use crate::kit::PLAYERS_MAX;
 use crate::kit::engine::COUNTS_MAX;
-use crate::kit::row::Row;
 use crate::kit::rulebook::RULES_FILES_MAX;
-use crate::kit::tombstones::{STORED_TOMBSTONE_WORDS, TOMBSTONES_MAX};
 use crate::output::frame::FRAME_BYTES_MAX;
 use crate::ownership::release::{PLAY_ON_MS_MAX, RELEASE_MS_MAX};
 use crate::publisher::OUTBOX_ITEMS_MAX;
@@ -22,7 +17,7 @@ use crate::runtime::ring_loop::PARK_MS_MAX;
 use crate::service::notify::SAMPLE_MS_MAX;
 use crate::service::thread_watch::STUCK_MS;
 use crate::shards::FRAMES_MAX;
-use crate::snapshot::format::{SNAPSHOT_BLOCK_BYTES, SNAPSHOT_STATE_BYTES_MAX};
+use crate::snapshot::format::SNAPSHOT_BLOCK_BYTES;
 use crate::snapshot::replicas::REPLICA_BLOCKS_PER_RECORD;
 use crate::snapshot::writer::WRITER_END_MS_MAX;
 use crate::telemetry::progress::{RULESETS_SHOWN, SHARDS_MAX, ZONE_COUNTS_MAX};
@@ -34,14 +29,6 @@ const _: () = assert!(SAMPLE_MS_MAX >= 2 * PARK_MS_MAX);
 const _: () = assert!(RULESETS_SHOWN >= RULES_FILES_MAX);
 const _: () = assert!(ZONE_COUNTS_MAX == COUNTS_MAX);
 const _: () = assert!(STUCK_MS > 10 * PARK_MS_MAX);
-const _: () = assert!(
-    PLAYERS_MAX * ACTOR_WORDS * 8
-        + TOMBSTONES_MAX * STORED_TOMBSTONE_WORDS * 8
-        + HUNTS_MAX * TREASURES_MAX * (Treasure::WORDS + Finisher::WORDS) * 8
-        + HUNTS_MAX * 2 * TREASURES_MAX / 8
-        + 64 * 1024
-        <= SNAPSHOT_STATE_BYTES_MAX
-);
 const _: () = assert!(REPLICA_BLOCKS_PER_RECORD * SNAPSHOT_BLOCK_BYTES <= FRAME_BYTES_MAX);
 /// A stop is over within 16 seconds, ten of them for others to take its shards over: the writer and
 /// the replicator of snapshots are waited for one after the other, and half a second is left for

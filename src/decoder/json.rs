@@ -183,6 +183,7 @@ impl JsonFields {
             return Err(Reject::NotAnObject);
         };
         (self.kind, self.present) = (None, FieldSet::default());
+        let carried = events.carried().len();
         for _ in 0..len {
             match table.field_names.find(key(&mut nodes)) {
                 Some(field) => {
@@ -204,6 +205,10 @@ impl JsonFields {
         }
         if !self.present.contains_all(action.required) {
             return Err(Reject::MissingField);
+        }
+        if action.subject != Subject::Arrival {
+            // Others ignore a handoff.
+            events.carried_mut().truncate(carried);
         }
         events.push_plain(self.event(origin, kind, action));
         Ok(())

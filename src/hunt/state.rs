@@ -2,15 +2,17 @@
 
 use crate::hunt::actor::{Body, Pack};
 use crate::hunt::actors::{ACTOR_WORDS, Actors};
-use crate::hunt::hunts::{HUNTS_MAX, Hunts, TREASURES_MAX};
+use crate::hunt::hunts::{Finisher, HUNTS_MAX, Hunts, TREASURES_MAX, Treasure};
 use crate::hunt::refusal::Effect;
 use crate::hunt::rules::motion::Allowance;
 use crate::hunt::rules::{HEALTH_MAX, Rules};
 use crate::hunt::tiles::Tiles;
-use crate::kit::checkpoint::{Checkpoint, Part};
+use crate::kit::PLAYERS_MAX;
+use crate::kit::checkpoint::{Checkpoint, Part, STATE_BYTES_MAX};
 use crate::kit::players::Players;
 use crate::kit::row::Row;
 use crate::kit::state::GameState;
+use crate::kit::tombstones::{STORED_TOMBSTONE_WORDS, TOMBSTONES_MAX};
 use crate::kit::words::Words;
 
 /// First word of an encoded state: its name and the format's version.
@@ -22,6 +24,15 @@ const ACTORS_AHEAD: usize = 8;
 /// Parts of an encoded state: the actors, then each slot's treasures, then each slot's finishers.
 const ACTORS: u8 = 0;
 const HUNTS: u8 = ACTORS + 1;
+
+const _: () = assert!(
+    PLAYERS_MAX * ACTOR_WORDS * 8
+        + TOMBSTONES_MAX * STORED_TOMBSTONE_WORDS * 8
+        + HUNTS_MAX * TREASURES_MAX * (Treasure::WORDS + Finisher::WORDS) * 8
+        + HUNTS_MAX * 2 * TREASURES_MAX / 8
+        + 64 * 1024
+        <= STATE_BYTES_MAX
+);
 
 /// The treasure hunt's state of one zone.
 #[derive(Clone, Debug)]

@@ -19,6 +19,9 @@ use std::ops::Range;
 /// Rows that one piece of a checkpoint visits, including empty ones: some ten microseconds.
 const CHECKPOINT_ROWS_PER_PIECE: u32 = 8192;
 
+/// Limit of a zone's encoded state. Each game asserts that its state fits.
+pub(crate) const STATE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// Limit of a stored row, with its number if it has one. Each game asserts that its rows fit.
 pub(crate) const STORED_ROW_WORDS_MAX: usize = 32;
 

@@ -212,7 +212,9 @@ impl<G: Game> Engine for Zone<G> {
     }
 
     fn know(&mut self, rulebook: &AnyRulebook) {
-        self.know(rulebook.of_game::<G>());
+        let rulebook: &dyn Any = &**rulebook;
+        let rulebook = rulebook.downcast_ref::<RulebookOf<G>>();
+        self.know(&rulebook.expect("a daemon plays one game").0);
     }
 
     fn apply_part(
@@ -242,40 +244,54 @@ impl<G: Game> Engine for Zone<G> {
 }
 
 /// The rulebook of a game that the holder does not know. It makes the zones of the game.
-#[derive(Clone)]
-pub struct AnyRulebook(Arc<dyn GameRulebook>);
+pub type AnyRulebook = Arc<dyn GameRulebook>;
 
-impl AnyRulebook {
-    /// Wraps the rulebook of a game.
-    pub fn new<G: Game>(rulebook: Rulebook<G::Rules>) -> AnyRulebook {
-        AnyRulebook(Arc::new(RulebookOf::<G>(rulebook)))
-    }
-
+/// What a rulebook does for a holder that does not know its game.
+pub trait GameRulebook: Any + Send + Sync {
     /// Returns the tables of the game.
-    pub fn schema(&self) -> &'static GameSchema {
-        self.0.schema()
-    }
+    fn schema(&self) -> &'static GameSchema;
 
     /// Returns the hashes of all rules, that of new zones first.
-    pub fn rulesets(&self) -> Vec<u32> {
-        self.0.rulesets()
-    }
+    fn rulesets(&self) -> Vec<u32>;
 
     /// Returns this book, reordered so that new zones begin with the rules with this hash; `None`
     /// if it does not contain them.
-    pub fn beginning_by(&self, ruleset: u32) -> Option<AnyRulebook> {
-        self.0.beginning_by(ruleset)
-    }
+    fn beginning_by(&self, ruleset: u32) -> Option<AnyRulebook>;
 
     /// Returns a zone before its first event, with the first rules of the book.
-    pub fn new_zone(&self, partition: u16) -> Box<dyn Engine> {
-        self.0.new_zone(partition)
+    fn new_zone(&self, partition: u16) -> Box<dyn Engine>;
+
+    /// Decodes a zone from its stored state.
+    fn stored_zone(&self, bytes: &[u8]) -> Result<Box<dyn Engine>, StateError>;
+}
+
+/// The rulebook of one game.
+struct RulebookOf<G: Game>(Rulebook<G::Rules>);
+
+/// Returns the rulebook of a game, for holders that do not know the game.
+pub(crate) fn any_rulebook<G: Game>(rulebook: Rulebook<G::Rules>) -> AnyRulebook {
+    Arc::new(RulebookOf::<G>(rulebook))
+}
+
+impl<G: Game> GameRulebook for RulebookOf<G> {
+    fn schema(&self) -> &'static GameSchema {
+        schema_of::<G>()
     }
 
-    /// Returns the rulebook, which is this game's.
-    fn of_game<G: Game>(&self) -> &Rulebook<G::Rules> {
-        let rulebook = self.0.as_any().downcast_ref::<RulebookOf<G>>();
-        &rulebook.expect("a daemon plays one game").0
+    fn rulesets(&self) -> Vec<u32> {
+        self.0.rulesets().collect()
+    }
+
+    fn beginning_by(&self, ruleset: u32) -> Option<AnyRulebook> {
+        self.0.beginning_by(ruleset).map(any_rulebook::<G>)
+    }
+
+    fn new_zone(&self, partition: u16) -> Box<dyn Engine> {
+        Box::new(Zone::<G>::new(partition, &self.0))
+    }
+
+    fn stored_zone(&self, bytes: &[u8]) -> Result<Box<dyn Engine>, StateError> {
+        Ok(Box::new(Zone::<G>::decode_state(bytes, &self.0)?))
     }
 }
 
@@ -292,50 +308,6 @@ impl ZoneDecoder for AnyRulebook {
     type Zone = dyn Engine;
 
     fn decode_zone(&self, bytes: &[u8]) -> Result<Box<dyn Engine>, StateError> {
-        self.0.decode_zone(bytes)
-    }
-}
-
-/// What a rulebook does for a holder that does not know its game.
-trait GameRulebook: Send + Sync {
-    fn schema(&self) -> &'static GameSchema;
-
-    fn rulesets(&self) -> Vec<u32>;
-
-    fn beginning_by(&self, ruleset: u32) -> Option<AnyRulebook>;
-
-    fn new_zone(&self, partition: u16) -> Box<dyn Engine>;
-
-    fn decode_zone(&self, bytes: &[u8]) -> Result<Box<dyn Engine>, StateError>;
-
-    fn as_any(&self) -> &dyn Any;
-}
-
-/// The rulebook of one game.
-struct RulebookOf<G: Game>(Rulebook<G::Rules>);
-
-impl<G: Game> GameRulebook for RulebookOf<G> {
-    fn schema(&self) -> &'static GameSchema {
-        schema_of::<G>()
-    }
-
-    fn rulesets(&self) -> Vec<u32> {
-        self.0.rulesets().collect()
-    }
-
-    fn beginning_by(&self, ruleset: u32) -> Option<AnyRulebook> {
-        self.0.beginning_by(ruleset).map(AnyRulebook::new::<G>)
-    }
-
-    fn new_zone(&self, partition: u16) -> Box<dyn Engine> {
-        Box::new(Zone::<G>::new(partition, &self.0))
-    }
-
-    fn decode_zone(&self, bytes: &[u8]) -> Result<Box<dyn Engine>, StateError> {
-        Ok(Box::new(Zone::<G>::decode_state(bytes, &self.0)?))
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
+        self.stored_zone(bytes)
     }
 }

@@ -133,7 +133,7 @@ impl Place {
     /// Index of the word.
     #[inline(always)]
     pub(crate) const fn word(self) -> usize {
-        (self.half as usize + 1) / 2
+        (self.half as usize).div_ceil(2)
     }
 
     /// Position of the lowest bit.
@@ -248,7 +248,7 @@ impl<T: FieldType> FieldType for Option<T> {
 }
 
 /// Limit of the words that a player carries to another zone.
-pub(crate) const CARRIED_WORDS_MAX: usize = 16;
+pub(crate) const CARRIED_WORDS_MAX: usize = 12;
 
 /// A field of the object that a player carries to another zone.
 #[derive(Clone, Copy, Debug)]

@@ -6,6 +6,7 @@
 
 use crate::kafka::checksum::{crc32c, crc32c_of_parts};
 use crate::kafka::{NAME_CHARS_MAX, TOPIC_NAME_CHARS_MAX};
+use crate::kit::checkpoint::STATE_BYTES_MAX;
 use crate::kit::checkpoint::StateError;
 use crate::kit::engine::{Engine, ZoneDecoder};
 use crate::kit::mix;
@@ -18,9 +19,6 @@ use std::sync::OnceLock;
 
 /// Size of a block of a snapshot, with its head: small enough that filling one is a short pause.
 pub const SNAPSHOT_BLOCK_BYTES: usize = 64 * 1024;
-
-/// Limit of one shard's encoded state: all actors, tombstones and hunts that the limits allow.
-pub(crate) const SNAPSHOT_STATE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Space before the first block; the header uses part of it.
 pub(crate) const HEADER_BYTES_MAX: usize = SNAPSHOT_BLOCK_BYTES;
@@ -45,7 +43,7 @@ const CRC_AT: std::ops::Range<usize> = 12..16;
 /// Size of the fields that tell whether the rest can be read: magic, version, CRC and length.
 const UNTIL_RULESET_BYTES: usize = 20;
 
-const BLOCKS_MAX: usize = SNAPSHOT_STATE_BYTES_MAX.div_ceil(BLOCK_STATE_BYTES);
+const BLOCKS_MAX: usize = STATE_BYTES_MAX.div_ceil(BLOCK_STATE_BYTES);
 const _: () = assert!(
     FIXED_BYTES + 2 * TOPIC_NAME_CHARS_MAX + NAME_CHARS_MAX + 8 * SKIPS_MAX + 4 * BLOCKS_MAX
         <= HEADER_BYTES_MAX
@@ -417,7 +415,7 @@ impl<'a> HeaderFields<'a> {
             output_topic: self.text(output_length)?,
         };
         let skips: Option<Vec<i64>> = (0..skips).map(|_| self.signed()).collect();
-        if state_bytes > SNAPSHOT_STATE_BYTES_MAX as u64 || !state_bytes.is_multiple_of(8) {
+        if state_bytes > STATE_BYTES_MAX as u64 || !state_bytes.is_multiple_of(8) {
             return None;
         }
         let block_crcs: Option<Vec<u32>> =

@@ -4,6 +4,7 @@
 use crate::decoder::{Decoder, RecordPosition, reject::Reject};
 use crate::hunt::event::{Action, ActionKind, EVENTS, Event, EventField};
 use crate::kit::event::{ActionSpec, RECORD_BYTES_MAX};
+use crate::kit::event_list::Events;
 use crate::kit::field::FieldSpec;
 use std::collections::BTreeSet;
 
@@ -97,6 +98,22 @@ fn the_corpus_holds_every_kind_of_action() {
     let held: Vec<ActionKind> = events.map(|event| event.action.kind()).collect();
     for kind in ActionKind::ALL {
         assert!(held.contains(kind), "tests/data/corpus/accepted.txt has no {}", kind.name());
+    }
+}
+
+#[test]
+fn only_an_arrival_leaves_words_of_its_handoff_in_the_list() {
+    let handoff = r#","handoff":{"from_zone":1,"crossing":1,"score":0,"last_seq":1}}"#;
+    let with_handoff = MOVE.replace('}', handoff);
+    let broken = with_handoff.replace("120350.5", "true");
+    let arrival = with_handoff.replace("move", "join");
+    let (mut decoder, mut events) = (Decoder::new(&EVENTS), Events::default());
+    for (record, is_event, words) in
+        [(&with_handoff, true, 0), (&broken, false, 0), (&arrival, true, EVENTS.carried_words)]
+    {
+        let bytes = record.as_bytes();
+        let decoded = decoder.decode_within(ORIGIN, bytes, 0..bytes.len(), &mut events);
+        assert_eq!((decoded.is_ok(), events.carried().len()), (is_event, words), "{record}");
     }
 }
 

@@ -4,14 +4,14 @@ use crate::hunt::Shard;
 use crate::hunt::rules::Rules;
 use crate::hunt::state::TreasureHunt;
 use crate::kit::checkpoint::StateError;
-use crate::kit::engine::{AnyRulebook, ZoneDecoder};
+use crate::kit::engine::{AnyRulebook, ZoneDecoder, any_rulebook};
 
 /// Rules of the hunt between which a zone can switch.
 pub type Rulebook = crate::kit::rulebook::Rulebook<Rules>;
 
 impl From<Rulebook> for AnyRulebook {
     fn from(rulebook: Rulebook) -> AnyRulebook {
-        AnyRulebook::new::<TreasureHunt>(rulebook)
+        any_rulebook::<TreasureHunt>(rulebook)
     }
 }
 

@@ -2,8 +2,10 @@
 #![allow(unreachable_pub, reason = "the macros declare what other modules see")]
 
 use super::proof::prove;
-use crate::kit::engine::COUNTS_MAX;
-use crate::kit::event::{Event, PlainEvent};
+use crate::decoder::{Decoder, RecordPosition};
+use crate::kit::engine::{BlockReport, COUNTS_MAX, any_rulebook};
+use crate::kit::event::{ACTIONS_MAX, Event, PlainEvent, Subject};
+use crate::kit::event_list::Events;
 use crate::kit::game::{Game, KitRefusal, OutcomeOf};
 use crate::kit::kinds::Kinds;
 use crate::kit::mix;
@@ -11,6 +13,9 @@ use crate::kit::rulebook::{GameRules, Rulebook, RulesError};
 use crate::kit::tombstones::Tombstone;
 use crate::kit::update::{Update, Updates};
 use crate::kit::zone::{EventOutput, Outcome, Zone};
+use crate::output::encode::{decode, encode};
+use crate::output::event_json::write_event;
+use crate::output::frame::{Format, Frame, FrameHeader};
 use crate::testing::random::Random;
 use std::cell::Cell;
 
@@ -393,6 +398,64 @@ fn another_game_is_played_by_the_kit_s_clock_counters_and_refusals() {
     assert_eq!(play(&mut zone, &began), expected);
     let late: Vec<_> = (9..=16).map(|id| (0, id, 9000, TurfAction::Tick)).collect();
     assert_eq!(play(&mut zone, &late), [TurfUpdate::Ended { red: 0, blue: 1 }]);
+}
+
+/// Reads records as the fetch path does, plays them as the hot thread does, and publishes frames.
+#[test]
+fn another_game_goes_from_records_to_frames_by_its_tables() {
+    let rulebook = any_rulebook::<Turf>(Rulebook::of(RULES));
+    let schema = rulebook.schema();
+    let (mut decoder, mut zone) = (Decoder::new(schema.events), rulebook.new_zone(0));
+    let mut single = Zone::<Turf>::new(0, &Rulebook::of(RULES));
+    let (mut updates, mut expected) = (Updates::new(), Updates::new());
+    let mut report = BlockReport::with_capacity(0);
+    let (mut counts, mut kinds) = ([0; ACTIONS_MAX], std::collections::BTreeSet::new());
+    for events in random_events(&mut Random::new(3), 5000).chunks(50) {
+        let mut block = Events::default();
+        for event in events {
+            // The records of players without an id, or with a `seq` of 0, are no events.
+            let mut event = *event;
+            let is_world = event.action.kind().spec().subject == Subject::World;
+            event.player_id += u64::from(!event.action.kind().spec().subject.is_world());
+            event.seq = if is_world { 0 } else { event.seq + 1 };
+            let Event { offset, time_ms, player_id, seq, ts_us, action } = event;
+            let mut record = Vec::new();
+            write_event(&mut record, player_id, seq, ts_us, &action);
+            let origin = RecordPosition { offset, time_ms };
+            let read = decoder.decode_within(origin, &record, 0..record.len(), &mut block);
+            assert_eq!(read, Ok(()), "{}", record.escape_ascii());
+            let decoded = block.plain().last().map(|event| event.unpack(block.carried()));
+            assert_eq!(decoded, Some(event));
+            single.apply(&event, &mut expected);
+        }
+        report.clear();
+        zone.apply_part(&block, 0..block.len(), &mut updates, &mut report);
+        assert_eq!((report.events, report.missing), (events.len(), None));
+        counts.iter_mut().zip(report.applied).for_each(|(sum, count)| *sum += count);
+        assert_eq!(updates.as_slice(), expected.as_slice());
+        for format in [Format::Json, Format::Binary] {
+            let mut frame = Vec::new();
+            let header = FrameHeader { count: updates.len() as u32, ..Frame::new().header };
+            encode(format, schema.updates, (&header, updates.as_slice()), &mut frame);
+            assert_eq!(decode(&frame, schema.updates), Ok((header, updates.as_slice().to_vec())));
+        }
+        kinds.extend(updates.as_slice().iter().map(|update| update.payload().kind));
+        updates.clear();
+        expected.clear();
+    }
+    assert_eq!((zone.digest(), zone.counts()), (single.digest(), Turf::counts(&single)));
+    assert!(counts[..TurfKind::ALL.len()].iter().all(|count| *count > 0), "{counts:?}");
+    assert_eq!(kinds.len(), schema.updates.kinds.len() - 1, "no random game changes its rules");
+    assert!(decoder.tier_counts().unparsed() > 4000, "{:?}", decoder.tier_counts());
+    for record in [
+        r#"{"type":"step","player_id":1,"seq":1,"ts_us":1,"east":2}"#,
+        r#"{"type":"move","player_id":1,"seq":1,"ts_us":1}"#,
+        r#"{"type":"round","ts_us":1}"#,
+    ] {
+        let origin = RecordPosition { offset: 0, time_ms: 0 };
+        let read = decoder.decode::<TurfAction>(origin, Some(record.as_bytes()));
+        assert!(read.is_err(), "{record}: {read:?}");
+    }
 }
 
 #[test]
