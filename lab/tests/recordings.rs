@@ -3,7 +3,7 @@
 #![allow(clippy::print_stdout, reason = "tests say what they measure")]
 
 use huntd::decoder::{Decoder, RecordPosition};
-use huntd::hunt::event::Action;
+use huntd::hunt::event::{Action, EVENTS};
 use match_events::{MatchEvents, MatchFormat, MatchOptions, format_of};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ fn check_recording(file: PathBuf, zones: u16) -> Tally {
     let format = format_of(&file, None).expect("the first line tells the game");
     let options = MatchOptions { file, format, zones, repeat: 1, base_ms: BASE_MS };
     let mut events = MatchEvents::open(options).expect("the recording is there");
-    let mut decoder = Decoder::new();
+    let mut decoder = Decoder::new(&EVENTS);
     let mut tally = Tally::default();
     let mut last = vec![(-1, i64::MIN); usize::from(zones)];
     // Where each player is, and its last number.
@@ -34,7 +34,7 @@ fn check_recording(file: PathBuf, zones: u16) -> Tally {
         last[usize::from(record.partition)] = (record.offset, record.time_ms);
         let origin = RecordPosition { offset: record.offset, time_ms: record.time_ms };
         let value = record.value.expect("an event has a value").to_vec();
-        let event = decoder.decode(origin, Some(&value)).expect("every event is valid");
+        let event = decoder.decode::<Action>(origin, Some(&value)).expect("every event is valid");
         tally.events += 1;
         *tally.kinds.entry(kind(&event.action)).or_default() += 1;
         if event.player_id == 0 {

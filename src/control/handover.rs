@@ -30,7 +30,11 @@ pub fn facts(progress: &Progress, partition: i32) -> ShardFacts {
 
 /// An ownership begins: its progress is set, and these messages go to the publisher and then to the
 /// hot thread.
-pub fn open(progress: &Progress, opening: Opening, engine: Box<dyn Engine>) -> (ToPublisher, ToHot) {
+pub fn open(
+    progress: &Progress,
+    opening: Opening,
+    engine: Box<dyn Engine>,
+) -> (ToPublisher, ToHot) {
     let begin = begin(progress, &opening);
     let start = opening.acquired.start.next_offset;
     progress.shard(opening.acquired.partition).applied.set(start);

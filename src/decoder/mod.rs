@@ -32,7 +32,7 @@ mod wide;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use crate::kit::event::{Event, EventTable, GameAction};
+use crate::kit::event::{Event, EventTable, GameAction, PlainEvent};
 use crate::kit::event_list::Events;
 use crate::kit::field::CARRIED_WORDS_MAX;
 use hit_score::HitScore;
@@ -106,10 +106,33 @@ impl Decoder {
         origin: RecordPosition,
         value: Option<&[u8]>,
     ) -> Result<Event<A>, Reject> {
+        self.decode_with(origin, value, Events::pop)
+    }
+
+    /// Like [`Decoder::decode`], for a caller that does not know the game. What an arrival carries
+    /// is left out.
+    pub(crate) fn decode_plain(
+        &mut self,
+        origin: RecordPosition,
+        value: Option<&[u8]>,
+    ) -> Result<PlainEvent, Reject> {
+        self.decode_with(origin, value, |events| {
+            let event = events.plain().last().copied();
+            events.clear();
+            event
+        })
+    }
+
+    fn decode_with<E>(
+        &mut self,
+        origin: RecordPosition,
+        value: Option<&[u8]>,
+        take: impl FnOnce(&mut Events) -> Option<E>,
+    ) -> Result<E, Reject> {
         let value = value.ok_or(Reject::NullValue)?;
         let mut events = std::mem::take(&mut self.single);
         let decoded = self.decode_within(origin, value, 0..value.len(), &mut events);
-        let event = events.pop();
+        let event = take(&mut events);
         self.single = events;
         decoded.map(|()| event.expect("a record that is no reject is an event"))
     }

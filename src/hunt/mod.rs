@@ -51,7 +51,6 @@ use hunts::HUNTS_MAX;
 use refusal::Refusal;
 use rules::inventory::Inventory;
 use state::TreasureHunt;
-use std::ops::Range;
 
 /// The state of one zone of the hunt.
 pub type Shard = Zone<TreasureHunt>;

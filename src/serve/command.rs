@@ -19,6 +19,9 @@ use crate::view::zone::ZoneView;
 /// The position of a record that is not in the log yet.
 const UNPLACED: RecordPosition = RecordPosition { offset: 0, time_ms: 0 };
 
+/// The field of an event of the world that changes the rules.
+const RULESET: &str = "ruleset";
+
 /// Events of one request.
 pub(crate) const COMMANDS_MAX: usize = 64;
 
@@ -87,14 +90,16 @@ pub(crate) fn commands(
     mut stamp: impl FnMut() -> i64,
 ) -> Result<Vec<Command>, Problem> {
     let events = events(body).ok_or(Problem::NoEvents)?;
+    let table = served.schema().game.events;
     let mut commands = Vec::with_capacity(events.len());
     for text in events {
         let stamp = stamp();
-        let decode = |record: &[u8]| decoder.decode(UNPLACED, Some(record));
+        let decode = |record: &[u8]| decoder.decode_plain(UNPLACED, Some(record));
         let (record, event) = stamped(text, decode, stamp).map_err(|(reject, record)| {
             Problem::NoEvent { reject, words: decoder.explain(reject, Some(&record)) }
         })?;
-        let (player_id, subject) = (event.player_id, event.action.kind().subject());
+        let action = &table.actions[usize::from(event.action.kind())];
+        let (player_id, subject) = (event.player_id, action.subject);
         if !pass.may_command(player_id, subject) {
             return Err(Problem::OutOfScope);
         }
@@ -111,7 +116,9 @@ pub(crate) fn commands(
         if served.is_input_another(zone) {
             return Err(Problem::InputRecreated(zone));
         }
-        if let Some(ruleset) = event.action.ruleset().filter(|ruleset| !view.knows(*ruleset)) {
+        let ruleset = action.fields.iter().find(|field| is_world && field.spec.key == RULESET);
+        let ruleset = ruleset.map(|field| event.action.get(field.place) as u32);
+        if let Some(ruleset) = ruleset.filter(|ruleset| !view.knows(*ruleset)) {
             return Err(Problem::RulesetUnknown(ruleset));
         }
         let (record, ts_us) = match pass.player() {
@@ -125,7 +132,9 @@ pub(crate) fn commands(
             }
             Some(_) => {
                 let mut record = Vec::new();
-                event_json::write_event(&mut record, player_id, event.seq, stamp, &event.action);
+                let numbers = (player_id, event.seq, stamp);
+                // No player posts an arrival, so nothing is carried.
+                event_json::write_words(&mut record, table, numbers, (&event.action, &[]));
                 (record, stamp)
             }
             None => (record, event.ts_us),
@@ -266,6 +275,6 @@ pub(crate) fn write_outcome(json: &mut Json, served: &Served, command: &Command,
         return;
     }
     json.list("updates", updates.into_iter(), |out, update| {
-        UPDATES.write(std::slice::from_ref(update), out);
+        served.schema().game.updates.write(std::slice::from_ref(update), out);
     });
 }

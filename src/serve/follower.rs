@@ -4,7 +4,7 @@
 //! decides which updates count, and its chain that they are those that were published.
 
 use crate::kit::update::Update;
-use crate::output::encode::FrameError;
+use crate::output::encode::{FrameError, decode};
 use crate::output::fence_id::InputTag;
 use crate::output::frame::{FrameHeader, FrameKind};
 use crate::output::mark::Mark;
@@ -218,7 +218,7 @@ impl Follower {
         payload: &[u8],
         give: &mut dyn FnMut(Followed),
     ) -> Result<(), Followed> {
-        let frame = match decode_frame(payload) {
+        let frame = match decode(payload, self.game.schema().game.updates) {
             Err(FrameError::NotAFrame) => None,
             frame => Some(frame.map_err(|error| unreadable(offset, error))?),
         };
@@ -360,8 +360,9 @@ fn unreadable(offset: i64, error: FrameError) -> Followed {
 #[cfg(test)]
 mod tests {
     use super::*;
-use crate::hunt::Shard;
-use crate::hunt::frames::encode;
+    use crate::hunt::Shard;
+    use crate::hunt::frames::encode;
+    use crate::hunt::rules::ENGINE_VERSION;
     use crate::output::frame::{Chain, Format, Frame};
     use crate::snapshot::checkpoint::{CheckpointHeader, CheckpointId};
     use crate::snapshot::format::Origin;

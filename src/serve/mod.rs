@@ -227,7 +227,8 @@ impl Server {
         }
         let gate = Rc::new(gate);
         let beside = beside(gate.clone());
-        let sessions = Sessions::new(sockets, gate, Postings::new(appender, reports));
+        let postings = Postings::new(served.schema().game.events, appender, reports);
+        let sessions = Sessions::new(sockets, gate, postings);
         serving::run(served, sessions, receiver, &bell, beside)?;
         thread.join().expect("a panic in any thread ends the process");
         Ok(())

@@ -1,8 +1,8 @@
 //! The OpenAPI document: `openapi.json`, the game's part of it, and the schemas that follow from
 //! the tables of events and updates.
 
-use crate::hunt::event::{ActionKind, EventField};
-use crate::kit::field::{FieldForm, FieldSpec};
+use crate::kit::event::{ActionSpec, EventTable, Subject};
+use crate::kit::field::{FieldForm, FieldSpec, SEQ, TS_US};
 use crate::kit::kinds::{Form, PayloadPart, UpdateField, UpdateKind};
 use crate::view::game::ViewSchema;
 use serde_json::{Number, Value, json};
@@ -13,8 +13,8 @@ pub(crate) fn document(game: &ViewSchema) -> String {
     let mut document = parsed(include_str!("openapi.json"));
     merge(&mut document, parsed(game.openapi));
     let schemas = &mut document["components"]["schemas"];
-    schemas["Update"] = update(game.updates);
-    schemas["Event"] = event();
+    schemas["Update"] = update(game.game.updates.kinds);
+    schemas["Event"] = event(game.game.events);
     document.to_string()
 }
 
@@ -79,29 +79,28 @@ fn update_field(field: &UpdateField) -> Value {
     }
 }
 
-fn event() -> Value {
+fn event(events: &EventTable) -> Value {
     let mut properties = json!({});
-    for spec in EventField::ALL.iter().map(|field| field.spec()) {
+    for spec in events.fields {
         if let Some(schema) = event_field(spec) {
             properties[spec.key] = schema;
         }
     }
     // An arrival is a join with a handoff.
-    let kinds = ActionKind::ALL.iter().filter(|kind| **kind != ActionKind::Arrive);
-    let kinds: Value = kinds.map(|kind| event_type(*kind)).collect();
+    let kinds = events.actions.iter().filter(|action| action.subject != Subject::Arrival);
+    let kinds: Value = kinds.map(|action| event_type(events, action)).collect();
     json!({
         "type": "object", "description": "An event of docs/EVENTS.md. Other fields are ignored",
         "properties": properties, "oneOf": kinds,
     })
 }
 
-fn event_type(kind: ActionKind) -> Value {
-    let spec = kind.spec();
+fn event_type(events: &EventTable, action: &ActionSpec) -> Value {
     // A client may leave these two out.
-    let is_posted = |field: &&EventField| !matches!(field, EventField::Seq | EventField::TsUs);
-    let required = EventField::ALL.iter().filter(|field| spec.required.contains(**field as u8));
-    let required: Vec<&str> = required.filter(is_posted).map(|field| field.spec().key).collect();
-    json!({"required": required, "properties": {"type": {"const": spec.type_name}}})
+    let is_posted = |field: u8| action.required.contains(field) && field != SEQ && field != TS_US;
+    let required = (0..).zip(events.fields).filter(|(field, _)| is_posted(*field));
+    let required: Vec<&str> = required.map(|(_, spec)| spec.key).collect();
+    json!({"required": required, "properties": {"type": {"const": action.type_name}}})
 }
 
 /// Returns the schema of a field; `None`: it is the type, which is a constant of each event.

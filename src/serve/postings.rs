@@ -1,7 +1,7 @@
 //! Posted events on their way to the brokers.
 
 use crate::decoder::Decoder;
-use crate::hunt::event::EVENTS;
+use crate::kit::event::EventTable;
 use crate::queue::{Received, Receiver};
 use crate::runtime::wall_clock::unix_us;
 use crate::serve::answers::Served;
@@ -33,11 +33,15 @@ pub(crate) struct Posting {
 
 impl Postings {
     /// Nothing is posted yet. The appender's reports come through the receiver.
-    pub(crate) fn new(appender: Option<Appender>, reports: Receiver<Report>) -> Postings {
+    pub(crate) fn new(
+        events: &'static EventTable,
+        appender: Option<Appender>,
+        reports: Receiver<Report>,
+    ) -> Postings {
         Postings {
             appender,
             reports,
-            decoder: Decoder::new(&EVENTS),
+            decoder: Decoder::new(events),
             stamps: Stamps::default(),
             commands_waiting: 0,
             posted: 0,

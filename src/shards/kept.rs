@@ -75,21 +75,14 @@ fn offset(outgoing: &Outgoing) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hunt::event::Handoff;
-    use crate::hunt::handoff::HandoffOut;
+    use crate::kit::engine::Departure;
+    use crate::kit::field::{ActionWords, CARRIED_WORDS_MAX};
     use crate::output::handoff::HandoffRecord;
 
     fn handoff(offset: i64) -> Outgoing {
-        let handoff = HandoffOut { to_zone: 1, x: 0, y: 0, handoff: Handoff::default() };
-        let (partition, ownership_id, player_id, ts_us) = (0, 1, 7, 0);
-        Outgoing::Handoff(HandoffRecord {
-            partition,
-            ownership_id,
-            offset,
-            player_id,
-            ts_us,
-            handoff,
-        })
+        let (action, carried) = (ActionWords::default(), [0; CARRIED_WORDS_MAX]);
+        let departure = Departure { to_zone: 1, player_id: 7, seq: 1, ts_us: 0, action, carried };
+        Outgoing::Handoff(HandoffRecord { partition: 0, ownership_id: 1, offset, departure })
     }
 
     fn offsets(mut kept: KeptBeside) -> Vec<i64> {

@@ -164,7 +164,7 @@ impl OwnedShard {
     /// accounted for.
     fn is_at_gate(&self) -> bool {
         let Some(gate) = self.framer.gate() else { return false };
-        let next = self.pending.front().and_then(|block| block.events.listed().get(self.applied));
+        let next = self.pending.front().and_then(|block| block.events.plain().get(self.applied));
         next.is_some_and(|next| gate <= next.offset && next.offset == self.framer.next_offset())
     }
 

@@ -26,7 +26,7 @@ pub fn run(args: &ServeArgs) -> Result<(), ToolError> {
         .map_err(Failure::out_of_resources)?;
     let rulebook = rulebook(&config.rules_files)?;
     ask_brokers(&config)?;
-    let in_force = InForce::new(Reloading::Serve, &config, &rulebook);
+    let in_force = InForce::new(Reloading::Serve, &config, rulebook.rulesets().collect());
     let in_force = in_force.expect("huntd serve has read its configuration from a file");
     serve::run((&config, in_force), feed(&config), Arc::new(rulebook)).map_err(failure)
 }

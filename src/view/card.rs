@@ -70,7 +70,7 @@ impl KindFold {
     /// Returns how all kinds of a game are folded, by number from 0.
     pub(super) fn all(schema: &ViewSchema) -> Vec<KindFold> {
         assert!(schema.card.len() <= CARD_FIELDS_MAX);
-        schema.updates.iter().map(|kind| KindFold::new(kind, schema.card)).collect()
+        schema.game.updates.kinds.iter().map(|kind| KindFold::new(kind, schema.card)).collect()
     }
 
     fn new(kind: &UpdateKind, card: &[CardField]) -> KindFold {

@@ -2,8 +2,9 @@
 //! boards and streams that every game has.
 
 use crate::kit::checkpoint::StateError;
+use crate::kit::engine::GameSchema;
 use crate::kit::game::Game;
-use crate::kit::kinds::{Form, UpdateKind, UpdateRole};
+use crate::kit::kinds::{Form, UpdateRole};
 use crate::kit::rulebook::{GameRules, Rulebook};
 use crate::kit::update::Update;
 use crate::kit::zone::Zone;
@@ -21,8 +22,8 @@ pub(crate) const POLL_FIELDS: usize = 4;
 pub struct ViewSchema {
     /// The version of the game's rules.
     pub version: u64,
-    /// The updates, by number from 1.
-    pub updates: &'static [UpdateKind],
+    /// The events and updates.
+    pub game: &'static GameSchema,
     /// The fields of a card beside the score, as many as a
     /// [`Card`] has room for.
     pub card: &'static [CardField],
@@ -238,7 +239,7 @@ pub trait GameView: Any + Debug + Send {
 impl ViewSchema {
     /// Returns the role of an update.
     pub(crate) fn role(&self, update: &Update) -> UpdateRole {
-        self.updates[usize::from(update.payload().kind) - 1].role
+        self.game.updates.kinds[usize::from(update.payload().kind) - 1].role
     }
 
     /// Returns the file of the page at a path.

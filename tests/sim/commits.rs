@@ -6,6 +6,7 @@ use crate::mutation::Mutation;
 use crate::reader::Replay;
 use crate::sim::Sim;
 use crate::surroundings::Surroundings;
+use huntd::hunt::event::EVENTS;
 use huntd::output::handoff::HandoffRecord;
 
 /// A commit, with what was there when it was made.
@@ -68,7 +69,8 @@ impl Sim {
             }
             let mut before = replay.handoffs.iter().filter(|handoff| handoff.offset < *offset);
             let is_missing = |handoff: &&HandoffRecord| !self.has_arrived(handoff, input_ends);
-            if let Some(HandoffRecord { player_id, .. }) = before.find(is_missing) {
+            if let Some(handoff) = before.find(is_missing) {
+                let player_id = handoff.departure.player_id;
                 return Err(format!("a commit is past the handoff of {player_id}"));
             }
         }
@@ -80,7 +82,7 @@ impl Sim {
         let to = &self.broker.inputs[handoff.to_partition() as usize];
         let Some(end) = input_ends.get(handoff.to_partition() as usize) else { return true };
         let mut value = Vec::new();
-        handoff.write(&mut value);
+        handoff.write(&EVENTS, &mut value);
         to.truncated_to.is_some()
             || to.records.range(..end).any(|(_, record)| record.value.as_ref() == Some(&value))
     }

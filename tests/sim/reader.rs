@@ -11,6 +11,7 @@ use huntd::hunt::change::Change;
 use huntd::hunt::event::{Action, EVENTS};
 use huntd::hunt::frames::decode_frame;
 use huntd::hunt::rules::rulebook::Rulebook;
+use huntd::hunt::state::TreasureHunt;
 use huntd::kit::update::{Update, Updates};
 use huntd::output::fold::Start;
 use huntd::output::frame::{Chain, FrameHeader, FrameKind};
@@ -283,7 +284,11 @@ impl Replay {
             match decoder.decode::<Action>(position, record.value.as_deref()) {
                 Ok(event) if !era.skips.contains(offset) => {
                     shard.apply(&event, &mut updates);
-                    handoffs.extend(HandoffRecord::all::<TreasureHunt>(partition, *offset, updates.as_slice()));
+                    handoffs.extend(HandoffRecord::all::<TreasureHunt>(
+                        partition,
+                        *offset,
+                        updates.as_slice(),
+                    ));
                     all.extend_from_slice(updates.as_slice());
                     updates.clear();
                 }

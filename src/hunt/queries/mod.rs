@@ -8,13 +8,13 @@ pub(crate) mod hunt_log;
 
 use crate::hunt::Shard;
 use crate::hunt::actor::Compass;
-use crate::hunt::change::{Change, KINDS};
-use crate::hunt::event::Action;
+use crate::hunt::change::Change;
 use crate::hunt::page::PAGE;
 use crate::hunt::refusal::Hint;
 use crate::hunt::rules::{ENGINE_VERSION, Rules};
 use crate::hunt::state::TreasureHunt;
 use crate::kit::chunks::{CHUNK_ROWS, Chunks};
+use crate::kit::engine::schema_of;
 use crate::kit::kinds::Form;
 use crate::view::card::{Card, Cards};
 use crate::view::game::{
@@ -40,7 +40,7 @@ const TILES: usize = 1;
 /// The hunt's tables.
 pub(crate) static VIEW_SCHEMA: ViewSchema = ViewSchema {
     version: ENGINE_VERSION,
-    updates: KINDS,
+    game: schema_of::<TreasureHunt>(),
     card: &[
         CardField { name: "x", form: Form::Signed },
         CardField { name: "y", form: Form::Signed },
@@ -274,16 +274,6 @@ impl GameView for HuntView {
             HUNTS => self.write_hunts(now_ms, json),
             TILES => self.write_tiles(since, json),
             _ => unreachable!("the schema has no such query"),
-        }
-    }
-}
-
-impl<H> Action<H> {
-    /// Returns the rules that an event changes to, if it changes them.
-    pub(crate) fn ruleset(&self) -> Option<u32> {
-        match self {
-            Action::RulesChange { ruleset } => Some(*ruleset),
-            _ => None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Shards that follow another owner, and take its output over once they are warm.
 
+use crate::hunt::frames::encode;
 use crate::kafka::membership::MembershipEvent;
-use crate::output::encode::encode;
 use crate::output::frame::Format;
 use crate::ownership::action::OwnershipAction;
 use crate::ownership::event::{OutputEvent, OwnershipEvent, ShardNotice};

@@ -1,11 +1,12 @@
 //! Another game than the hunt is served: its cards, boards and streams follow from its tables.
 
 use super::text_of;
-use crate::kit::kinds::{Form, Kinds};
+use crate::kit::engine::schema_of;
+use crate::kit::kinds::Form;
 use crate::kit::rulebook::Rulebook;
 use crate::kit::tests::turf::{RULES, Turf, TurfRules, TurfUpdate, random_events};
 use crate::kit::update::Updates;
-use crate::kit::zone::{NO_ROW, Zone};
+use crate::kit::zone::Zone;
 use crate::serve::answers::{Served, ZoneState};
 use crate::serve::exchange::Exchange;
 use crate::serve::gate::Gate;
@@ -24,7 +25,7 @@ use std::time::{Duration, Instant};
 
 static SCHEMA: ViewSchema = ViewSchema {
     version: 1,
-    updates: TurfUpdate::KINDS,
+    game: schema_of::<Turf>(),
     card: &[
         CardField { name: "team", form: Form::Number },
         CardField { name: "field", form: Form::Number },
@@ -114,7 +115,7 @@ fn cards_boards_and_queries_of_another_game_are_those_of_its_engine() {
         let (mut updates, mut position) = (Updates::new(), ZonePosition::default());
         for event in random_events(&mut Random::new(seed), 400) {
             updates.clear();
-            zone.apply_at(NO_ROW, &event, &[], &mut updates);
+            zone.apply(&event, &mut updates);
             served.fold(0, updates.as_slice());
             position.update += updates.len() as u64;
             position.next_offset = event.offset + 1;
@@ -146,14 +147,17 @@ fn cards_boards_and_queries_of_another_game_are_those_of_its_engine() {
 
 #[test]
 fn a_server_of_another_game_has_its_routes_alone() {
-    let game: Arc<dyn ViewedGame> = Arc::new(Rulebook::of(RULES));
-    let served = served(ZoneView::new(0, game, ZonePosition::default()));
+    let rulebook = Rulebook::of(RULES);
+    let game: Arc<dyn ViewedGame> = Arc::new(rulebook.clone());
+    let mut served = served(ZoneView::new(0, game, ZonePosition::default()));
     for path in ["/", "/v1/zones/0/hunts", "/v1/zones/0/tiles"] {
         assert!(answer(&served, path).starts_with("HTTP/1.1 404 "), "{path}");
     }
     let document = body(&served, "/v1/openapi.json");
     assert!(document.contains("/round") && document.contains("\"began\""), "{document}");
-    assert!(!document.contains("treasure_laid"), "{document}");
+    for of_the_hunt in ["treasure_laid", "hunt_start"] {
+        assert!(!document.contains(of_the_hunt), "{document}");
+    }
     let mut exchange = Exchange::default();
     exchange.receive(b"GET /v1/stream?zone=0&board=0 HTTP/1.1\r\nHost: localhost\r\n\r\n");
     exchange.advance(&served, &Gate::open(), 0);
@@ -162,4 +166,18 @@ fn a_server_of_another_game_has_its_routes_alone() {
     let stream = text_of(&exchange);
     let position = "event: at\ndata: {\"zone\":0,\"update\":0,\"offset\":0}\n\n";
     assert!(stream.contains(position) && stream.contains("event: board\n"), "{stream}");
+    let (mut zone, mut updates) = (Zone::<Turf>::new(0, &rulebook), Updates::new());
+    for event in random_events(&mut Random::new(1), 60) {
+        updates.clear();
+        zone.apply(&event, &mut updates);
+        served.fold(0, updates.as_slice());
+        served.seal(0, event.offset + 1, 1, 0);
+    }
+    exchange.take_unsent();
+    exchange.advance(&served, &Gate::open(), 1_000);
+    let stream = text_of(&exchange);
+    assert!(
+        stream.contains("id: 0:0\ndata: {\"kind\":\"") && stream.contains("\"team\":"),
+        "{stream}"
+    );
 }

@@ -51,7 +51,8 @@ impl Turns {
         let (_, reports) = queue::bounded(1);
         let sockets = sockets.expect("this kernel has io_uring");
         let gate = Rc::new(Gate::open());
-        let sessions = Sessions::new(sockets, gate, Postings::new(None, reports));
+        let postings = Postings::new(served.schema().game.events, None, reports);
+        let sessions = Sessions::new(sockets, gate, postings);
         let (feed, messages) = channel::bounded(FEED_MESSAGES_MAX);
         let serving = Serving::new(served, sessions, messages, bell);
         Turns { serving, feed, listener, next_offset: events, turns: 0 }
