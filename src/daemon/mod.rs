@@ -57,8 +57,7 @@ impl Daemon {
     /// off the hot core; the hot thread is pinned to it last.
     pub fn start(config: Config, rulebook: impl Into<AnyRulebook>) -> Result<Daemon, Failure> {
         let rulebook = rulebook.into();
-        let metrics = wiring::metrics(rulebook.schema());
-        Daemon::start_counting(config, rulebook, metrics)
+        Daemon::start_counting(config, rulebook.clone(), wiring::metrics(rulebook.schema()))
     }
 
     /// Like [`Daemon::start`], with these counters.

@@ -2,7 +2,7 @@
 
 use crate::kit::event::{GameAction, PlainEvent};
 use crate::kit::field::{
-    ActionWords, CARRIED_WORDS_MAX, CarriedBits, CarriedField, CarriedForm, FieldType, Place,
+    ActionWords, CARRIED_WORDS_MAX, CarriedBits, CarriedField, CarriedForm, FieldPlace, FieldType,
 };
 
 /// Slots of an actor's inventory, all of which a handoff carries.
@@ -141,11 +141,11 @@ impl FieldType for Handoff {
     const LEAST: i128 = 0;
     const MOST: i128 = 0;
 
-    fn of(words: &ActionWords, place: Place, carried: &[u64]) -> Handoff {
+    fn of(words: &ActionWords, place: FieldPlace, carried: &[u64]) -> Handoff {
         Handoff::at(carried, words.get(place) as HandoffPlace)
     }
 
-    fn put(self, words: &mut ActionWords, place: Place, carried: &mut Vec<u64>) {
+    fn put(self, words: &mut ActionWords, place: FieldPlace, carried: &mut Vec<u64>) {
         words.put(place, carried.len() as u64);
         carried.extend(self.to_words());
     }

@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Limit of a game's reasons to refuse an event.
-pub(crate) const REFUSALS_MAX: usize = 64;
+const REFUSALS_MAX: usize = 64;
 
 /// Limit of the numbers that a game counts in a zone.
 pub(crate) const COUNTS_MAX: usize = 4;

@@ -4,8 +4,8 @@
 //! makes events from JSON records.
 
 use crate::kit::field::{
-    ActionWords, CarriedField, FIELDS_MAX, FieldForm, FieldReading, FieldSet, FieldSpec, PLAYER_ID,
-    Place, SEQ, TS_US, TYPE, carried_words, field_names, of_form, readings,
+    ActionWords, CarriedField, FIELDS_MAX, FieldForm, FieldPlace, FieldReading, FieldSet,
+    FieldSpec, PLAYER_ID, SEQ, TS_US, TYPE, carried_words, field_names, of_form, readings,
 };
 use crate::kit::names::Names;
 
@@ -100,7 +100,7 @@ pub struct ActionField {
     /// Whether the record must have it.
     pub presence: Presence,
     /// Where the action's words hold it.
-    pub place: Place,
+    pub place: FieldPlace,
 }
 
 /// Requirement of a field in a record.
@@ -130,7 +130,7 @@ impl ActionSpec {
     }
 
     /// Returns the place of a field in the action's words, if the action has the field.
-    pub(crate) fn place_of(&self, field: u8) -> Option<Place> {
+    pub(crate) fn place_of(&self, field: u8) -> Option<FieldPlace> {
         self.fields.iter().find(|known| known.field == field).map(|known| known.place)
     }
 }
@@ -164,7 +164,7 @@ pub struct EventTable {
 }
 
 /// Limit of a game's actions.
-pub const ACTIONS_MAX: usize = 32;
+pub(crate) const ACTIONS_MAX: usize = 32;
 
 impl EventTable {
     pub(crate) const fn new(
@@ -300,12 +300,13 @@ macro_rules! events {
 
             const SPECS: &[$crate::kit::field::FieldSpec] = {
                 use $crate::kit::field::{FieldForm, FieldSpec};
-                let (id, any) = ([1, u64::MAX as i128], [i64::MIN as i128, i64::MAX as i128]);
+                let (id, time) = ([1, u64::MAX as i128], [i64::MIN as i128, i64::MAX as i128]);
+                let number = FieldForm::Integer;
                 &[
                     FieldSpec { key: "type", form: FieldForm::TypeName, least: 0, most: 0 },
                     FieldSpec { key: "player_id", form: FieldForm::Id, least: id[0], most: id[1] },
-                    FieldSpec { key: "seq", form: FieldForm::Integer, least: id[0], most: id[1] },
-                    FieldSpec { key: "ts_us", form: FieldForm::Integer, least: any[0], most: any[1] },
+                    FieldSpec { key: "seq", form: number, least: id[0], most: id[1] },
+                    FieldSpec { key: "ts_us", form: number, least: time[0], most: time[1] },
                     $(FieldSpec {
                         key: $key_name,
                         form: FieldForm::$form,
@@ -347,8 +348,8 @@ macro_rules! events {
             }
 
             /// Returns where the words of this kind of action hold a field.
-            const fn place_of(self, field: $event_field) -> $crate::kit::field::Place {
-                use $crate::kit::field::{FieldType, Place};
+            const fn place_of(self, field: $event_field) -> $crate::kit::field::FieldPlace {
+                use $crate::kit::field::{FieldType, FieldPlace};
                 $(#[allow(dead_code, reason = "not every list of fields names it")]
                 type $carried = $whole;)?
                 let fields: &[(u8, bool)] = match self {
@@ -356,7 +357,7 @@ macro_rules! events {
                         ($event_field::$of as u8, <$type as FieldType>::IS_WIDE),
                     )*)?],)*
                 };
-                Place::of(fields, field as u8)
+                FieldPlace::of(fields, field as u8)
             }
         }
 

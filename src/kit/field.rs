@@ -100,16 +100,16 @@ pub(crate) const HALVES: u8 = 5;
 
 /// Where an action's words hold a field: half a word, or a whole one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct FieldPlace {
     /// The half, counted from the second half of the first word.
     pub(crate) half: u8,
     pub(crate) is_wide: bool,
 }
 
-impl Place {
+impl FieldPlace {
     /// Returns the place of a field among all fields of an action, given with their widths. Wide
     /// ones come from the end. It does not compile if an action has too many.
-    pub(crate) const fn of(fields: &[(u8, bool)], field: u8) -> Place {
+    pub(crate) const fn of(fields: &[(u8, bool)], field: u8) -> FieldPlace {
         let (mut half, mut end, mut at) = (0, HALVES, 0);
         let mut place = None;
         while at < fields.len() {
@@ -123,7 +123,7 @@ impl Place {
             }
             assert!(half <= end, "the fields of an action fit two and a half words");
             if number == field {
-                place = Some(Place { half: at_half, is_wide });
+                place = Some(FieldPlace { half: at_half, is_wide });
             }
             at += 1;
         }
@@ -163,25 +163,25 @@ impl ActionWords {
 
     /// Returns whether a field is present.
     #[inline(always)]
-    pub(crate) fn has(&self, place: Place) -> bool {
+    pub(crate) fn has(&self, place: FieldPlace) -> bool {
         self.0[0] >> (PRESENT_SHIFT + u32::from(place.half)) & 1 != 0
     }
 
     /// Says that a field is present.
     #[inline(always)]
-    pub(crate) fn mark(&mut self, place: Place) {
+    pub(crate) fn mark(&mut self, place: FieldPlace) {
         self.0[0] |= 1 << (PRESENT_SHIFT + u32::from(place.half));
     }
 
     /// Returns a field; 0 if it is absent.
     #[inline(always)]
-    pub(crate) fn get(&self, place: Place) -> u64 {
+    pub(crate) fn get(&self, place: FieldPlace) -> u64 {
         self.0[place.word()] >> place.shift() & place.mask()
     }
 
     /// Adds a field, in two's complement.
     #[inline(always)]
-    pub(crate) fn put(&mut self, place: Place, number: u64) {
+    pub(crate) fn put(&mut self, place: FieldPlace, number: u64) {
         self.mark(place);
         self.0[place.word()] |= (number & place.mask()) << place.shift();
     }
@@ -197,10 +197,10 @@ pub(crate) trait FieldType: Sized {
     const IS_WIDE: bool = false;
 
     /// Reads the field. `carried` holds what arrivals carry.
-    fn of(words: &ActionWords, place: Place, carried: &[u64]) -> Self;
+    fn of(words: &ActionWords, place: FieldPlace, carried: &[u64]) -> Self;
 
     /// Adds the field.
-    fn put(self, words: &mut ActionWords, place: Place, carried: &mut Vec<u64>);
+    fn put(self, words: &mut ActionWords, place: FieldPlace, carried: &mut Vec<u64>);
 }
 
 macro_rules! number_types {
@@ -211,11 +211,11 @@ macro_rules! number_types {
             const IS_WIDE: bool = $is_wide;
 
             #[inline(always)]
-            fn of(words: &ActionWords, place: Place, _: &[u64]) -> $type {
+            fn of(words: &ActionWords, place: FieldPlace, _: &[u64]) -> $type {
                 words.get(place) as $type
             }
 
-            fn put(self, words: &mut ActionWords, place: Place, _: &mut Vec<u64>) {
+            fn put(self, words: &mut ActionWords, place: FieldPlace, _: &mut Vec<u64>) {
                 words.put(place, <$wide>::from(self) as u64);
             }
         }
@@ -236,11 +236,11 @@ impl<T: FieldType> FieldType for Option<T> {
     const IS_WIDE: bool = T::IS_WIDE;
 
     #[inline(always)]
-    fn of(words: &ActionWords, place: Place, carried: &[u64]) -> Option<T> {
+    fn of(words: &ActionWords, place: FieldPlace, carried: &[u64]) -> Option<T> {
         words.has(place).then(|| T::of(words, place, carried))
     }
 
-    fn put(self, words: &mut ActionWords, place: Place, carried: &mut Vec<u64>) {
+    fn put(self, words: &mut ActionWords, place: FieldPlace, carried: &mut Vec<u64>) {
         if let Some(value) = self {
             value.put(words, place, carried);
         }

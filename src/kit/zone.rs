@@ -203,7 +203,7 @@ impl<G: Game> Zone<G> {
     /// Applies events, as long as the updates have room for one more and the rules are loaded.
     /// Passes each event to `on_outcome`, with its outcome and its updates. Returns the number of
     /// these events.
-    pub(crate) fn apply_each(
+    fn apply_each(
         &mut self,
         events: &[PlainEvent],
         carried: &[u64],
@@ -238,7 +238,7 @@ impl<G: Game> Zone<G> {
     /// Applies one event, in bounded work, and returns its outcome. The caller has made sure that
     /// the updates have room. The row is a hint: a wrong one affects only the time.
     #[inline(always)]
-    pub(crate) fn apply_at(
+    fn apply_at(
         &mut self,
         hint: u32,
         event: &PlainEvent,

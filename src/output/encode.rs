@@ -37,7 +37,7 @@ pub fn encode(
 }
 
 /// Like [`encode`], for a frame without updates.
-pub fn encode_empty(format: Format, header: &FrameHeader, out: &mut Vec<u8>) {
+pub(crate) fn encode_empty(format: Format, header: &FrameHeader, out: &mut Vec<u8>) {
     assert!(out.is_empty() && header.count == 0);
     match format {
         Format::Json => encode_json(header, |_| {}, out),

@@ -127,8 +127,7 @@ impl Node {
         mutation: Mutation,
         now: u64,
     ) -> Node {
-        let (to_control, control_messages) = bounded(64);
-        let (to_publisher, inbox) = bounded(2048);
+        let ((to_control, control_messages), (to_publisher, inbox)) = (bounded(64), bounded(2048));
         let (free_frames, hot_free_frames) = recycled_frames(chance.between(2, 6) as usize);
         let (metrics, progress) = (Arc::new(metrics(chance)), Arc::new(Progress::new()));
         let (driver, limits) = (common.turns(now), Limits::new(chance));

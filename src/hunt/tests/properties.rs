@@ -180,7 +180,8 @@ proptest! {
             let batch: Events = events[at..end].iter().copied().collect();
             let begin = at;
             while at < end {
-                at += batched.apply_all(&batch, at - begin..batch.len(), &mut updates, |_, _, _| {});
+                let part = at - begin..batch.len();
+                at += batched.apply_all(&batch, part, &mut updates, |_, _, _| {});
                 // Some frames are full before the batch is over, others are sent half empty.
                 if !updates.has_room() || size % 2 == 0 {
                     all.extend_from_slice(updates.as_slice());
