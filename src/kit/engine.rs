@@ -89,11 +89,14 @@ pub struct BlockReport {
     pub missing: Option<(i64, u32)>,
     /// Players who left for another zone, with the input offset of the event.
     pub departures: Vec<(i64, Departure)>,
+    /// A bit for each reason that exists: an event with another one takes down the zone.
+    reasons: u64,
 }
 
 impl BlockReport {
-    /// Creates a report without events that has room for this many departures.
-    pub(crate) fn with_capacity(departures: usize) -> BlockReport {
+    /// Creates a report without events that has room for this many departures. `reasons` has a bit
+    /// for each reason to refuse an event.
+    pub(crate) fn new(departures: usize, reasons: u64) -> BlockReport {
         BlockReport {
             events: 0,
             applied: [0; ACTIONS_MAX],
@@ -102,6 +105,7 @@ impl BlockReport {
             repeated: None,
             missing: None,
             departures: Vec::with_capacity(departures),
+            reasons,
         }
     }
 
@@ -109,7 +113,7 @@ impl BlockReport {
     pub(crate) fn clear(&mut self) {
         let mut departures = std::mem::take(&mut self.departures);
         departures.clear();
-        *self = BlockReport { departures, ..BlockReport::with_capacity(0) };
+        *self = BlockReport { departures, ..BlockReport::new(0, self.reasons) };
     }
 
     /// Adds an event.
@@ -124,7 +128,9 @@ impl BlockReport {
         match outcome {
             Outcome::Applied => self.applied[usize::from(event.action.kind()) % ACTIONS_MAX] += 1,
             Outcome::Refused(refusal) => {
-                self.refused[refusal.to_bits() as usize % REFUSALS_MAX] += 1;
+                let reason = refusal.to_bits() as usize % REFUSALS_MAX;
+                assert!(self.reasons >> reason & 1 == 1, "the list of reasons is closed");
+                self.refused[reason] += 1;
             }
             Outcome::NoOp => {
                 self.no_ops += 1;

@@ -5,8 +5,8 @@
 //! often, and costs no memory. One that falls behind the recent updates gets `reset`.
 
 use crate::http::request::{parameter, parameters};
-use crate::hunt::change::UPDATES;
 use crate::kit::update::Update;
+use crate::kit::update_json::UpdateTable;
 use crate::serve::answers::{Answer, Moment, Served};
 use crate::serve::gate::Pass;
 use crate::serve::problem::Problem;
@@ -215,7 +215,8 @@ impl Stream {
                             let others = || other_positions(*zone, earlier.iter().chain(&*later));
                             let moment = served.moment(known);
                             write_staleness(moment, is_stale, out);
-                            write_updates(known, moment, from, others, out)
+                            let updates = served.schema().game.updates;
+                            write_updates((known, updates), moment, from, others, out)
                         }
                         Err(_) => UpdatesWritten::None,
                     };
@@ -305,7 +306,7 @@ fn is_ahead(zone: &ZoneView, from: UpdatesFrom, since_ms: &mut Option<u64>, now_
 
 /// Writes a zone's next updates. Their ids end with the positions of the stream's other zones.
 fn write_updates(
-    zone: &ZoneView,
+    (zone, updates): (&ZoneView, &UpdateTable),
     moment: Moment,
     place: &mut UpdatesFrom,
     others: impl FnOnce() -> String,
@@ -334,7 +335,7 @@ fn write_updates(
         out.extend_from_slice(digits.format(number).as_bytes());
         out.extend_from_slice(others.as_bytes());
         out.extend_from_slice(b"\ndata: ");
-        UPDATES.write(std::slice::from_ref(update), out);
+        updates.write(std::slice::from_ref(update), out);
         out.extend_from_slice(b"\n\n");
     }
     *place = UpdatesFrom::Next(to);

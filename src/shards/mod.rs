@@ -309,7 +309,7 @@ impl Shards {
         self.checkpoints.check_soon();
         let every = ends.checkpoints.as_ref().map_or(Duration::ZERO, |ends| ends.every);
         let schedule = CheckpointSchedule::new(grant.partition, start, every, now);
-        let shard = OwnedShard::new((grant, role), engine, cursor, schedule, now);
+        let shard = OwnedShard::new((grant, role), engine, cursor, schedule, context);
         self.shards[partition] = Some(Box::new(shard));
         // It may have been dropped in this very turn.
         if let Err(place) = self.owned.binary_search(&partition) {

@@ -71,8 +71,9 @@ impl OwnedShard {
         engine: Box<dyn Engine>,
         cursor: Rc<Cursor>,
         schedule: CheckpointSchedule,
-        now: Instant,
+        context: &HotContext,
     ) -> OwnedShard {
+        let (now, reasons) = (context.turns.now(), context.metrics.refusals.codes());
         OwnedShard {
             engine,
             framer: Framer::new(grant, role, now),
@@ -80,7 +81,7 @@ impl OwnedShard {
             cursor,
             pending: VecDeque::with_capacity(SHARD_BLOCKS_MAX),
             applied: 0,
-            report: BlockReport::with_capacity(BLOCK_EVENTS_MAX),
+            report: BlockReport::new(BLOCK_EVENTS_MAX, reasons),
             handoffs: VecDeque::with_capacity(BLOCK_EVENTS_MAX),
             dirty_since: None,
             closing: false,

@@ -23,6 +23,15 @@ impl Tally {
         Tally { names: names.into(), counts }
     }
 
+    /// Returns a bit for each of the first 64 codes that can occur.
+    pub(crate) fn codes(&self) -> u64 {
+        let codes = (0..u64::BITS).zip(&self.names).filter(|(_, name)| !name.is_empty());
+        match self.names.is_empty() {
+            true => u64::MAX,
+            false => codes.fold(0, |codes, (code, _)| codes | 1 << code),
+        }
+    }
+
     /// Adds `n` to the name with this code. Only the tally's writing thread may call this.
     pub fn add(&self, partition: i32, code: usize, n: u64) {
         if self.names.is_empty() {

@@ -6,9 +6,12 @@
 use crate::answers::TOPIC;
 use crate::chance::{Fault, Sight};
 use crate::control::{Begun, Coming, Control, Loaded};
+use crate::game::Record;
 use crate::mutation::Mutation;
 use crate::surroundings::{KeptPanics, Surroundings};
 use huntd::control::handover;
+use huntd::decoder::{Decoder, RecordPosition};
+use huntd::hunt::event::{Action, EVENTS};
 use huntd::kafka::membership::{MembershipError, MembershipEvent};
 use huntd::output::frame::{FrameHeader, FrameKind};
 use huntd::output::mark::Mark;
@@ -62,7 +65,7 @@ impl Control {
             OwnershipAction::Open(opening) => self.open(around, *opening),
             OwnershipAction::Follow(opening) => self.follow(around, *opening),
             OwnershipAction::Cover { partition, ownership_id, mark } => {
-                self.cover(partition, ownership_id, mark);
+                self.cover(around, partition, ownership_id, mark);
             }
             OwnershipAction::Promote(opening) => self.promote(around, *opening),
             OwnershipAction::Close { partition } => self.close(partition),
@@ -206,7 +209,11 @@ impl Control {
     fn follow(&mut self, around: &mut Surroundings<'_>, opening: Opening) {
         around.chance.see(Sight::Followed);
         // The fence needs an answer of its own.
-        self.confirmed.remove(&opening.acquired.partition);
+        let (partition, mark) = (opening.acquired.partition, opening.acquired.mark);
+        self.confirmed.remove(&partition);
+        let start = opening.acquired.start.next_offset;
+        let covered = (mark.next_offset.max(start), opening.acquired.skips.clone());
+        self.covered.insert(partition, covered);
         let Loaded { engine, header } = self.take_loaded(around, &opening);
         let mut open = handover::follow(&self.ends.progress, opening, engine);
         if let ToHot::Open { grant, .. } = &mut open {
@@ -222,7 +229,38 @@ impl Control {
         }
     }
 
-    fn cover(&self, partition: i32, ownership_id: u32, mut mark: Mark) {
+    /// A follower has applied no event that the output does not cover. It may pass over what is no
+    /// event.
+    fn check_follower(&mut self, around: &Surroundings<'_>, partition: i32) {
+        let applied = self.ends.progress.shard(partition).applied.get();
+        let (covered, skips) = &self.covered[&partition];
+        let log = &around.broker.inputs[partition as usize];
+        let is_replaced = log.truncated_to.is_some() || around.broker.logs(partition).count() > 1;
+        if applied <= *covered || is_replaced {
+            return;
+        }
+        let mut decoder = Decoder::new(&EVENTS);
+        let mut is_event = |(offset, record): (&i64, &Record)| {
+            let position = RecordPosition { offset: *offset, time_ms: record.time_ms };
+            let event = decoder.decode::<Action>(position, record.value.as_deref());
+            event.is_ok() && !skips.contains(offset)
+        };
+        if log.records.range(covered..&applied).any(&mut is_event) {
+            let wrong = format!("partition {partition} is applied to {applied}, beyond {covered}");
+            self.wrong = Some(wrong);
+        }
+    }
+
+    fn cover(
+        &mut self,
+        around: &Surroundings<'_>,
+        partition: i32,
+        ownership_id: u32,
+        mut mark: Mark,
+    ) {
+        self.check_follower(around, partition);
+        let (covered, _) = self.covered.get_mut(&partition).expect("it follows");
+        *covered = mark.next_offset.max(*covered);
         if self.mutation == Mutation::FollowerAppliesAhead {
             mark.next_offset = i64::MAX;
         }
@@ -232,6 +270,7 @@ impl Control {
     /// The engine that has followed owns the output.
     fn promote(&mut self, around: &mut Surroundings<'_>, mut opening: Opening) {
         around.chance.see(Sight::Promoted);
+        self.check_follower(around, opening.acquired.partition);
         self.begin_ownership(around, &opening);
         if self.mutation == Mutation::BesideForgotten {
             opening.settled_offset = i64::MAX;

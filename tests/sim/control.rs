@@ -64,6 +64,8 @@ pub(crate) struct Control {
     pub(crate) states: StoredStates,
     pub(crate) loaded: BTreeMap<i32, Loaded>,
     pub(crate) begun: BTreeMap<i32, Begun>,
+    /// Up to where each follower may apply its input, and which records it passes over.
+    pub(crate) covered: BTreeMap<i32, (i64, BTreeSet<i64>)>,
     /// Shards that are closing.
     pub(crate) closing: BTreeSet<i32>,
     /// Partitions that the group has given to others.
@@ -163,6 +165,7 @@ impl Control {
             states: StoredStates::new(origin(&ends.progress.input_topic_id)),
             loaded: BTreeMap::new(),
             begun: BTreeMap::new(),
+            covered: BTreeMap::new(),
             is_input_known: false,
             has_check_failed: false,
             is_topic_gone: false,

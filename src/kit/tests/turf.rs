@@ -408,7 +408,7 @@ fn another_game_goes_from_records_to_frames_by_its_tables() {
     let (mut decoder, mut zone) = (Decoder::new(schema.events), rulebook.new_zone(0));
     let mut single = Zone::<Turf>::new(0, &Rulebook::of(RULES));
     let (mut updates, mut expected) = (Updates::new(), Updates::new());
-    let mut report = BlockReport::with_capacity(0);
+    let mut report = BlockReport::new(0, u64::MAX);
     let (mut counts, mut kinds) = ([0; ACTIONS_MAX], std::collections::BTreeSet::new());
     for events in random_events(&mut Random::new(3), 5000).chunks(50) {
         let mut block = Events::default();
