@@ -32,7 +32,11 @@ struct Arguments {
     format: Option<MatchFormat>,
     /// Partitions to spread the match over (default: 4 for prbf2 and 16 for pubg, whose maps are
     /// larger than a zone, otherwise 1).
-    #[arg(long, value_name = "K", value_parser = RangedU64ValueParser::<u16>::new().range(1..=ZONES_MAX))]
+    #[arg(
+        long,
+        value_name = "K",
+        value_parser = RangedU64ValueParser::<u16>::new().range(1..=ZONES_MAX),
+    )]
     partitions: Option<u16>,
     /// Times to play the match, with other players and at a later time each time.
     #[arg(long, value_name = "N", default_value_t = 1)]

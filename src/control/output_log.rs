@@ -220,8 +220,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Limit of the records per call, so that the caller can poll other sources.
 const RECORDS_PER_POLL: usize = 256;
 
-/// Makes a missing topic a passing error. The topics existed when the daemon connected, and a broker
-/// that has just started does not know its topics for a while.
+/// Makes a missing topic a passing error. The topics existed when the daemon connected, and a
+/// broker that has just started does not know its topics for a while.
 fn passing(error: TopicError) -> TopicError {
     match error {
         TopicError::Missing(topic) => {

@@ -312,7 +312,7 @@ impl Acquisition {
     }
 
     /// Where the engine that follows begins, and where a reader stood when that was chosen.
-    pub fn followed(&self) -> Option<&Acquired> {
+    pub(crate) fn followed(&self) -> Option<&Acquired> {
         self.followed.as_ref()
     }
 

@@ -12,7 +12,7 @@ pub(super) const WARM_MS_MAX: u64 = 200;
 
 /// Milliseconds for which an engine that follows may have made more updates than are published. The
 /// next ones of a living owner show whether the two make the same: a tick a second makes some.
-pub(super) const FOLLOWER_AHEAD_MS_MAX: u64 = 3_000;
+const FOLLOWER_AHEAD_MS_MAX: u64 = 3_000;
 
 /// Where a shard is.
 #[derive(Debug)]

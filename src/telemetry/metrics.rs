@@ -24,7 +24,7 @@ macro_rules! counters {
             }
 
             /// The help text.
-            pub fn help(self) -> &'static str {
+            pub(crate) fn help(self) -> &'static str {
                 match self { $(Counter::$counter => $help),* }
             }
         }

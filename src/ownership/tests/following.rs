@@ -23,7 +23,7 @@ fn beside_an_owner() -> (Daemon, FrameMaker) {
     (daemon, owner)
 }
 
-/// The owner publishes a frame, which is read by whoever reads.
+/// The owner publishes a frame, and the daemon reads it.
 fn publish(daemon: &mut Daemon, owner: &mut FrameMaker) {
     let frame = owner.frame(2);
     let mut payload = Vec::new();
