@@ -71,11 +71,11 @@ fn an_engine_that_follows_is_told_how_far_the_output_is() {
     let (mut daemon, mut owner) = beside_an_owner();
     publish(&mut daemon, &mut owner);
     daemon.pass(1, 0, false);
-    let covers = daemon.done.iter().filter_map(|done| match done {
+    let mut covers = daemon.done.iter().filter_map(|done| match done {
         OwnershipAction::Cover { mark, .. } => Some(mark.next_offset),
         _ => None,
     });
-    assert_eq!(covers.last(), Some(owner.next_offset));
+    assert_eq!(covers.next_back(), Some(owner.next_offset));
 }
 
 #[test]
