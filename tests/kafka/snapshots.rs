@@ -286,7 +286,10 @@ fn a_record_that_failed_too_often_is_passed_over_by_every_owner_and_becomes_a_de
     assert_eq!(logged_digest(&log, 0), counts.digest);
     let letters = kafka::shared().client().consume(&topics.dead_letters, 0);
     let key = format!("{}/0/450", topics.input);
-    assert!(letters.len() >= 2, "a replay sends it again");
+    assert!(
+        !letters.is_empty(),
+        "it is sent, and not again once the group has committed beyond it"
+    );
     for letter in letters {
         use rdkafka::message::Message;
         assert_eq!(letter.key(), Some(key.as_bytes()));
