@@ -391,6 +391,9 @@ impl Acquirer {
         };
         let committed = task.committed;
         let (outcome, why_unknown) = (task.take_outcome(), why_unknown.take());
+        if outcome.is_err() {
+            self.look_for_rival(table, partition, now);
+        }
         table.slots.free(partition);
         table.actions.push_back(OwnershipAction::Forget { partition });
         match outcome {

@@ -621,6 +621,11 @@ impl Acquisition {
         self.fold.reader().map(|reader| (reader.position().owner_epoch, reader.fence_id()))
     }
 
+    /// Where the output ended when it was surveyed.
+    pub(super) fn output_end(&self) -> i64 {
+        self.bounds.output_end
+    }
+
     fn end(&mut self, outcome: Result<Acquired, StartError>) {
         self.ended = Some(outcome);
         self.state = AcquisitionState::Ended;

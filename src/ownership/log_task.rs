@@ -105,36 +105,32 @@ impl LogTask {
         self.asked = None;
     }
 
-    /// The owner epoch in force in the output of a shard that is being acquired, and the id of the
-    /// fence that has set it; `None` if it is not known.
-    pub(super) fn fence_in_force(&self) -> Option<(u64, u128)> {
+    /// The acquisition, if that is what the task is for.
+    pub(super) fn acquisition(&self) -> Option<&Acquisition> {
         match &self.purpose {
-            Purpose::Acquire(acquisition) => acquisition.fence_in_force(),
+            Purpose::Acquire(acquisition) => Some(acquisition),
             Purpose::CheckSpan(_) => None,
         }
     }
 
+    /// The owner epoch in force in the output of a shard that is being acquired, and the id of the
+    /// fence that has set it; `None` if it is not known.
+    pub(super) fn fence_in_force(&self) -> Option<(u64, u128)> {
+        self.acquisition()?.fence_in_force()
+    }
+
     fn awaits_own_record(&self) -> bool {
-        match &self.purpose {
-            Purpose::Acquire(acquisition) => acquisition.awaits_own_record(),
-            Purpose::CheckSpan(_) => false,
-        }
+        self.acquisition().is_some_and(Acquisition::awaits_own_record)
     }
 
     /// Where the engine that follows the output begins.
     pub(super) fn followed(&self) -> Option<&Acquired> {
-        match &self.purpose {
-            Purpose::Acquire(acquisition) => acquisition.followed(),
-            Purpose::CheckSpan(_) => None,
-        }
+        self.acquisition()?.followed()
     }
 
     /// How far an engine that follows the output may go.
     pub(super) fn cover(&self) -> Option<Mark> {
-        match &self.purpose {
-            Purpose::Acquire(acquisition) => acquisition.cover(),
-            Purpose::CheckSpan(_) => None,
-        }
+        self.acquisition()?.cover()
     }
 
     /// Whether the end was reached since this was forgotten.

@@ -9,6 +9,8 @@
 //! that came later gives up: an owner that had the shard for long before the first foreign fence is
 //! most likely the right one.
 
+use crate::ownership::START_ERROR_MS_MAX;
+use crate::shards::framer::FENCE_EVERY_MS;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -19,7 +21,7 @@ const OWNERSHIPS_LOST_MAX: u32 = 3;
 /// takes an output back within a few seconds.
 const OWNED_MS_MIN: u64 = 30_000;
 
-/// Milliseconds after a rival's fence in which it may be the cause of whatever is wrong.
+/// Milliseconds after a rival published in which it may be the cause of whatever is wrong.
 const SUSPECTED_MS: u64 = 60_000;
 
 /// The facts about rivals, by partition, since the group gave us the partition.
@@ -37,8 +39,10 @@ struct Rivalry {
     opened_at: Option<Instant>,
     /// Ownerships in a row that were ended soon.
     lost: u32,
-    /// When a rival's fence was met last.
+    /// When a rival was seen to publish last.
     seen_at: Option<Instant>,
+    /// Where the output ended when a start first failed with a rival's fence in force.
+    output_end: Option<i64>,
     /// Whether something is wrong that a rival would explain.
     is_doubted: bool,
 }
@@ -86,7 +90,26 @@ impl Rivals {
 
     /// We write a fence of this owner epoch.
     pub(super) fn fence(&mut self, partition: i32, owner_epoch: u64) {
-        self.known.entry(partition).or_default().owner_epoch = owner_epoch;
+        let rivalry = self.known.entry(partition).or_default();
+        (rivalry.owner_epoch, rivalry.output_end) = (owner_epoch, None);
+    }
+
+    /// A start has failed, the fence in force is a rival's, and the output ends here. If it ends
+    /// later the next time, the rival lives.
+    pub(super) fn start_failed(&mut self, partition: i32, output_end: i64, now: Instant) {
+        let rivalry = self.known.entry(partition).or_default();
+        if output_end > *rivalry.output_end.get_or_insert(output_end) {
+            rivalry.seen_at = Some(now);
+        }
+    }
+
+    /// Returns for how long a start is tried again before its failure counts: until a rival would
+    /// have been seen.
+    pub(super) fn failing_max(&self, partition: i32) -> Duration {
+        let rivalry = self.known.get(&partition);
+        let may_live = rivalry.is_some_and(|rivalry| rivalry.output_end.is_some());
+        let silence_ms_max = if may_live { FENCE_EVERY_MS } else { 0 };
+        Duration::from_millis(START_ERROR_MS_MAX + silence_ms_max)
     }
 
     /// The shard goes to the hot thread.

@@ -1,6 +1,7 @@
 //! Decides what to do about a shard that has a problem: try again, start over, or halt.
 
 use crate::kafka::topic_error::TopicError;
+use crate::ownership::PANICS_MAX;
 use crate::ownership::acquirer::Acquirer;
 use crate::ownership::acquisition::Remedy;
 use crate::ownership::action::{Note, OwnershipAction, Waiting};
@@ -8,11 +9,7 @@ use crate::ownership::history::History;
 use crate::ownership::shard_state::ShardState;
 use crate::ownership::shard_table::ShardTable;
 use crate::ownership::start_error::StartError;
-use crate::ownership::{PANICS_MAX, START_ERROR_MS_MAX};
-use std::time::{Duration, Instant};
-
-/// Time in which a rival notices that we have taken the output, and takes it back.
-const SECOND_TRY: Duration = Duration::from_millis(START_ERROR_MS_MAX);
+use std::time::Instant;
 
 impl Acquirer {
     /// Readers have positions in a log that is gone, so no shard can go on. This event is repeated,
@@ -55,7 +52,7 @@ impl Acquirer {
 
     /// The shard is ours and cannot be started. If the cause may pass, the start is tried again for
     /// a while. Otherwise it is tried once more: if the output belongs to a rival, the rival has
-    /// taken it back by then.
+    /// published to it by then.
     pub(super) fn cannot_start(
         &mut self,
         table: &mut ShardTable,
@@ -70,13 +67,12 @@ impl Acquirer {
         }
         let mut history = table.history(partition);
         let since = *history.failing_since.get_or_insert(now);
-        let persists =
-            now.saturating_duration_since(since) >= Duration::from_millis(START_ERROR_MS_MAX);
-        if !persists {
+        let failing_max = self.rivals.failing_max(partition);
+        if now.saturating_duration_since(since) < failing_max {
             table.log(Note::CannotStart { partition, error });
             history.why = Some(error.cause());
             self.rivals.doubt(partition);
-            let wait = if error.may_pass() { history.wait() } else { SECOND_TRY };
+            let wait = if error.may_pass() { history.wait() } else { failing_max };
             return table.make_due(partition, now + wait, history);
         }
         if self.rivals.are_suspected(partition, now) {
@@ -91,6 +87,19 @@ impl Acquirer {
         table.halt_unstartable(partition, error);
     }
 
+    /// A shard that is being acquired cannot be started. If the fence in force is a rival's, notes
+    /// where the output ends.
+    pub(super) fn look_for_rival(&mut self, table: &mut ShardTable, partition: i32, now: Instant) {
+        let acquisition = table.task(partition).and_then(|task| task.acquisition());
+        if let Some(acquisition) = acquisition
+            && let Some((_, in_force)) = acquisition.fence_in_force()
+            && in_force != 0
+            && !self.options.fence_ids.are_of_deployment(in_force)
+        {
+            self.rivals.start_failed(partition, acquisition.output_end(), now);
+        }
+    }
+
     /// The replay differs from what is published. A rival may have published it, so the shard is
     /// tried once more.
     pub(super) fn diverged(
@@ -103,13 +112,14 @@ impl Acquirer {
         // The second try may replay the other records, and only find that they differ.
         let seen = table.get(partition).and_then(ShardState::open).and_then(|at| at.changed_from);
         let changed_from = error.input_changed_from().into_iter().chain(seen).min();
+        self.look_for_rival(table, partition, now);
         if self.rivals.doubt(partition) {
             return self.cannot_go_on(table, partition, error.to_string(), changed_from, now);
         }
         table.log(Note::CannotStart { partition, error });
         table.leave_hot_thread(partition);
         let history = History { changed_from, ..History::begin(error.cause()) };
-        table.make_due(partition, now + SECOND_TRY, history);
+        table.make_due(partition, now + self.rivals.failing_max(partition), history);
     }
 
     /// The published updates cannot be made again.

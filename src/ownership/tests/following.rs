@@ -2,12 +2,15 @@
 
 use crate::hunt::frames::encode;
 use crate::kafka::membership::MembershipEvent;
-use crate::output::frame::Format;
-use crate::ownership::action::OwnershipAction;
+use crate::output::frame::{Format, FrameHeader};
+use crate::ownership::START_ERROR_MS_MAX;
+use crate::ownership::action::{Note, OwnershipAction};
 use crate::ownership::event::{OutputEvent, OwnershipEvent, ShardNotice};
 use crate::ownership::shard_state::WARM_MS_MAX;
 use crate::ownership::start_error::StartError;
+use crate::ownership::tests::log::RULESET;
 use crate::ownership::tests::owning::{Daemon, answer};
+use crate::shards::framer::FENCE_EVERY_MS;
 use crate::testing::frame_maker::FrameMaker;
 
 /// A daemon that was given a partition whose owner has published some frames.
@@ -127,5 +130,38 @@ fn what_the_group_says_is_settled_is_not_sent_again_unless_the_output_does_not_c
         daemon.group(MembershipEvent::Answered { question, is_member, committed });
         daemon.pass(1, 0, false);
         assert_eq!(daemon.openings()[0].settled_offset, settled);
+    }
+}
+
+/// Frames of rules that this daemon does not have, after a fence of another deployment.
+#[test]
+fn a_start_that_fails_beside_a_living_rival_blames_the_rival() {
+    for (lives, halted_for) in [
+        (true, StartError::Contended),
+        (false, StartError::RulesetChanged { published: 8, ours: RULESET }),
+    ] {
+        let (mut daemon, mut rival) = (Daemon::new(), FrameMaker::new(0));
+        let fence = |rival: &FrameMaker| FrameHeader { ruleset: 8, ..rival.fence(77) };
+        let publish = |daemon: &mut Daemon, header: FrameHeader| {
+            let mut payload = Vec::new();
+            encode(Format::Binary, &header, &[], &mut payload);
+            daemon.outputs.entry(0).or_default().push(payload);
+        };
+        publish(&mut daemon, FrameHeader { next_offset: -1, ..fence(&rival) });
+        daemon.group(MembershipEvent::Assigned(vec![0]));
+        for wait_ms in [0, START_ERROR_MS_MAX] {
+            daemon.pass(wait_ms, 0, false);
+        }
+        assert_eq!(daemon.ownership.summary().halted, 0, "it is tried again");
+        if lives {
+            rival.frame(0);
+            publish(&mut daemon, fence(&rival));
+        }
+        daemon.pass(FENCE_EVERY_MS, 0, false);
+        let halted = daemon.done.iter().find_map(|done| match done {
+            OwnershipAction::Log(Note::Halted { start_error, .. }) => *start_error,
+            _ => None,
+        });
+        assert_eq!(halted, Some(halted_for));
     }
 }

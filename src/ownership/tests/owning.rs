@@ -17,6 +17,7 @@ use crate::ownership::instance_id::IdLoss;
 use crate::ownership::panic_counts::PanicCounts;
 use crate::ownership::release::{PLAY_ON_MS_MAX, RELEASE_MS_MAX};
 use crate::ownership::start_error::StartError;
+use crate::ownership::tests::log::RULESET;
 use crate::ownership::{
     GROUP_ANSWER_MS_MAX, Ownership, OwnershipOptions, PANICS_MAX, START_ERROR_MS_MAX,
 };
@@ -26,7 +27,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 const PARTITIONS: i32 = 8;
-const RULESET: u32 = 7;
 
 /// A daemon's ownership, and what it asked for.
 pub(super) struct Daemon {
