@@ -376,12 +376,14 @@ impl Acquisition {
     }
 
     /// Chooses where an engine begins that follows. If none can, the fence comes first: only after
-    /// it is known all that the log says, and an empty zone can begin.
+    /// it is known all that the log says, and an empty zone can begin. So it does if a record is to
+    /// be skipped: an engine that follows would meet it.
     fn begin_to_follow(&mut self) {
         self.followed = None;
         let mark = self.fold.mark().filter(|mark| can_go_on(mark.position()));
         let Some(mark) = mark else { return self.ask_group() };
         match self.choose_start(mark) {
+            Ok(start) if self.next_skip(mark, start).is_some() => self.ask_group(),
             Ok(start) => {
                 self.followed = Some(self.acquired(mark, start));
                 self.skips_followed = self.fold.skips().len();
@@ -447,17 +449,22 @@ impl Acquisition {
             Err(_) if self.brief.remedy == Remedy::StartOver => return self.start_over(mark),
             Err(error) => return self.end(Err(error)),
         };
-        let skips = self.skips();
-        // The updates of this record are published: a replay without it would differ. A record that
-        // does not exist yet may turn out to be good.
-        let open = start.next_offset.max(mark.next_offset)..self.bounds.input_end;
-        let is_new = |offset: &&i64| open.contains(*offset) && !skips.contains(*offset);
-        if let Some(offset) = self.brief.to_skip.iter().find(is_new) {
+        if let Some(offset) = self.next_skip(mark, start) {
             let next_offset = offset + 1;
             return self.amend(FrameKind::Skip, Start { next_offset, ..at(mark) });
         }
         let Acquisition { owner_epoch, fence_id, .. } = *self;
         self.end(Ok(Acquired { owner_epoch, fence_id, ..self.acquired(mark, start) }));
+    }
+
+    /// Returns the offset that has to be skipped next. The updates of a record before the mark are
+    /// published: a replay without it would differ. A record that does not exist yet may turn out
+    /// to be good.
+    fn next_skip(&self, mark: Mark, start: Start) -> Option<i64> {
+        let skips = self.skips();
+        let open = start.next_offset.max(mark.next_offset)..self.bounds.input_end;
+        let is_new = |offset: &&i64| open.contains(*offset) && !skips.contains(*offset);
+        self.brief.to_skip.iter().find(is_new).copied()
     }
 
     /// A shard that begins and stands there, without a fence of ours.

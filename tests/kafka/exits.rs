@@ -1,7 +1,7 @@
 //! A daemon that cannot start says why in one sentence, and with an exit code from the list.
 
 use std::net::TcpListener;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 use support::PATIENCE;
 use support::daemon::{Huntd, Topics};
@@ -9,18 +9,18 @@ use support::kafka::acl::{self, Resource};
 use support::kafka::{self, Cluster, Options, unique_name};
 use support::{needs, process};
 
-/// Waits for the daemon's end: its exit code and its sentence.
-fn ending(huntd: Huntd) -> (Option<i32>, String) {
+/// Waits for the daemon's end: its status and its sentence.
+fn ending(huntd: Huntd) -> (ExitStatus, String) {
     let ended = huntd.wait();
     let sentences: Vec<&str> =
         ended.log.lines().filter(|line| line.starts_with("huntd: ")).collect();
     assert_eq!(sentences.len(), 1, "one sentence: {}", ended.log);
-    (ended.status.code(), sentences[0].to_owned())
+    (ended.status, sentences[0].to_owned())
 }
 
 pub(crate) fn assert_ends(huntd: Huntd, code: i32, words: &str) {
-    let (found, sentence) = ending(huntd);
-    assert_eq!(found, Some(code), "{sentence}");
+    let (status, sentence) = ending(huntd);
+    assert_eq!(status.code(), Some(code), "{status}: {sentence}");
     assert!(sentence.contains(words), "`{words}` is not in: {sentence}");
 }
 
@@ -155,8 +155,8 @@ fn assert_ends_with_code_11_below_some_number(
             assert!(ends > 0, "some number must be too few");
             return;
         }
-        let (code, sentence) = ending(huntd);
-        assert_eq!(code, Some(11), "{number} of them: {sentence}");
+        let (status, sentence) = ending(huntd);
+        assert_eq!(status.code(), Some(11), "{number} of them: {sentence}");
     }
     panic!("no number is enough");
 }

@@ -232,7 +232,7 @@ fn an_instance_whose_brokers_are_frozen_is_not_ready_and_knows_no_lag_until_they
         assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     }
     let [(_, classic, _), (_, consumer, _)] = &mut victims;
-    classic.wait_until("no shard", |huntd| huntd.metric("huntd_shards_owned") == 0);
+    classic.wait_until("the loss", |huntd| huntd.log().contains("the group has taken them away"));
     consumer.wait_until("shards that stand still", |huntd| huntd.metric("huntd_shards_still") == 2);
     for (_, huntd, _) in &victims {
         assert_eq!(huntd.metric("huntd_ready"), 0, "{}", huntd.log());

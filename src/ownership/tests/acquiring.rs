@@ -403,6 +403,24 @@ fn a_record_to_skip_is_skipped_in_the_output_once_and_by_every_owner() {
     assert_eq!(acquired.skips.into_iter().collect::<Vec<_>>(), [40]);
 }
 
+/// It would meet the record before the output says that it is skipped.
+#[test]
+fn no_engine_follows_where_a_record_is_to_be_skipped() {
+    let (log, shard) = owned_log(9);
+    for (to_skip, may_fence) in [(vec![shard.next_offset], true), (Vec::new(), false)] {
+        let skipping = Brief { to_skip, ..brief(Vec::new()) };
+        let mut acquisition = Acquisition::begin(skipping, log.bounds());
+        while let Need::Read { from } = acquisition.need() {
+            log.read(from, &mut acquisition);
+        }
+        if let Need::States = acquisition.need() {
+            acquisition.offer(Vec::new());
+        }
+        assert!(matches!(acquisition.need(), Need::Confirm { .. }));
+        assert_eq!(acquisition.may_fence(), may_fence);
+    }
+}
+
 /// Neither the next epoch nor the next update's number would fit.
 #[test]
 fn no_shard_is_acquired_where_only_a_fence_that_no_owner_wrote_says_where_it_stands() {
