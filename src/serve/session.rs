@@ -12,6 +12,8 @@ pub(super) struct ClientSession {
     pub(super) stage: SessionStage,
     /// When it was opened, in milliseconds of the sessions' clock.
     pub(super) opened_ms: u64,
+    /// When the rest of its answer was sent last.
+    pub(super) sent_ms: u64,
     /// `None`: nothing is under way.
     pub(super) exchange: Option<Box<Exchange>>,
     /// Since when it is answered: since its request was taken from the kernel, or since it goes on
@@ -63,6 +65,11 @@ impl ClientSession {
     /// Returns whether its client has begun no request.
     pub(super) fn is_idle(&self) -> bool {
         self.is_asked_nothing() && self.exchange.is_none()
+    }
+
+    /// Returns whether its client has taken nothing of an answer since then.
+    pub(super) fn is_stuck(&self, since_ms: u64) -> bool {
+        matches!(self.stage, SessionStage::Sending(_)) && self.sent_ms <= since_ms
     }
 
     /// Returns whether the next bytes of the client may be a request.

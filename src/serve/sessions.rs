@@ -43,6 +43,9 @@ const IDLE_MS_MAX: u64 = 75_000;
 /// Milliseconds in which a client must take some bytes of its answer.
 const SEND_MS_MAX: u64 = 30_000;
 
+/// Milliseconds without a byte taken of its answer after which a client gives way to others.
+const STUCK_MS: u64 = 2_000;
+
 /// Milliseconds for which a client's bytes are still read after its last answer.
 const CLOSING_MS: u64 = 1_000;
 
@@ -265,15 +268,16 @@ impl Sessions {
         }
     }
 
-    /// Closes some sessions that are asked nothing, so that others can be accepted: idle ones, or
-    /// while there are none, those whose client has not sent its request whole.
+    /// Closes some sessions so that others can be accepted: idle ones, or while there are none,
+    /// those whose client has not sent its request whole, or does not take its answer.
     fn make_room(&mut self) {
         let (open, young_ms) = (self.open, self.now_ms().saturating_sub(FIRST_BYTES_MS));
         self.close_some(|session| session.is_idle() && session.opened_ms <= young_ms);
         // While any session is young, its first bytes may be on their way; it may be the only idle
         // one, so no request that has begun gives way yet.
         if self.open == open && self.last_opened_ms <= young_ms {
-            self.close_some(ClientSession::is_asked_nothing);
+            let stuck_ms = self.now_ms().saturating_sub(STUCK_MS);
+            self.close_some(|session| session.is_asked_nothing() || session.is_stuck(stuck_ms));
         }
     }
 
@@ -325,7 +329,9 @@ impl Sessions {
     fn send(&mut self, number: SocketNumber, buffer: Vec<u8>, from: usize) {
         self.sockets.send(number, buffer, from);
         self.unsubmitted += 1;
-        self.timers.set(number, self.now_ms() + SEND_MS_MAX);
+        let now_ms = self.now_ms();
+        self.sessions[number as usize].sent_ms = now_ms;
+        self.timers.set(number, now_ms + SEND_MS_MAX);
     }
 
     fn sent(&mut self, served: &mut Served, number: SocketNumber, buffer: Vec<u8>) {

@@ -2,6 +2,7 @@
 
 use super::holder::Holder;
 use super::read_answer;
+use rustix::net::sockopt::set_socket_recv_buffer_size;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
@@ -244,6 +245,24 @@ fn clients_that_do_not_end_their_requests_give_way_to_those_that_come_later() {
         }
         assert!(begun.elapsed() < PATIENCE, "no turn ends in time");
     }
+}
+
+#[test]
+fn clients_that_take_no_answer_give_way_to_those_that_come_later() {
+    let playing = Playing::start_within(FEW_DESCRIPTORS, QUIET);
+    // More bytes than the kernel keeps for a client that does not read.
+    let asked = GET.repeat(256);
+    let ask = |_: usize| {
+        let mut stream = playing.connect();
+        set_socket_recv_buffer_size(&stream, 4_096).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let _unless_full = stream.write(asked.as_bytes());
+        stream
+    };
+    let begun = Instant::now();
+    let _deaf: Vec<TcpStream> = (0..SILENT).map(ask).collect();
+    assert_eq!(playing.status("/livez"), 200);
+    assert!(begun.elapsed() < PATIENCE, "they are served only once their time is over");
 }
 
 #[test]
