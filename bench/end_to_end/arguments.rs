@@ -6,11 +6,16 @@ use std::time::Duration;
 
 const USAGE: &str = "cargo bench --bench end_to_end -- \
                      [--rate R | --drain | --tls | --native | --search | --soak R | --generator R] \
-                     [--seconds S] [--rounds N] [--peers a,b,c] [--json FILE] [--smoke]\npeers: \
+                     [--zones N] [--players N] [--seconds S] [--rounds N] [--peers a,b,c] \
+                     [--json FILE] [--smoke]\npeers: \
                      rdkafka-channel, rdkafka-tokio, rdkafka-smol, franz-go, kafka-streams, none";
 
 /// Of each build tool that the tests have already, one peer.
 const PEERS_SMOKE: &str = "rdkafka-tokio,kafka-streams";
+
+/// Zones, one partition each, and the players in all of them, if the command line says nothing.
+const ZONES: usize = 4;
+const PLAYERS: u64 = 3_000;
 
 /// How often each program drains and is measured at a rate, if the command line says nothing.
 const ROUNDS: usize = 3;
@@ -38,6 +43,10 @@ pub(crate) enum Mode {
 pub(crate) struct Arguments {
     /// The modes in their order; without any named one, the drain and two rates.
     pub modes: Vec<Mode>,
+    /// Zones, one partition each.
+    pub zones: usize,
+    /// Players in all zones together.
+    pub players: u64,
     pub seconds: Option<Duration>,
     pub rounds: usize,
     pub programs: Vec<Program>,
@@ -56,7 +65,7 @@ impl Arguments {
 
     fn parse(mut given: impl Iterator<Item = String>) -> Result<Arguments, String> {
         let (mut modes, mut seconds, mut json, mut peers) = (Vec::new(), None, None, None);
-        let mut rounds = None;
+        let (mut rounds, mut zones, mut players) = (None, ZONES, PLAYERS);
         // Without `--bench`, `cargo test` runs it.
         let (mut smoke, mut bench) = (false, false);
         while let Some(argument) = given.next() {
@@ -73,6 +82,8 @@ impl Arguments {
                 "--rate" => modes.push(Mode::Rate(number(value()?)?)),
                 "--soak" => modes.push(Mode::Soak(number(value()?)?)),
                 "--generator" => modes.push(Mode::Generator(number(value()?)?)),
+                "--zones" => zones = number(value()?)? as usize,
+                "--players" => players = number(value()?)?,
                 "--seconds" => seconds = Some(Duration::from_secs(number(value()?)?)),
                 "--rounds" => rounds = Some(number(value()?)? as usize),
                 "--peers" => peers = Some(value()?),
@@ -96,8 +107,12 @@ impl Arguments {
         if rounds == 0 {
             return Err("there is no figure of 0 rounds".to_owned());
         }
+        if zones == 0 || players < zones as u64 {
+            return Err("each zone needs a player".to_owned());
+        }
         let peers = peers.unwrap_or(if smoke { PEERS_SMOKE } else { "all" }.to_owned());
-        Ok(Arguments { modes, seconds, rounds, programs: programs(&peers)?, json, smoke })
+        let programs = programs(&peers)?;
+        Ok(Arguments { modes, zones, players, seconds, rounds, programs, json, smoke })
     }
 }
 

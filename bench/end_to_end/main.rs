@@ -57,10 +57,6 @@ use support::kafka::Cluster;
 use support::kafka::secure::SecureCluster;
 use table::say;
 
-/// Zones, one partition each, and the players in all of them.
-const PARTITIONS: usize = 4;
-const PLAYERS: u64 = 3_000;
-
 /// A drain's events.
 const DRAIN_EVENTS: u64 = 4_000_000;
 const DRAIN_EVENTS_SMOKE: u64 = 40_000;
@@ -111,12 +107,14 @@ fn main() {
     }
     let arguments = Arguments::read();
     let programs = buildable(&arguments);
+    let (zones, players) = (arguments.zones, arguments.players);
     let mut results = Vec::new();
     // Each mode has a broker of its own, as it needs it; with little input one serves for all.
-    let shared = arguments.smoke.then(|| start(&Mode::Drain, true));
+    let shared = arguments.smoke.then(|| start(&arguments, &Mode::Drain));
     for mode in &arguments.modes {
         let own = OnceCell::new();
-        let cluster = || shared.as_ref().unwrap_or_else(|| own.get_or_init(|| start(mode, false)));
+        let cluster =
+            || shared.as_ref().unwrap_or_else(|| own.get_or_init(|| start(&arguments, mode)));
         match *mode {
             Mode::Drain => drains(cluster(), &arguments, &programs, &mut results),
             Mode::Tls => over_tls(&arguments, &programs, &mut results),
@@ -128,19 +126,19 @@ fn main() {
                     false => (SEARCH_SPAN, SEARCH_RATE_MAX),
                 };
                 let span = span(&arguments, otherwise);
-                search::search(cluster(), PARTITIONS, PLAYERS, rate_max, span);
+                search::search(cluster(), zones, players, rate_max, span);
             }
             Mode::Soak(rate) => {
                 let otherwise = if arguments.smoke { SOAK_TIME_SMOKE } else { SOAK_TIME };
                 let time = arguments.seconds.unwrap_or(otherwise);
-                let load = Load::new(open_loop::shape(PARTITIONS, PLAYERS, rate));
+                let load = Load::new(open_loop::shape(zones, players, rate));
                 let soaked = soak::soak(cluster(), &load, time);
                 soaked.plot(&plot_file("soak"));
                 results.push(soaked.json());
             }
             Mode::Generator(rate) => {
                 let otherwise = if arguments.smoke { RATE_SPAN_SMOKE } else { RATE_SPAN };
-                let load = Load::new(open_loop::shape(PARTITIONS, PLAYERS, rate));
+                let load = Load::new(open_loop::shape(zones, players, rate));
                 sink::measure(&load, span(&arguments, otherwise).measured);
             }
         }
@@ -160,7 +158,8 @@ fn drain_options(smoke: bool) -> kafka::Options {
 }
 
 /// A broker as a mode needs it.
-fn start(mode: &Mode, smoke: bool) -> Cluster {
+fn start(arguments: &Arguments, mode: &Mode) -> Cluster {
+    let smoke = arguments.smoke;
     let mut options = match (smoke, mode) {
         (_, Mode::Drain) | (true, _) => drain_options(smoke),
         _ => kafka::Options::for_rates(),
@@ -170,15 +169,15 @@ fn start(mode: &Mode, smoke: bool) -> Cluster {
     options.properties.push(("log.segment.delete.delay.ms", "1000".to_owned()));
     let cluster = Cluster::start(1, &options);
     if options.optimized {
-        warm(&cluster);
+        warm(&cluster, arguments);
     }
     cluster
 }
 
 /// Lets the broker's JVM compile what it will need, so that the first program is not at a
 /// disadvantage.
-fn warm(cluster: &Cluster) {
-    let load = Load::new(open_loop::shape(PARTITIONS, PLAYERS, WARM_RATE));
+fn warm(cluster: &Cluster, arguments: &Arguments) {
+    let load = Load::new(open_loop::shape(arguments.zones, arguments.players, WARM_RATE));
     open_loop::run(cluster, Program::Echo, &load, WARM_SPAN);
 }
 
@@ -202,10 +201,10 @@ fn span(arguments: &Arguments, otherwise: Span) -> Span {
 }
 
 /// The load of a drain.
-fn drain_shape(layout: Layout) -> Shape {
+fn drain_shape(arguments: &Arguments, layout: Layout) -> Shape {
     Shape {
-        partitions: PARTITIONS,
-        players: PLAYERS,
+        partitions: arguments.zones,
+        players: arguments.players,
         rate: DRAIN_RATE,
         batch_events: DRAIN_BATCH_EVENTS,
         layout,
@@ -221,7 +220,7 @@ fn drains(
     let events = if arguments.smoke { DRAIN_EVENTS_SMOKE } else { DRAIN_EVENTS };
     let patience = arguments.seconds.unwrap_or(DRAIN_PATIENCE);
     for layout in [Layout::Mixed, Layout::Shuffled] {
-        let (preloaded, told) = drain::preload(cluster, drain_shape(layout), events);
+        let (preloaded, told) = drain::preload(cluster, drain_shape(arguments, layout), events);
         say(&told);
         // The worst case is huntd's own: the order of keys makes no difference to the others.
         let is_run = |program: &Program| layout == Layout::Mixed || program.is_huntd();
@@ -258,7 +257,7 @@ fn over_tls(arguments: &Arguments, programs: &[Program], results: &mut Vec<serde
     };
     let secure = SecureCluster::start_as(options, &[], &[]);
     let cluster = &secure.cluster;
-    let (preloaded, told) = drain::preload(cluster, drain_shape(Layout::Mixed), events);
+    let (preloaded, told) = drain::preload(cluster, drain_shape(arguments, Layout::Mixed), events);
     say(&told);
     let ways = [("plaintext", Listener::plaintext(cluster)), ("tls", Listener::tls(&secure))];
     let speaks_tls = programs.iter().copied().filter(|program| program.speaks_tls(arguments.smoke));
@@ -286,7 +285,7 @@ fn over_tls(arguments: &Arguments, programs: &[Program], results: &mut Vec<serde
 fn natively(arguments: &Arguments, results: &mut Vec<serde_json::Value>) {
     let events = if arguments.smoke { NATIVE_EVENTS_SMOKE } else { NATIVE_EVENTS };
     let options = drain_options(arguments.smoke);
-    let load = Load::new(drain_shape(Layout::Mixed));
+    let load = Load::new(drain_shape(arguments, Layout::Mixed));
     let patience = arguments.seconds.unwrap_or(DRAIN_PATIENCE);
     let fed = FedCluster::start(options);
     let measured = native::measure(&fed, &load, events, arguments.rounds, patience);
@@ -303,7 +302,7 @@ fn at_rate(
 ) {
     let otherwise = if arguments.smoke { RATE_SPAN_SMOKE } else { RATE_SPAN };
     let span = span(arguments, otherwise);
-    let load = Load::new(open_loop::shape(PARTITIONS, PLAYERS, rate));
+    let load = Load::new(open_loop::shape(arguments.zones, arguments.players, rate));
     let run = |program: Program| {
         let warm_up = program.warm_up().filter(|_| !arguments.smoke).unwrap_or(span.warm_up);
         open_loop::run(cluster, program, &load, Span { warm_up, ..span })
