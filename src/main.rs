@@ -3,14 +3,13 @@
 use huntd::runtime::allocator;
 use huntd::service::cli::{Cli, Verb};
 use huntd::service::exit::{self, ExitCode};
-use huntd::service::log;
 use huntd::shards;
 use huntd::tools::{
     check, demo, load, reference, replay, resources, rules, run, schema, serve, snapshot, tap,
     topics,
 };
 
-fn main() -> std::process::ExitCode {
+fn main() {
     allocator::refuse_huge_pages();
     exit::end_on_panic(shards::is_engine_at_work);
     let verb = Cli::read().verb;
@@ -40,6 +39,5 @@ fn main() -> std::process::ExitCode {
             code
         }
     };
-    log::flush();
-    code.into()
+    exit::end(code)
 }

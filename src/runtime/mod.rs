@@ -12,6 +12,7 @@ pub mod confinement;
 pub mod allocator;
 pub mod cpu;
 pub(crate) mod prefetch;
+pub(crate) mod end;
 pub mod regular_file;
 pub mod resources;
 pub(crate) mod wall_clock;

@@ -1,8 +1,10 @@
 //! The closed list of exit codes, common to all verbs. docs/REFERENCE.md has the same table.
 
 use super::log;
+use crate::runtime::end::end_now;
 use crate::telemetry::printable::printable;
 use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io::Write;
 
 /// Generates the enum and the meanings from one table.
 macro_rules! exit_codes {
@@ -68,12 +70,6 @@ impl ExitCode {
     }
 }
 
-impl From<ExitCode> for std::process::ExitCode {
-    fn from(code: ExitCode) -> std::process::ExitCode {
-        std::process::ExitCode::from(code.number())
-    }
-}
-
 /// Makes a panic in any thread end the process with [`ExitCode::Bug`], after its message.
 ///
 /// A daemon that has lost a thread could not keep its guarantees; the supervisor's restart goes
@@ -93,10 +89,12 @@ pub fn end_on_panic(is_contained: fn() -> bool) {
     }));
 }
 
-/// Ends the process from any thread, once the log is written.
-pub(crate) fn end(code: ExitCode) -> ! {
+/// Ends the process from any thread, once the log and standard output are written.
+pub fn end(code: ExitCode) -> ! {
     log::flush();
-    std::process::exit(i32::from(code.number()))
+    // Nobody may be there to read it.
+    let _unless_closed = std::io::stdout().flush();
+    end_now(code.number())
 }
 
 /// Writes errors to standard error, one per line.
