@@ -12,6 +12,10 @@ const _: () =
 /// headers, a handoff.
 pub(crate) const RECORD_HEAD_BYTES_MAX: usize = 1024;
 
+/// Milliseconds between two fences of one owner, for readers that want to join. None is sent during
+/// a replay, while updates are unsent, or without a free frame.
+pub(crate) const FENCE_EVERY_MS: u64 = 10_000;
+
 /// Upper limit of an encoded frame. Kafka's default limit for a batch is 1,048,588 bytes; the
 /// difference is for the batch header, the key and the record headers.
 pub const FRAME_BYTES_MAX: usize = 900 * 1024;

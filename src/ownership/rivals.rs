@@ -9,8 +9,8 @@
 //! that came later gives up: an owner that had the shard for long before the first foreign fence is
 //! most likely the right one.
 
+use crate::output::frame::FENCE_EVERY_MS;
 use crate::ownership::START_ERROR_MS_MAX;
-use crate::shards::framer::FENCE_EVERY_MS;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

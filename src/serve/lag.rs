@@ -6,7 +6,7 @@
 //! now only while its owner publishes: each tick makes a frame, so silence means that nobody plays
 //! the zone.
 
-use crate::shards::framer::FENCE_EVERY_MS;
+use crate::output::frame::FENCE_EVERY_MS;
 use std::time::{Duration, Instant};
 
 /// The time for which a proof counts. The brokers are asked every second, and may take another one

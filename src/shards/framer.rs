@@ -4,17 +4,13 @@
 //! already: a replay makes the same updates again, and the chain proves that it did.
 
 use crate::kit::update::Updates;
-use crate::output::frame::{Chain, Frame, FrameHeader, FrameKind};
+use crate::output::frame::{Chain, FENCE_EVERY_MS, Frame, FrameHeader, FrameKind};
 use crate::output::mark::Mark;
 use crate::ownership::action::Opening;
 use std::time::{Duration, Instant};
 
 /// Milliseconds after which a shard whose input has moved publishes a frame, even without updates.
 pub(crate) const FRAME_SILENCE_MS_MAX: u64 = 100;
-
-/// Milliseconds between two fences of one owner, for readers that want to join. None is sent during
-/// a replay, while updates are unsent, or without a free frame.
-pub(crate) const FENCE_EVERY_MS: u64 = 10_000;
 
 const FENCE_EVERY: Duration = Duration::from_millis(FENCE_EVERY_MS);
 

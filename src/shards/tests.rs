@@ -2,12 +2,10 @@
 
 use crate::hunt::change::Change;
 use crate::kit::update::Update;
-use crate::output::frame::{Chain, Frame, FrameKind};
+use crate::output::frame::{Chain, FENCE_EVERY_MS, Frame, FrameKind};
 use crate::output::mark::Mark;
 use crate::output::reader::{Reader, Verdict};
-use crate::shards::framer::{
-    FENCE_EVERY_MS, FRAME_SILENCE_MS_MAX, Framer, Grant, Sealed, ShardRole,
-};
+use crate::shards::framer::{FRAME_SILENCE_MS_MAX, Framer, Grant, Sealed, ShardRole};
 use std::time::{Duration, Instant};
 
 fn update(number: i32) -> Update {

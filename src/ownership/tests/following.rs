@@ -2,7 +2,7 @@
 
 use crate::hunt::frames::encode;
 use crate::kafka::membership::MembershipEvent;
-use crate::output::frame::{Format, FrameHeader};
+use crate::output::frame::{FENCE_EVERY_MS, Format, FrameHeader};
 use crate::ownership::START_ERROR_MS_MAX;
 use crate::ownership::action::{Note, OwnershipAction};
 use crate::ownership::event::{OutputEvent, OwnershipEvent, ShardNotice};
@@ -10,7 +10,6 @@ use crate::ownership::shard_state::WARM_MS_MAX;
 use crate::ownership::start_error::StartError;
 use crate::ownership::tests::log::RULESET;
 use crate::ownership::tests::owning::{Daemon, answer};
-use crate::shards::framer::FENCE_EVERY_MS;
 use crate::testing::frame_maker::FrameMaker;
 
 /// A daemon that was given a partition whose owner has published some frames.
