@@ -1,4 +1,5 @@
-//! Requests of clients, whole and in pieces: both are answered alike.
+//! Requests of clients, whole and in pieces: both are answered alike. And what clients send over a
+//! WebSocket.
 
 #![no_main]
 
@@ -39,7 +40,7 @@ fn answers<'a>(served: &Served, pieces: impl Iterator<Item = &'a [u8]>) -> Vec<u
             answers.extend_from_slice(&exchange.take_unsent());
             match need {
                 ExchangeNeed::Sending => {}
-                ExchangeNeed::Bytes => break,
+                ExchangeNeed::Bytes | ExchangeNeed::Turn(_) => break,
                 _ => return answers,
             }
         }
@@ -47,9 +48,18 @@ fn answers<'a>(served: &Served, pieces: impl Iterator<Item = &'a [u8]>) -> Vec<u
     answers
 }
 
+/// The request after which a client's bytes are frames.
+const HANDSHAKE: &[u8] = b"GET /v1/stream HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n\
+    Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
 fuzz_target!(|input: &[u8]| {
     let Some((size, bytes)) = input.split_first() else { return };
+    let frames = [HANDSHAKE, bytes].concat();
     SERVED.with(|served| {
+        // Pings after a command are answered if they have come before the command is looked at.
+        answers(served, std::iter::once(&frames[..]));
+        answers(served, frames.chunks(1 + usize::from(*size)));
         let whole = answers(served, std::iter::once(bytes));
         let pieces = answers(served, bytes.chunks(1 + usize::from(*size)));
         // A body that is waited for is asked for.

@@ -70,10 +70,21 @@ pub(crate) struct ClientRequest<'a> {
     pub last_event_id: Option<&'a str>,
     /// The position that the client has echoed.
     pub huntd_at: Option<&'a str>,
+    /// `None`: the client does not ask for a WebSocket.
+    pub web_socket: Option<WebSocketAsk<'a>>,
     /// The body.
     pub body: Cow<'a, [u8]>,
     /// What becomes of the connection.
     pub persistence: Persistence,
+}
+
+/// What a client says that asks for a WebSocket (RFC 6455, 4.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WebSocketAsk<'a> {
+    /// The value of `Sec-WebSocket-Key`.
+    pub key: Option<&'a str>,
+    /// The value of `Sec-WebSocket-Version`.
+    pub version: Option<&'a str>,
 }
 
 /// What the bytes so far are.
@@ -104,6 +115,10 @@ struct Headers<'a> {
     authorization: Option<&'a str>,
     last_event_id: Option<&'a str>,
     huntd_at: Option<&'a str>,
+    /// `Connection` says that `Upgrade` counts.
+    upgrades: bool,
+    is_web_socket: bool,
+    web_socket: WebSocketAsk<'a>,
 }
 
 /// Reads the first request of these bytes.
@@ -168,6 +183,9 @@ fn read<'a>(
         authorization: headers.authorization,
         last_event_id: headers.last_event_id,
         huntd_at: headers.huntd_at,
+        // HTTP/1.0 knows no other protocol (RFC 9110, 7.8).
+        web_socket: Some(headers.web_socket)
+            .filter(|_| is_newer && headers.upgrades && headers.is_web_socket),
         body: Cow::Borrowed(&[]),
         persistence: match (is_newer, headers.closes, headers.stays) {
             (_, true, _) | (false, _, false) => Persistence::Closes,
@@ -276,6 +294,7 @@ fn read_headers<'a>(headers: &[httparse::Header<'a>]) -> Result<Headers<'a>, Req
             for token in text()?.split(',').map(str::trim) {
                 read.closes |= token.eq_ignore_ascii_case("close");
                 read.stays |= token.eq_ignore_ascii_case("keep-alive");
+                read.upgrades |= token.eq_ignore_ascii_case("upgrade");
             }
         } else if named("authorization") {
             once(&mut read.authorization, text()?)?;
@@ -283,6 +302,13 @@ fn read_headers<'a>(headers: &[httparse::Header<'a>]) -> Result<Headers<'a>, Req
             once(&mut read.last_event_id, text()?)?;
         } else if named("huntd-at") {
             once(&mut read.huntd_at, text()?)?;
+        } else if named("upgrade") {
+            let mut protocols = text()?.split(',').map(str::trim);
+            read.is_web_socket |= protocols.any(|one| one.eq_ignore_ascii_case("websocket"));
+        } else if named("sec-websocket-key") {
+            once(&mut read.web_socket.key, text()?)?;
+        } else if named("sec-websocket-version") {
+            once(&mut read.web_socket.version, text()?)?;
         }
     }
     Ok(read)

@@ -143,6 +143,10 @@ impl Scopes {
     /// Everything.
     pub(super) const ALL: Scopes = Scopes { reads: true, commands: true, joins: true, world: true };
 
+    /// Asking alone.
+    pub(super) const READ: Scopes =
+        Scopes { reads: true, commands: false, joins: false, world: false };
+
     /// The scopes of a claim (RFC 8693, 4.2). Those of other services are passed over.
     pub(super) fn of(claim: &str) -> Scopes {
         let has = |name: &str| claim.split(' ').any(|scope| scope == name);

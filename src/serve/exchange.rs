@@ -7,15 +7,17 @@ use crate::http::monitoring::{CONTENT_TYPE, Page};
 use crate::http::request::{ClientRequest, Parsed, Persistence, RequestMethod, parse};
 use crate::serve::answers::{Answer, Moment, Served};
 use crate::serve::command::{Appended, Command, awaited, write_outcome};
+use crate::serve::event_form::EventForm;
 use crate::serve::gate::{Gate, Pass};
 use crate::serve::head::AnswerHead;
 use crate::serve::health;
 use crate::serve::problem::Problem;
 use crate::serve::routes::{
     ALLOWED_READ, At, EVENTS, STREAM, TICKET, WAIT_MS_MAX, allowed, at, post_query, route,
-    ticket_query,
+    ticket_query, wait_of,
 };
-use crate::serve::stream::{Stream, StreamTurn, write_halted};
+use crate::serve::socket::{CommandSocket, SocketCommand, SocketEnd};
+use crate::serve::stream::{Stream, StreamTurn};
 use crate::serve::stream_tickets::TICKET_S;
 use crate::serve::waiting::AwaitedOffset;
 use crate::view::game::Asset;
@@ -69,10 +71,44 @@ pub enum ExchangeNeed {
 enum Post {
     /// They are to be appended.
     Posted { body: Vec<u8>, zone: Option<u16>, until_ms: u64 },
+    /// They are on their way to the brokers.
+    UnderWay { is_list: bool, until_ms: u64 },
     /// They are in the log, or not.
     Appended { commands: Vec<(Command, Appended)>, is_list: bool, until_ms: u64 },
     /// They are no events.
     Refused(Problem),
+}
+
+/// The next step of a post.
+enum PostStep {
+    /// Its events have to be appended.
+    Append,
+    /// The brokers have to take them.
+    UnderWay,
+    /// A zone has to come to an offset, or this time.
+    Waiting { awaited: AwaitedOffset, until_ms: u64 },
+    /// It is answered.
+    Answer(Result<PostAnswer, Problem>),
+}
+
+/// The answer to a post.
+struct PostAnswer {
+    status: &'static str,
+    /// The moment of the zone that all events are for; `None`: there are several.
+    at: Option<Moment>,
+    body: Vec<u8>,
+}
+
+/// A stream to the client.
+#[derive(Debug)]
+struct OpenStream {
+    stream: Stream,
+    /// What the client has shown at the gate.
+    pass: Pass,
+    /// Its place among the client's streams.
+    _place: Arc<()>,
+    /// `None`: the client only listens.
+    socket: Option<CommandSocket>,
 }
 
 /// A client's requests that are not answered, and answers that are not sent.
@@ -90,8 +126,7 @@ pub struct Exchange {
     /// The pass of the request that waits.
     pass: Option<Pass>,
     post: Option<Post>,
-    /// With what it has shown at the gate, and its place among the client's streams.
-    stream: Option<(Stream, Pass, Arc<()>)>,
+    stream: Option<OpenStream>,
 }
 
 impl Exchange {
@@ -133,6 +168,11 @@ impl Exchange {
         self.stream.is_some()
     }
 
+    /// Returns whether the client has a WebSocket: it may send while it reads its stream.
+    pub(crate) fn is_socket(&self) -> bool {
+        self.stream.as_ref().is_some_and(|open| open.socket.is_some())
+    }
+
     /// Returns whether everything is answered and sent, so that any client can use the exchange.
     pub(crate) fn is_idle(&self) -> bool {
         let has_bytes = !self.received.is_empty() || !self.unsent.is_empty();
@@ -151,16 +191,28 @@ impl Exchange {
     /// The body that was posted, the zone that the request names, and what it showed at the gate.
     /// `None`: nothing was posted.
     pub(crate) fn posted(&self) -> Option<(&[u8], Option<u16>, Pass)> {
-        match (&self.post, self.pass) {
+        let pass = self.stream.as_ref().map(|open| open.pass).or(self.pass);
+        match (&self.post, pass) {
             (Some(Post::Posted { body, zone, .. }), Some(pass)) => Some((body, *zone, pass)),
             _ => None,
         }
     }
 
+    /// What was posted is on its way to the brokers.
+    pub(crate) fn begin_append(&mut self) {
+        let Some(Post::Posted { body, until_ms, .. }) = self.post.take() else {
+            unreachable!("only what was posted is appended")
+        };
+        self.post = Some(Post::UnderWay { is_list: is_list(&body), until_ms });
+    }
+
     /// Takes the result of a post: each event with its append, or why there is none.
     pub(crate) fn append(&mut self, appended: Result<Vec<(Command, Appended)>, Problem>) {
-        let Some(Post::Posted { body, until_ms, .. }) = self.post.take() else { return };
-        let is_list = body.trim_ascii_start().first() == Some(&b'[');
+        let (is_list, until_ms) = match self.post.take() {
+            Some(Post::Posted { body, until_ms, .. }) => (is_list(&body), until_ms),
+            Some(Post::UnderWay { is_list, until_ms }) => (is_list, until_ms),
+            _ => return,
+        };
         self.post = Some(match appended {
             Ok(commands) => Post::Appended { commands, is_list, until_ms },
             Err(problem) => Post::Refused(problem),
@@ -169,21 +221,8 @@ impl Exchange {
 
     /// Answers what can be answered. `now_ms` is the caller's clock.
     pub fn advance(&mut self, served: &Served, gate: &Gate, now_ms: u64) -> ExchangeNeed {
-        if let Some((stream, pass, _)) = &mut self.stream {
-            if !gate.still_admits(pass, now_ms) {
-                return ExchangeNeed::Close;
-            }
-            if self.unsent.len() >= UNSENT_BYTES_MAX {
-                return ExchangeNeed::Sending;
-            }
-            if let Some((zone, halted)) = stream.halted(served).filter(|_| !self.is_closing) {
-                write_halted(zone, &halted, &mut self.unsent);
-                self.is_closing = true;
-            }
-            if self.is_closing {
-                return ExchangeNeed::Close;
-            }
-            return ExchangeNeed::Turn(stream.write(served, now_ms, &mut self.unsent));
+        if self.stream.is_some() {
+            return self.advance_stream(served, gate, now_ms);
         }
         let received = std::mem::take(&mut self.received);
         // Bodies that HEAD leaves out were made, too.
@@ -234,6 +273,102 @@ impl Exchange {
             self.begun_ms.get_or_insert(now_ms);
         }
         need
+    }
+
+    fn advance_stream(&mut self, served: &Served, gate: &Gate, now_ms: u64) -> ExchangeNeed {
+        let open = self.stream.as_mut().expect("there is a stream");
+        if self.is_closing {
+            return ExchangeNeed::Close;
+        }
+        if !gate.still_admits(&open.pass, now_ms) {
+            self.end_stream(SocketEnd::Unauthorized);
+            return ExchangeNeed::Close;
+        }
+        if self.unsent.len() >= UNSENT_BYTES_MAX {
+            return ExchangeNeed::Sending;
+        }
+        let waiting = match self.advance_socket(served, gate, now_ms) {
+            Ok(waiting) => waiting,
+            Err(need) => return need,
+        };
+        let open = self.stream.as_mut().expect("there is a stream");
+        if let Some((zone, halted)) = open.stream.halted(served) {
+            open.stream.write_halted(zone, &halted, &mut self.unsent);
+            self.end_stream(SocketEnd::Halted);
+            return ExchangeNeed::Close;
+        }
+        let mut turn = open.stream.write(served, now_ms, &mut self.unsent);
+        if let Some((awaited, until_ms)) = waiting {
+            turn.until_ms = turn.until_ms.min(until_ms);
+            turn.or_offset = Some(awaited);
+        }
+        ExchangeNeed::Turn(turn)
+    }
+
+    fn end_stream(&mut self, end: SocketEnd) {
+        self.is_closing = true;
+        if let Some(socket) = self.stream.as_mut().and_then(|open| open.socket.as_mut()) {
+            socket.end(end, &mut self.unsent);
+        }
+    }
+
+    /// Answers what the client sends up its stream: one command after the other, while the stream
+    /// goes on. Returns the offset that the first one waits for, and until when; or what is needed
+    /// before the stream goes on.
+    fn advance_socket(
+        &mut self,
+        served: &Served,
+        gate: &Gate,
+        now_ms: u64,
+    ) -> Result<Option<(AwaitedOffset, u64)>, ExchangeNeed> {
+        loop {
+            let socket = self.stream.as_mut().and_then(|open| open.socket.as_mut());
+            let Some(socket) = socket else { return Ok(None) };
+            if !socket.read(&mut self.received, &mut self.unsent) {
+                self.is_closing = true;
+                return Err(ExchangeNeed::Close);
+            }
+            if self.post.is_none() {
+                let Some(message) = socket.next() else { return Ok(None) };
+                self.post = Some(self.command(gate, &message, now_ms));
+            }
+            match self.advance_post(served, now_ms) {
+                PostStep::Append => return Err(ExchangeNeed::Post),
+                PostStep::UnderWay => return Ok(None),
+                PostStep::Waiting { awaited, until_ms } => return Ok(Some((awaited, until_ms))),
+                PostStep::Answer(answer) => self.answer_command(answer),
+            }
+            if self.unsent.len() >= UNSENT_BYTES_MAX {
+                return Err(ExchangeNeed::Sending);
+            }
+        }
+    }
+
+    /// The post that a message of the client's socket asks for.
+    fn command(&mut self, gate: &Gate, message: &str, now_ms: u64) -> Post {
+        let open = self.stream.as_mut().expect("there is a stream");
+        let socket = open.socket.as_mut().expect("it has a socket");
+        let posted = SocketCommand::of(message).and_then(|command| {
+            socket.request = Some(command.request);
+            gate.count_message(&open.pass, now_ms)?;
+            let until_ms = now_ms.saturating_add(wait_of(command.wait_ms)?);
+            let body = command.post.get().as_bytes().to_vec();
+            Ok(Post::Posted { body, zone: command.zone, until_ms })
+        });
+        posted.unwrap_or_else(Post::Refused)
+    }
+
+    fn answer_command(&mut self, answer: Result<PostAnswer, Problem>) {
+        let (status, body) = match answer {
+            Ok(PostAnswer { status, body, .. }) => (status, body),
+            Err(problem) => {
+                let mut body = Vec::new();
+                problem.write(&mut body);
+                (problem.status(), body)
+            }
+        };
+        let socket = self.stream.as_mut().and_then(|open| open.socket.as_mut());
+        socket.expect("it has sent the command").write_answer(status, &body, &mut self.unsent);
     }
 
     /// Refuses bytes that are no request, or a request whose body is not read. Nothing after it can
@@ -404,63 +539,54 @@ impl Exchange {
         head: AnswerHead,
         now_ms: u64,
     ) -> Option<ExchangeNeed> {
-        let refused = match self.post.take() {
-            None => match post_query(request.query) {
+        if self.post.is_none() {
+            self.post = Some(match post_query(request.query) {
                 Ok((zone, wait_ms)) => {
                     let until_ms = now_ms.saturating_add(wait_ms);
-                    let body = request.body.to_vec();
-                    self.post = Some(Post::Posted { body, zone, until_ms });
-                    return Some(ExchangeNeed::Post);
+                    Post::Posted { body: request.body.to_vec(), zone, until_ms }
                 }
-                Err(problem) => problem,
-            },
-            Some(posted @ Post::Posted { .. }) => {
-                self.post = Some(posted);
-                return Some(ExchangeNeed::Post);
+                Err(problem) => Post::Refused(problem),
+            });
+        }
+        match self.advance_post(served, now_ms) {
+            PostStep::Append | PostStep::UnderWay => return Some(ExchangeNeed::Post),
+            PostStep::Waiting { awaited, until_ms } => {
+                return Some(ExchangeNeed::Offset { awaited, until_ms });
             }
-            Some(Post::Refused(problem)) => problem,
-            Some(Post::Appended { commands, is_list, until_ms }) => {
-                let awaited = commands.iter().find_map(|of| awaited(served, of));
-                if let Some(awaited) = awaited.filter(|_| now_ms < until_ms) {
-                    self.post = Some(Post::Appended { commands, is_list, until_ms });
-                    return Some(ExchangeNeed::Offset { awaited, until_ms });
-                }
-                match failed(served, &commands) {
-                    Some(problem) => problem,
-                    None => {
-                        let status = if awaited.is_some() { "202 Accepted" } else { "200 OK" };
-                        self.write_outcomes(served, &commands, is_list, head, status);
-                        return None;
-                    }
-                }
+            PostStep::Answer(Ok(PostAnswer { status, at, body })) => {
+                let head = AnswerHead { at, ..head };
+                head.write(&mut self.unsent, status, "application/json", &body, "");
             }
-        };
-        head.refuse(&mut self.unsent, &refused);
+            PostStep::Answer(Err(problem)) => head.refuse(&mut self.unsent, &problem),
+        }
         None
     }
 
-    fn write_outcomes(
-        &mut self,
-        served: &Served,
-        commands: &[(Command, Appended)],
-        is_list: bool,
-        mut head: AnswerHead,
-        status: &str,
-    ) {
-        head.at = only_zone(served, commands);
-        let mut body = Vec::new();
-        let write = |json: &mut Json, (command, appended): &(Command, Appended)| {
-            if let Appended::At(offset) = appended {
-                write_outcome(json, served, command, *offset);
+    /// Moves a post on. One that is answered is over.
+    fn advance_post(&mut self, served: &Served, now_ms: u64) -> PostStep {
+        match self.post.take().expect("something was posted") {
+            posted @ Post::Posted { .. } => {
+                self.post = Some(posted);
+                PostStep::Append
             }
-        };
-        Json::object(&mut body, |json| match (is_list, commands) {
-            (false, [only]) => write(json, only),
-            _ => {
-                json.objects("results", commands.iter(), write);
+            under_way @ Post::UnderWay { .. } => {
+                self.post = Some(under_way);
+                PostStep::UnderWay
             }
-        });
-        head.write(&mut self.unsent, status, "application/json", &body, "");
+            Post::Refused(problem) => PostStep::Answer(Err(problem)),
+            Post::Appended { commands, is_list, until_ms } => {
+                let open = commands.iter().find_map(|of| awaited(served, of));
+                if let Some(awaited) = open.filter(|_| now_ms < until_ms) {
+                    self.post = Some(Post::Appended { commands, is_list, until_ms });
+                    return PostStep::Waiting { awaited, until_ms };
+                }
+                let status = if open.is_some() { "202 Accepted" } else { "200 OK" };
+                PostStep::Answer(match failed(served, &commands) {
+                    Some(problem) => Err(problem),
+                    None => Ok(outcomes(served, &commands, is_list, status)),
+                })
+            }
+        }
     }
 
     /// Begins a stream.
@@ -472,20 +598,30 @@ impl Exchange {
         head: AnswerHead,
         now_ms: u64,
     ) -> Result<(), Problem> {
-        let zones = served.zones.len();
-        let stream = Stream::open(request.query, request.last_event_id, zones, now_ms)?;
+        let form = match request.web_socket {
+            Some(_) => EventForm::WebSocket,
+            None => EventForm::ServerSent,
+        };
+        let wanted = (request.query, request.last_event_id);
+        let stream = Stream::open(form, wanted, served.zones.len(), now_ms)?;
         let pass = self.pass.filter(|pass| stream.is_for(pass)).ok_or(Problem::OutOfScope)?;
         if let Some((_, halted)) = stream.halted(served) {
             return Err(halted);
         }
-        let place = gate.count_stream(&pass)?;
-        self.unsent.extend_from_slice(
-            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n\
-              X-Accel-Buffering: no\r\n",
-        );
-        head.cross_origin.write(&mut self.unsent);
-        self.unsent.extend_from_slice(b"Connection: close\r\n\r\n");
-        self.stream = Some((stream, pass, place));
+        let _place = gate.count_stream(&pass)?;
+        let socket = match &request.web_socket {
+            Some(ask) => Some(CommandSocket::accept(ask, head.cross_origin, &mut self.unsent)?),
+            None => {
+                self.unsent.extend_from_slice(
+                    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\
+                      Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n",
+                );
+                head.cross_origin.write(&mut self.unsent);
+                self.unsent.extend_from_slice(b"Connection: close\r\n\r\n");
+                None
+            }
+        };
+        self.stream = Some(OpenStream { stream, pass, _place, socket });
         Ok(())
     }
 
@@ -525,6 +661,33 @@ impl Exchange {
             answer => Ok(Ok(answer)),
         }
     }
+}
+
+/// Returns whether a body is an array of events.
+fn is_list(body: &[u8]) -> bool {
+    body.trim_ascii_start().first() == Some(&b'[')
+}
+
+/// The answer that says what became of posted events.
+fn outcomes(
+    served: &Served,
+    commands: &[(Command, Appended)],
+    is_list: bool,
+    status: &'static str,
+) -> PostAnswer {
+    let mut body = Vec::new();
+    let write = |json: &mut Json, (command, appended): &(Command, Appended)| {
+        if let Appended::At(offset) = appended {
+            write_outcome(json, served, command, *offset);
+        }
+    };
+    Json::object(&mut body, |json| match (is_list, commands) {
+        (false, [only]) => write(json, only),
+        _ => {
+            json.objects("results", commands.iter(), write);
+        }
+    });
+    PostAnswer { status, at: only_zone(served, commands), body }
 }
 
 /// The moment of the zone that all events of a request are for; `None`: there are several.

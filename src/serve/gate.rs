@@ -113,9 +113,12 @@ impl Gate {
         let edition = self.edition.get();
         let access = self.access.borrow();
         let Some(access) = access.as_ref() else {
-            admit_local(request, self.cross_origin(request))?;
-            return Ok(Pass { client: None, edition, scopes: Scopes::ALL, ends_s: u64::MAX });
+            let scopes = admit_local(request, self.cross_origin(request))?;
+            return Ok(Pass { client: None, edition, scopes, ends_s: u64::MAX });
         };
+        if request.web_socket.is_some() && !is_page_served(request, self.cross_origin(request)) {
+            return Err(Problem::OriginForeign);
+        }
         let permit = self.permit(access, request, now_ms).map_err(Problem::Unauthorized)?;
         let Permit { client, scopes, ends_s, .. } = permit;
         self.count(access, client, 1, now_ms)?;
@@ -170,12 +173,21 @@ impl Gate {
         commands: usize,
         now_ms: u64,
     ) -> Result<(), Problem> {
+        self.count_more(pass, commands.saturating_sub(1), now_ms)
+    }
+
+    fn count_more(&self, pass: &Pass, requests: usize, now_ms: u64) -> Result<(), Problem> {
         match (pass.client, self.access.borrow().as_ref()) {
             (Some(client), Some(access)) if pass.edition == self.edition.get() => {
-                self.count(access, client, commands.saturating_sub(1), now_ms)
+                self.count(access, client, requests, now_ms)
             }
             _ => Ok(()),
         }
+    }
+
+    /// Lets a message of a WebSocket in, which counts as a request.
+    pub(crate) fn count_message(&self, pass: &Pass, now_ms: u64) -> Result<(), Problem> {
+        self.count_more(pass, 1, now_ms)
     }
 
     /// Lets a stream in. It counts as its client's as long as the result exists.
@@ -286,9 +298,20 @@ impl Pass {
     }
 }
 
+/// Returns whether the page that asks for a WebSocket came from this server, or is served. A
+/// browser does not ask that before, as it does for other requests (RFC 6455, 10.2).
+fn is_page_served(request: &ClientRequest, cross_origin: CrossOrigin) -> bool {
+    let is_same =
+        |origin: &str| origin.split_once("://").is_some_and(|(_, of)| Some(of) == request.host);
+    match cross_origin {
+        CrossOrigin::Served(_) | CrossOrigin::Any => true,
+        CrossOrigin::Silent | CrossOrigin::Foreign => request.origin.is_none_or(is_same),
+    }
+}
+
 /// Lets in what a program on this host asks, a page that came from it, or one that is served. Where
 /// all pages are, they may ask, but change nothing.
-fn admit_local(request: &ClientRequest, cross_origin: CrossOrigin) -> Result<(), Problem> {
+fn admit_local(request: &ClientRequest, cross_origin: CrossOrigin) -> Result<Scopes, Problem> {
     // HTTP/1.0 may have no Host; no browser speaks that.
     if !request.host.is_none_or(is_local) {
         return Err(Problem::HostForeign);
@@ -299,14 +322,17 @@ fn admit_local(request: &ClientRequest, cross_origin: CrossOrigin) -> Result<(),
         CrossOrigin::Silent | CrossOrigin::Foreign => false,
     };
     let is_own = |origin: &str| origin.split_once("://").is_some_and(|(_, of)| is_local(of));
-    if !is_served && !request.origin.is_none_or(is_own) {
+    let is_own = request.origin.is_none_or(is_own);
+    if !is_served && !is_own {
         return Err(Problem::OriginForeign);
     }
     let content_type = request.content_type.and_then(|value| value.split(';').next());
     let is_json = content_type.is_some_and(|of| of.trim().eq_ignore_ascii_case("application/json"));
     match request.method {
         RequestMethod::Post if !is_json => Err(Problem::NotJson),
-        _ => Ok(()),
+        // A WebSocket takes events, too.
+        _ if cross_origin == CrossOrigin::Any && !is_own => Ok(Scopes::READ),
+        _ => Ok(Scopes::ALL),
     }
 }
 

@@ -6,7 +6,6 @@ use crate::serve::access::TokenRefusal;
 use crate::serve::answers::Moment;
 use crate::serve::cross_origin::CrossOrigin;
 use crate::serve::problem::Problem;
-use crate::view::json::Json;
 use crate::view::zone::ZonePosition;
 
 /// The head of an answer, without its length.
@@ -63,11 +62,7 @@ impl AnswerHead<'_> {
     /// Writes why there is no answer.
     pub(super) fn refuse(mut self, out: &mut Vec<u8>, problem: &Problem) {
         let mut body = Vec::new();
-        let status = problem.status();
-        Json::object(&mut body, |json| {
-            json.text("title", &status[4..]).text("detail", &problem.sentence());
-            json.number("status", status[..3].parse().unwrap_or_default());
-        });
+        problem.write(&mut body);
         let more = match problem {
             Problem::MethodNotAllowed(allowed) => format!("Allow: {allowed}\r\n"),
             Problem::Unauthorized(TokenRefusal::Missing) => {
@@ -76,13 +71,14 @@ impl AnswerHead<'_> {
             Problem::Unauthorized(_) => {
                 "WWW-Authenticate: Bearer error=\"invalid_token\"\r\n".to_owned()
             }
+            Problem::SocketVersion => "Sec-WebSocket-Version: 13\r\n".to_owned(),
             _ if problem.is_passing() => "Retry-After: 1\r\n".to_owned(),
             _ => String::new(),
         };
         if let Problem::NotThereYet(at) = problem {
             self.at = Some(*at);
         }
-        self.write(out, status, "application/problem+json", &body, &more);
+        self.write(out, problem.status(), "application/problem+json", &body, &more);
     }
 
     fn write_moment(self, out: &mut Vec<u8>) {

@@ -25,7 +25,11 @@ mod log_ends;
 
 pub(crate) mod command;
 
+pub(crate) mod event_form;
+
 pub(crate) mod stream;
+
+mod socket;
 
 mod cross_origin;
 

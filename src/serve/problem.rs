@@ -4,6 +4,7 @@ use crate::decoder::reject::Reject;
 use crate::http::request_error::RequestError;
 use crate::serve::access::TokenRefusal;
 use crate::serve::answers::Moment;
+use crate::view::json::Json;
 
 /// The reason why a request gets no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +69,12 @@ pub(crate) enum Problem {
     TooMany,
     /// The client reads as many streams as it may, which is this many.
     TooManyStreams(usize),
+    /// The client speaks another version of the WebSocket protocol.
+    SocketVersion,
+    /// The client that asks for a WebSocket shows no key of one.
+    SocketKey,
+    /// A message of a WebSocket is no command.
+    NoCommand,
     /// Clients may not do this here.
     Forbidden,
     /// As many commands are under way as there may be.
@@ -92,7 +99,9 @@ impl Problem {
             | Problem::ParameterUnknown { .. }
             | Problem::NoEvent { .. }
             | Problem::RulesetUnknown(_)
-            | Problem::NoEvents => "400 Bad Request",
+            | Problem::NoEvents
+            | Problem::SocketKey
+            | Problem::NoCommand => "400 Bad Request",
             Problem::Unauthorized(_) => "401 Unauthorized",
             Problem::Forbidden
             | Problem::OutOfScope
@@ -102,6 +111,7 @@ impl Problem {
             Problem::MethodNotAllowed(_) => "405 Method Not Allowed",
             Problem::NotThereYet(_) => "412 Precondition Failed",
             Problem::NotJson => "415 Unsupported Media Type",
+            Problem::SocketVersion => "426 Upgrade Required",
             Problem::TooMany | Problem::TooManyStreams(_) => "429 Too Many Requests",
             Problem::ZoneLoading(_)
             | Problem::ZoneHalted { .. }
@@ -124,6 +134,15 @@ impl Problem {
     /// Returns true if finding it takes so long that a client may cause one per connection.
     pub(crate) fn is_costly(&self) -> bool {
         matches!(self, Problem::Unauthorized(refusal) if refusal.is_costly())
+    }
+
+    /// Writes the problem as JSON.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        let status = self.status();
+        Json::object(out, |json| {
+            json.text("title", &status[4..]).text("detail", &self.sentence());
+            json.number("status", status[..3].parse().unwrap_or_default());
+        });
     }
 
     /// Returns what the client can do about it.
@@ -180,6 +199,11 @@ impl Problem {
             Problem::TooMany => "send fewer requests per second; try again in a second",
             Problem::TooManyStreams(most) => {
                 return format!("end one of the client's streams: it may read {most} at once");
+            }
+            Problem::SocketVersion => "speak version 13 of the WebSocket protocol (RFC 6455)",
+            Problem::SocketKey => "send a Sec-WebSocket-Key of 16 bytes in base64",
+            Problem::NoCommand => {
+                "send {\"request\": NUMBER, \"post\": EVENT} with `zone` and `wait_ms` as needed"
             }
             Problem::Forbidden => "this process takes no events; post them to another one",
             Problem::Busy => "as much is under way as there may be; try again in a second",

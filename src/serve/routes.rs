@@ -23,6 +23,9 @@ const PAGE_PLAYERS: u64 = 100;
 /// Milliseconds that a request may wait for a position or an outcome.
 pub(crate) const WAIT_MS_MAX: u64 = 10_000;
 
+/// What to write as such milliseconds.
+const WAIT_MUST_BE: &str = "milliseconds from 0 to 10000";
+
 /// Milliseconds that it waits where it does not say.
 const WAIT_MS: u64 = 1_000;
 
@@ -210,8 +213,14 @@ pub(crate) fn ticket_query(query: &str) -> Result<(), Problem> {
 }
 
 fn wait_ms(query: &str) -> Result<u64, Problem> {
-    let must_be = "milliseconds from 0 to 10000";
-    Ok(number_in(query, "wait_ms", 0..=WAIT_MS_MAX, must_be)?.unwrap_or(WAIT_MS))
+    wait_of(number(query, "wait_ms", WAIT_MUST_BE)?)
+}
+
+/// Returns the milliseconds that a request waits that says this.
+pub(crate) fn wait_of(wait_ms: Option<u64>) -> Result<u64, Problem> {
+    let wait_ms = wait_ms.unwrap_or(WAIT_MS);
+    let wrong = Problem::Parameter { name: "wait_ms", must_be: WAIT_MUST_BE };
+    if wait_ms <= WAIT_MS_MAX { Ok(wait_ms) } else { Err(wrong) }
 }
 
 fn player_query(id: &str, query: &str) -> Result<PlayerQuery, Problem> {

@@ -21,6 +21,10 @@ pub(super) struct ClientSession {
     pub(super) taken_at: Option<Instant>,
     /// The time that the answer had taken before it waited for them.
     pub(super) taken: Duration,
+    /// Events of the client that the brokers have to take.
+    pub(super) posting: Option<Posting>,
+    /// The offset for which it waits.
+    pub(super) awaited: Option<AwaitedOffset>,
     /// The kind of answer.
     pub(super) kind: AnswerKind,
     /// The client sends no more.
@@ -42,11 +46,10 @@ pub(super) enum SessionStage {
     /// An answer is being sent; then the exchange needs this.
     Sending(ExchangeNeed),
     /// The brokers have to take events.
-    Appending(Posting),
-    /// A frame has to come, or a time.
+    Appending,
+    /// A frame has to come, an offset be reached, or a time; a client with a WebSocket may also
+    /// send something, or the brokers have to take its events.
     Waiting,
-    /// A zone has to come to an offset, or a time.
-    WaitingFor(AwaitedOffset),
     /// The client has to take notice of the end.
     Closing,
 }
@@ -72,9 +75,22 @@ impl ClientSession {
         matches!(self.stage, SessionStage::Sending(_)) && self.sent_ms <= since_ms
     }
 
-    /// Returns whether the next bytes of the client may be a request.
+    /// Returns whether the next bytes of the client may be a request, or a command.
     pub(super) fn is_heard(&self) -> bool {
+        let is_heard = self.exchange.as_ref().is_none_or(|of| !of.is_stream() || of.is_socket());
+        is_heard && !matches!(self.stage, SessionStage::Closing)
+    }
+
+    /// Returns whether it ends with what its client sends: nothing of it is left to be answered.
+    pub(super) fn ends_with_its_client(&self) -> bool {
         let is_stream = self.exchange.as_ref().is_some_and(|exchange| exchange.is_stream());
-        !is_stream && !matches!(self.stage, SessionStage::Closing)
+        is_stream || matches!(self.stage, SessionStage::Receiving | SessionStage::Closing)
+    }
+
+    /// Returns whether its client's bytes are looked at while it waits.
+    pub(super) fn is_listening(&self) -> bool {
+        let is_socket = self.exchange.as_ref().is_some_and(|exchange| exchange.is_socket());
+        matches!(self.stage, SessionStage::Receiving)
+            || (is_socket && matches!(self.stage, SessionStage::Waiting))
     }
 }

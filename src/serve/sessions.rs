@@ -11,7 +11,7 @@ use crate::serve::postings::Postings;
 use crate::serve::session::{ClientSession, SessionStage};
 use crate::serve::stream::StreamTurn;
 use crate::serve::timers::Timers;
-use crate::serve::waiting::OffsetWaiters;
+use crate::serve::waiting::{AwaitedOffset, OffsetWaiters};
 use rustix::process::{Resource, getrlimit};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -201,10 +201,11 @@ impl Sessions {
         }
         let Some((number, since)) = self.woken.pop_front() else { return has_event };
         let session = &mut self.sessions[number as usize];
-        if let SessionStage::Waiting | SessionStage::WaitingFor(_) = session.stage {
+        if let SessionStage::Waiting = session.stage {
             if session.kind != AnswerKind::Request {
                 session.taken_at.get_or_insert(since);
             }
+            self.wait_no_more(number);
             self.advance(served, number);
         }
         true
@@ -241,7 +242,7 @@ impl Sessions {
             SocketEvent::Ended(number) => {
                 let session = &mut self.sessions[number as usize];
                 session.has_ended = true;
-                if !session.is_heard() || matches!(session.stage, SessionStage::Receiving) {
+                if session.ends_with_its_client() {
                     self.close(number);
                 }
             }
@@ -310,20 +311,25 @@ impl Sessions {
     /// Bytes of a request have come.
     fn received(&mut self, served: &mut Served, number: SocketNumber, taken_at: Instant) {
         let session = &mut self.sessions[number as usize];
-        match session.stage {
-            SessionStage::Receiving => {
+        if session.is_listening() {
+            if !matches!(session.stage, SessionStage::Waiting) {
                 session.kind = AnswerKind::Request;
-                session.taken_at.get_or_insert(taken_at);
-                self.advance(served, number);
             }
-            _ => {
-                session.has_more = true;
-                let waits = session.exchange.as_ref().map_or(0, |of| of.received_bytes());
-                if waits > RECEIVED_BYTES_MAX {
-                    self.sockets.stop_receiving(number);
-                }
-            }
+            session.taken_at.get_or_insert(taken_at);
+            self.wait_no_more(number);
+            self.advance(served, number);
+            return;
         }
+        session.has_more = true;
+        if self.has_too_much(number) {
+            self.sockets.stop_receiving(number);
+        }
+    }
+
+    /// Returns whether so many of the client's bytes wait here that others wait at its side.
+    fn has_too_much(&self, number: SocketNumber) -> bool {
+        let exchange = self.sessions[number as usize].exchange.as_ref();
+        exchange.is_some_and(|exchange| exchange.received_bytes() > RECEIVED_BYTES_MAX)
     }
 
     fn send(&mut self, number: SocketNumber, buffer: Vec<u8>, from: usize) {
@@ -343,7 +349,7 @@ impl Sessions {
         session.taken = Duration::ZERO;
         exchange_of(session, &mut self.spare).sent(buffer);
         let SessionStage::Sending(need) = session.stage else { unreachable!("it was sending") };
-        if self.supply(served, number, need) {
+        if was_reached(served, need) || self.supply(served, number, need) {
             self.advance(served, number);
         }
     }
@@ -377,7 +383,7 @@ impl Sessions {
             ExchangeNeed::Close if session.has_ended => self.close(number),
             ExchangeNeed::Close => {
                 session.stage = SessionStage::Closing;
-                session.exchange = None;
+                (session.exchange, session.posting) = (None, None);
                 // Closing with unread bytes would reset the connection and take the answer with it.
                 self.sockets.end_sending(number);
                 self.sockets.receive(number);
@@ -389,17 +395,22 @@ impl Sessions {
                 if session.kind == AnswerKind::Post {
                     session.pause();
                 }
-                session.stage = SessionStage::WaitingFor(awaited);
-                self.for_offset.add(awaited, number);
-                self.timers.set(number, until_ms);
+                self.wait_for_offset(number, awaited);
+                self.wait(number, until_ms, false);
             }
             ExchangeNeed::Turn(_) if session.has_ended => self.close(number),
-            ExchangeNeed::Turn(StreamTurn { until_ms, or_frame }) => {
+            // More of the client's commands, or what became of one.
+            ExchangeNeed::Turn(_) if session.has_more => return true,
+            ExchangeNeed::Turn(StreamTurn { until_ms, or_frame, or_offset }) => {
                 let kind = std::mem::replace(&mut session.kind, AnswerKind::Stream);
                 self.streams += usize::from(kind != AnswerKind::Stream);
                 // What has not changed is not written.
                 session.taken_at = None;
+                if let Some(awaited) = or_offset {
+                    self.wait_for_offset(number, awaited);
+                }
                 self.wait(number, until_ms, or_frame);
+                self.hear_commands(number);
             }
             ExchangeNeed::Bytes if session.has_more => return true,
             ExchangeNeed::Bytes if session.has_ended => self.close(number),
@@ -436,9 +447,25 @@ impl Sessions {
         self.timers.set(number, until_ms);
     }
 
+    fn wait_for_offset(&mut self, number: SocketNumber, awaited: AwaitedOffset) {
+        self.sessions[number as usize].awaited = Some(awaited);
+        self.for_offset.add(awaited, number);
+    }
+
     fn wait_no_more(&mut self, number: SocketNumber) {
-        if let SessionStage::WaitingFor(awaited) = self.sessions[number as usize].stage {
+        if let Some(awaited) = self.sessions[number as usize].awaited.take() {
             self.for_offset.remove(awaited, number);
+        }
+    }
+
+    /// Receives from a client with a WebSocket while it reads its stream.
+    fn hear_commands(&mut self, number: SocketNumber) {
+        if !self.sessions[number as usize].is_listening() {
+            return;
+        }
+        match self.has_too_much(number) {
+            true => self.sockets.stop_receiving(number),
+            false => self.sockets.receive(number),
         }
     }
 
@@ -446,16 +473,24 @@ impl Sessions {
     fn post(&mut self, served: &Served, number: SocketNumber) -> bool {
         let now_ms = self.now_ms();
         let session = &mut self.sessions[number as usize];
-        session.kind = AnswerKind::Post;
-        session.pause();
-        let exchange = session.exchange.as_mut().expect("it has a request");
+        let is_request = session.exchange.as_ref().is_some_and(|exchange| !exchange.is_socket());
+        if is_request {
+            session.kind = AnswerKind::Post;
+            session.pause();
+        }
+        let exchange = session.exchange.as_mut().expect("it has posted");
         let (body, zone, pass) = exchange.posted().expect("it asks for this");
         let clock = (&*self.gate, now_ms);
         match self.postings.append(number, (body, zone, &pass), served, clock) {
             Ok(posting) => {
-                session.stage = SessionStage::Appending(posting);
-                self.timers.clear(number);
-                self.finish_posting(number)
+                exchange.begin_append();
+                session.posting = Some(posting);
+                if is_request {
+                    session.stage = SessionStage::Appending;
+                    self.timers.clear(number);
+                }
+                // A stream goes on meanwhile.
+                self.finish_posting(number) || !is_request
             }
             Err(problem) => {
                 exchange.append(Err(problem));
@@ -468,8 +503,9 @@ impl Sessions {
     /// answered.
     fn finish_posting(&mut self, number: SocketNumber) -> bool {
         let session = &mut self.sessions[number as usize];
-        let SessionStage::Appending(posting) = &mut session.stage else { return false };
+        let Some(posting) = &mut session.posting else { return false };
         let Some(commands) = posting.take_whole() else { return false };
+        session.posting = None;
         session.exchange.as_mut().expect("it has posted").append(Ok(commands));
         true
     }
@@ -479,10 +515,16 @@ impl Sessions {
         for _ in 0..REPORTS_PER_TURN {
             let Some(report) = self.postings.next_report() else { break };
             let number = report.ticket.session;
-            if let SessionStage::Appending(posting) = &mut self.sessions[number as usize].stage {
-                posting.take(report);
-                if self.finish_posting(number) {
-                    self.sessions[number as usize].stage = SessionStage::Waiting;
+            let Some(posting) = &mut self.sessions[number as usize].posting else { continue };
+            posting.take(report);
+            if !self.finish_posting(number) {
+                continue;
+            }
+            let session = &mut self.sessions[number as usize];
+            match session.stage {
+                SessionStage::Sending(_) => session.has_more = true,
+                _ => {
+                    session.stage = SessionStage::Waiting;
                     self.woken.push_back((number, self.started + self.now));
                 }
             }
@@ -508,17 +550,29 @@ impl Sessions {
         for _ in 0..TIMES_PER_TURN {
             let Some(number) = self.timers.take_due(self.now_ms()) else { break };
             match self.sessions[number as usize].stage {
-                SessionStage::Waiting | SessionStage::WaitingFor(_) => {
+                SessionStage::Waiting => {
                     self.wait_no_more(number);
                     self.woken.push_back((number, self.started + self.now));
                 }
                 SessionStage::Receiving | SessionStage::Sending(_) | SessionStage::Closing => {
                     self.close(number)
                 }
-                SessionStage::Closed | SessionStage::Appending(_) => {}
+                SessionStage::Closed | SessionStage::Appending => {}
             }
         }
     }
+}
+
+/// Returns whether the offset that an exchange needs was reached while its answer was sent.
+fn was_reached(served: &Served, need: ExchangeNeed) -> bool {
+    let awaited = match need {
+        ExchangeNeed::Offset { awaited, .. } => Some(awaited),
+        ExchangeNeed::Turn(turn) => turn.or_offset,
+        _ => None,
+    };
+    awaited.is_some_and(|awaited| {
+        served.reached(awaited.zone).is_some_and(|next| awaited.next_offset <= next)
+    })
 }
 
 /// The session's exchange, or a spare one.

@@ -1,4 +1,5 @@
-//! The signatures of tokens, with ring: `jsonwebtoken` leaves the cryptography to its caller.
+//! The signatures of tokens, and digests, with ring: `jsonwebtoken` leaves the cryptography to its
+//! caller.
 //!
 //! Each key has one algorithm (RFC 8725, 3.1), so no token can have a public key taken for a
 //! secret.
@@ -7,7 +8,7 @@ use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{ErrorKind, Result};
 use jsonwebtoken::signature::{Error, Signer, Verifier};
 use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind, EncodingKey};
-use ring::digest::{SHA256, digest};
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents,
     UnparsedPublicKey,
@@ -18,6 +19,12 @@ use std::sync::Once;
 /// Returns the SHA-256 of some bytes.
 pub(super) fn sha256(bytes: &[u8]) -> [u8; 32] {
     digest(&SHA256, bytes).as_ref().try_into().expect("a SHA-256 has 32 bytes")
+}
+
+/// Returns the SHA-1 of some bytes, by which a WebSocket's server shows that it is one. No secret
+/// depends on it.
+pub(super) fn sha1(bytes: &[u8]) -> impl AsRef<[u8]> {
+    digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes)
 }
 
 /// Signs and verifies with ring.

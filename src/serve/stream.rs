@@ -1,4 +1,4 @@
-//! Streams: server-sent events to a client, from a position.
+//! Streams: events to a client, from a position, as server-sent events or over a WebSocket.
 //!
 //! A stream has no queue. A topic of updates reads the zone's recent updates from its own position;
 //! a topic of state is written again when it changed. A client that reads slowly is written less
@@ -8,9 +8,11 @@ use crate::http::request::{parameter, parameters};
 use crate::kit::update::Update;
 use crate::kit::update_json::UpdateTable;
 use crate::serve::answers::{Answer, Moment, Served};
+use crate::serve::event_form::{EventForm, EventId};
 use crate::serve::gate::Pass;
 use crate::serve::problem::Problem;
 use crate::serve::routes::{BoardPlaces, BoardQuery, PlayerQuery, Route, TICKET_KEY};
+use crate::serve::waiting::AwaitedOffset;
 use crate::view::json::Json;
 use crate::view::zone::{ZonePosition, ZoneView};
 use std::ops::RangeInclusive;
@@ -41,6 +43,9 @@ const AHEAD_MS_MAX: u64 = 10_000;
 
 /// Updates of a zone that are written in one piece.
 const UPDATES_PER_PIECE: usize = 64;
+
+/// What a stream takes.
+const PARAMETERS: &[&str] = &["zone", "player", "board", "every_ms", TICKET_KEY, LAST_EVENT_ID_KEY];
 
 /// The key of what a page says in the query that cannot send `Last-Event-ID`.
 const LAST_EVENT_ID_KEY: &str = "last_event_id";
@@ -86,6 +91,8 @@ pub struct StreamTurn {
     pub until_ms: u64,
     /// Or with the next frame of some zone.
     pub or_frame: bool,
+    /// Or when a zone has come to an offset.
+    pub or_offset: Option<AwaitedOffset>,
 }
 
 /// The part of a zone's updates that was written.
@@ -98,6 +105,7 @@ enum UpdatesWritten {
 /// A stream to one client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stream {
+    form: EventForm,
     topics: Vec<StreamTopic>,
     every_ms: u64,
     alive_ms: u64,
@@ -108,67 +116,35 @@ impl Stream {
     /// `last_event_id` is where the client's last stream ended, unless the query says it; the world
     /// has this many zones.
     pub(crate) fn open(
-        query: &str,
-        last_event_id: Option<&str>,
+        form: EventForm,
+        (query, last_event_id): (&str, Option<&str>),
         zones: usize,
         now_ms: u64,
     ) -> Result<Stream, Problem> {
-        let mut stream = Stream { topics: Vec::new(), every_ms: STATE_EVERY_MS, alive_ms: now_ms };
+        let mut stream =
+            Stream { form, topics: Vec::new(), every_ms: STATE_EVERY_MS, alive_ms: now_ms };
         // A browser that goes on by itself sends the header, and the query as it was.
         let in_query = parameter(query, LAST_EVENT_ID_KEY);
         let resumed = resumed(last_event_id.or(in_query.as_deref()));
         for (key, value) in parameters(query) {
-            let wrong = |name, must_be| Problem::Parameter { name, must_be };
-            let number = value.parse::<u64>().ok();
-            let zone = value.parse::<u16>().ok();
-            let unknown = zone
-                .filter(|zone| matches!(&*key, "zone" | "board") && usize::from(*zone) >= zones);
-            if let Some(zone) = unknown {
-                return Err(Problem::ZoneUnknown(zone));
-            }
-            let topic = match &*key {
-                "zone" => {
-                    let zone = zone.ok_or(wrong("zone", "a zone's number"))?;
-                    let next = resumed.iter().find(|(of, _)| *of == zone);
-                    let from = match next {
-                        Some((_, next)) => UpdatesFrom::Next(*next),
-                        None if resumed.is_empty() => UpdatesFrom::Present,
-                        None => UpdatesFrom::Reset,
-                    };
-                    StreamTopic::Updates { zone, from, ahead_since_ms: None, is_stale: false }
-                }
-                "player" => {
-                    let player_id = number.filter(|player| *player != 0);
-                    let player_id = player_id.ok_or(wrong("player", "a player's number"))?;
-                    let query = PlayerQuery { player_id, zone: None, after: None };
-                    StreamTopic::state("card", Route::Player(query))
-                }
-                "board" => {
-                    if value != "world" && zone.is_none() {
-                        return Err(wrong("board", "a zone's number, or `world`"));
-                    }
-                    let query = BoardQuery { zone, places: BoardPlaces::From(1, 10) };
-                    StreamTopic::state("board", Route::Board(query))
-                }
+            match &*key {
                 "every_ms" => {
-                    let every_ms = number.filter(|number| STATE_EVERY_MS_RANGE.contains(number));
+                    let every_ms = value.parse().ok();
+                    let every_ms = every_ms.filter(|of| STATE_EVERY_MS_RANGE.contains(of));
                     let must_be = "milliseconds from 50 to 15000";
-                    stream.every_ms = every_ms.ok_or(wrong("every_ms", must_be))?;
-                    continue;
+                    let wrong = Problem::Parameter { name: "every_ms", must_be };
+                    stream.every_ms = every_ms.ok_or(wrong)?;
                 }
                 // As for posts: they mean nothing here.
-                "at" | "wait_ms" => continue,
-                TICKET_KEY | LAST_EVENT_ID_KEY => continue,
-                _ => {
-                    let takes =
-                        &["zone", "player", "board", "every_ms", TICKET_KEY, LAST_EVENT_ID_KEY];
-                    return Err(Problem::ParameterUnknown { name: key.into_owned(), takes });
-                }
-            };
-            stream.topics.push(topic);
+                "at" | "wait_ms" => {}
+                TICKET_KEY | LAST_EVENT_ID_KEY => {}
+                _ => stream.topics.push(StreamTopic::of((&key, &value), &resumed, zones)?),
+            }
         }
         match stream.topics.len() {
             1..=TOPICS_MAX => Ok(stream),
+            // Its client sends commands.
+            0 if form == EventForm::WebSocket => Ok(stream),
             _ => Err(Problem::Parameter {
                 name: "zone",
                 must_be: "one to eight topics: zone=3, player=ID, board=world",
@@ -196,9 +172,16 @@ impl Stream {
         })
     }
 
+    /// Writes the last event of a stream: why a zone comes no further.
+    pub(crate) fn write_halted(&self, zone: u16, halted: &Problem, out: &mut Vec<u8>) {
+        self.form.write_object(out, "halted", |json| {
+            json.number("zone", zone.into()).text("detail", &halted.sentence());
+        });
+    }
+
     /// Writes a piece of what has come since. Returns the next turn.
     pub(crate) fn write(&mut self, served: &Served, now_ms: u64, out: &mut Vec<u8>) -> StreamTurn {
-        let before = out.len();
+        let (before, form) = (out.len(), self.form);
         let mut due_ms = now_ms + ALIVE_EVERY_MS;
         let (mut is_waiting, mut is_flowing) = (false, false);
         for at in 0..self.topics.len() {
@@ -214,9 +197,9 @@ impl Stream {
                         Ok(known) => {
                             let others = || other_positions(*zone, earlier.iter().chain(&*later));
                             let moment = served.moment(known);
-                            write_staleness(moment, is_stale, out);
+                            write_staleness((form, moment), is_stale, out);
                             let updates = served.schema().game.updates;
-                            write_updates((known, updates), moment, from, others, out)
+                            write_updates(form, (known, updates), moment, from, others, out)
                         }
                         Err(_) => UpdatesWritten::None,
                     };
@@ -236,7 +219,7 @@ impl Stream {
                 StreamTopic::State { name, route, written, due_ms: due } => {
                     if *due <= now_ms {
                         *due = now_ms + self.every_ms;
-                        write_state(served, name, route, written, out);
+                        write_state((form, name), served, route, written, out);
                     }
                     due_ms = due_ms.min(*due);
                 }
@@ -246,15 +229,58 @@ impl Stream {
             self.alive_ms = now_ms;
         } else if now_ms >= self.alive_ms + ALIVE_EVERY_MS {
             self.alive_ms = now_ms;
-            out.extend_from_slice(b":\n\n");
+            form.write_sign_of_life(out);
         }
         let until_ms = due_ms.min(self.alive_ms + ALIVE_EVERY_MS);
         // Frames that follow closely are written together.
-        StreamTurn { until_ms, or_frame: is_waiting && !is_flowing }
+        StreamTurn { until_ms, or_frame: is_waiting && !is_flowing, or_offset: None }
     }
 }
 
 impl StreamTopic {
+    /// The topic that a key of a query names, in a world of this many zones. The client has read
+    /// these zones before, up to these updates.
+    fn of(
+        (key, value): (&str, &str),
+        resumed: &[(u16, u64)],
+        zones: usize,
+    ) -> Result<StreamTopic, Problem> {
+        let wrong = |name, must_be| Problem::Parameter { name, must_be };
+        let zone = value.parse::<u16>().ok();
+        if let Some(zone) = zone.filter(|zone| usize::from(*zone) >= zones)
+            && let "zone" | "board" = key
+        {
+            return Err(Problem::ZoneUnknown(zone));
+        }
+        let player = |name| {
+            let player_id = value.parse::<u64>().ok().filter(|player| *player != 0);
+            player_id.ok_or(wrong(name, "a player's number"))
+        };
+        match key {
+            "zone" => {
+                let zone = zone.ok_or(wrong("zone", "a zone's number"))?;
+                let from = match resumed.iter().find(|(of, _)| *of == zone) {
+                    Some((_, next)) => UpdatesFrom::Next(*next),
+                    None if resumed.is_empty() => UpdatesFrom::Present,
+                    None => UpdatesFrom::Reset,
+                };
+                Ok(StreamTopic::Updates { zone, from, ahead_since_ms: None, is_stale: false })
+            }
+            "player" => {
+                let query = PlayerQuery { player_id: player("player")?, zone: None, after: None };
+                Ok(StreamTopic::state("card", Route::Player(query)))
+            }
+            "board" if value != "world" && zone.is_none() => {
+                Err(wrong("board", "a zone's number, or `world`"))
+            }
+            "board" => {
+                let query = BoardQuery { zone, places: BoardPlaces::From(1, 10) };
+                Ok(StreamTopic::state("board", Route::Board(query)))
+            }
+            _ => Err(Problem::ParameterUnknown { name: key.to_owned(), takes: PARAMETERS }),
+        }
+    }
+
     fn state(name: &'static str, route: Route) -> StreamTopic {
         StreamTopic::State { name, route, written: Vec::new(), due_ms: 0 }
     }
@@ -306,6 +332,7 @@ fn is_ahead(zone: &ZoneView, from: UpdatesFrom, since_ms: &mut Option<u64>, now_
 
 /// Writes a zone's next updates. Their ids end with the positions of the stream's other zones.
 fn write_updates(
+    form: EventForm,
     (zone, updates): (&ZoneView, &UpdateTable),
     moment: Moment,
     place: &mut UpdatesFrom,
@@ -315,12 +342,12 @@ fn write_updates(
     let recent = zone.recent();
     let from = match *place {
         UpdatesFrom::Present => {
-            write_position(moment, "at", out);
+            write_position(form, moment, "at", out);
             recent.next()
         }
         UpdatesFrom::Next(next) if (recent.first()..=recent.next()).contains(&next) => next,
         UpdatesFrom::Next(_) | UpdatesFrom::Reset => {
-            write_position(moment, "reset", out);
+            write_position(form, moment, "reset", out);
             recent.next()
         }
     };
@@ -328,15 +355,10 @@ fn write_updates(
     let others = if to > from { others() } else { String::new() };
     for number in from..to {
         let update: &Update = recent.get(number).expect("a recent update");
-        let mut digits = itoa::Buffer::new();
-        out.extend_from_slice(b"event: update\nid: ");
-        out.extend_from_slice(digits.format(zone.partition()).as_bytes());
-        out.push(b':');
-        out.extend_from_slice(digits.format(number).as_bytes());
-        out.extend_from_slice(others.as_bytes());
-        out.extend_from_slice(b"\ndata: ");
-        updates.write(std::slice::from_ref(update), out);
-        out.extend_from_slice(b"\n\n");
+        let id = EventId { zone: zone.partition(), update: number, others: &others };
+        form.write(out, "update", Some(id), |out| {
+            updates.write(std::slice::from_ref(update), out);
+        });
     }
     *place = UpdatesFrom::Next(to);
     match to {
@@ -346,39 +368,28 @@ fn write_updates(
     }
 }
 
-/// Writes the last event of a stream: why a zone comes no further.
-pub(crate) fn write_halted(zone: u16, halted: &Problem, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"event: halted\ndata: ");
-    Json::object(out, |json| {
-        json.number("zone", zone.into()).text("detail", &halted.sentence());
-    });
-    out.extend_from_slice(b"\n\n");
-}
-
 /// Writes whether a zone's owner has fallen silent or is heard again, if the client does not know.
-fn write_staleness(moment: Moment, was_stale: &mut bool, out: &mut Vec<u8>) {
+fn write_staleness((form, moment): (EventForm, Moment), was_stale: &mut bool, out: &mut Vec<u8>) {
     let is_stale = moment.stale_ms.is_some();
     if std::mem::replace(was_stale, is_stale) != is_stale {
-        write_position(moment, if is_stale { "stale" } else { "live" }, out);
+        write_position(form, moment, if is_stale { "stale" } else { "live" }, out);
     }
 }
 
 /// Writes the position of a topic of updates.
-fn write_position(moment: Moment, event: &str, out: &mut Vec<u8>) {
+fn write_position(form: EventForm, moment: Moment, event: &str, out: &mut Vec<u8>) {
     let Moment { zone, position: ZonePosition { update, next_offset }, stale_ms } = moment;
-    out.extend_from_slice(format!("event: {event}\ndata: ").as_bytes());
-    Json::object(out, |json| {
+    form.write_object(out, event, |json| {
         json.number("zone", zone.into()).number("update", update).signed("offset", next_offset);
         if let Some(stale_ms) = stale_ms {
             json.number("stale_ms", stale_ms);
         }
     });
-    out.extend_from_slice(b"\n\n");
 }
 
 fn write_state(
+    (form, name): (EventForm, &str),
     served: &Served,
-    name: &str,
     route: &Route,
     written: &mut Vec<u8>,
     out: &mut Vec<u8>,
@@ -398,9 +409,7 @@ fn write_state(
     if is_the_same(&body, written) {
         return;
     }
-    out.extend_from_slice(format!("event: {name}\ndata: ").as_bytes());
-    out.extend_from_slice(&body);
-    out.extend_from_slice(b"\n\n");
+    form.write(out, name, None, |out| out.extend_from_slice(&body));
     *written = body;
 }
 

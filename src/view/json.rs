@@ -54,6 +54,13 @@ impl<'a> Json<'a> {
         self
     }
 
+    /// Writes a value that is JSON already.
+    pub(crate) fn json(&mut self, key: &str, value: &[u8]) -> &mut Self {
+        self.key(key);
+        self.out.extend_from_slice(value);
+        self
+    }
+
     /// Writes an object within.
     pub(crate) fn object_at(&mut self, key: &str, write: impl FnOnce(&mut Json)) -> &mut Self {
         self.key(key);

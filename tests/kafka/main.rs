@@ -41,6 +41,7 @@ mod serving;
 mod serving_clients;
 mod serving_failures;
 mod snapshots;
+mod sockets;
 mod stalls;
 mod tapping;
 mod threads;

@@ -34,6 +34,21 @@ pub(super) fn check(method: &str, target: &str, answer: &str) {
     Shown::default().check(method, target, answer);
 }
 
+/// Checks a message of a WebSocket.
+pub(super) fn check_message(text: &str) {
+    let message: Value = serde_json::from_str(text).expect("a message is JSON");
+    let name = message["event"].as_str().expect("it has a name");
+    let responses = "/paths/~1v1~1stream/get/responses";
+    let mut shown = Shown::default();
+    match name {
+        "answer" => shown.check_part(&format!("{responses}/101/x-messages/answer"), name, text),
+        _ => {
+            let at = format!("{responses}/200/content/text~1event-stream/x-events/{name}");
+            shown.check_part(&at, name, &message["data"].to_string());
+        }
+    }
+}
+
 /// Which parts of the document answers have shown, as JSON pointers.
 #[derive(Default)]
 struct Shown(BTreeSet<String>);

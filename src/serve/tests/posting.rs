@@ -46,7 +46,7 @@ pub(super) fn appended(
 }
 
 /// Applies a record that was appended, as a daemon does.
-fn decide(world: &mut World, record: &[u8]) {
+pub(super) fn decide(world: &mut World, record: &[u8]) {
     let origin = RecordPosition { offset: world.events, time_ms: 1_767_225_700_000 };
     let event = Decoder::new(&EVENTS).decode::<Action>(origin, Some(record)).unwrap();
     let mut updates = Updates::new();

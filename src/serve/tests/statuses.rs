@@ -65,7 +65,17 @@ fn of_get(path: &str) -> BTreeSet<String> {
         let token = format!("Authorization: Bearer {}\r\n", token_of("reader"));
         status(&world, "GET", &target, &token)
     });
-    answers.chain(refusals("GET", &format!("{path}?{topic}"))).collect()
+    // What the versions of the WebSocket protocol are is asked of streams alone.
+    let sockets = ["13", "8"].map(|version| {
+        let headers = format!(
+            "Authorization: Bearer {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: {version}\r\n",
+            token_of("reader")
+        );
+        status(&world, "GET", &format!("{path}?{topic}"), &headers)
+    });
+    let sockets = sockets.into_iter().flatten();
+    answers.chain(sockets).chain(refusals("GET", &format!("{path}?{topic}"))).collect()
 }
 
 /// The status of posting a body, by what became of its events.

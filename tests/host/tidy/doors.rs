@@ -11,6 +11,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("async_io", &["src/service/exporter.rs"]),
     ("async_signal", &["src/service/shutdown.rs"]),
     ("atomic_waker", &["src/service/status.rs"]),
+    ("base64", &["src/serve/socket.rs"]),
     ("bytes", &["src/kafka/message.rs"]),
     ("clap", &["src/service/cli.rs", "src/service/config_args.rs", "src/tools/reference.rs"]),
     ("clap_complete", &["src/service/cli.rs", "src/tools/reference.rs"]),
@@ -104,6 +105,7 @@ const DOORS: &[(&str, &[&str])] = &[
         &[
             "src/serve/key_set.rs",
             "src/serve/openapi.rs",
+            "src/serve/socket.rs",
             "src/service/schema.rs",
             "src/testing/vectors.rs",
             "src/tools/",
@@ -117,6 +119,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("toml", &["src/service/"]),
     ("tracing", &["src/"]),
     ("tracing_subscriber", &["src/service/journal_line.rs", "src/service/log.rs"]),
+    ("tungstenite", &["src/serve/event_form.rs", "src/serve/socket.rs"]),
     ("zstd", &["src/kafka/codec.rs", "src/testing/batch_builder.rs"]),
 ];
 
