@@ -31,6 +31,8 @@ pub(crate) mod stream;
 
 mod socket;
 
+mod sight;
+
 mod cross_origin;
 
 mod signatures;

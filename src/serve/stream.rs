@@ -12,6 +12,7 @@ use crate::serve::event_form::{EventForm, EventId};
 use crate::serve::gate::Pass;
 use crate::serve::problem::Problem;
 use crate::serve::routes::{BoardPlaces, BoardQuery, PlayerQuery, Route, TICKET_KEY};
+use crate::serve::sight::{SIGHT_RADIUS_MAX, Sight};
 use crate::serve::waiting::AwaitedOffset;
 use crate::view::json::Json;
 use crate::view::zone::{ZonePosition, ZoneView};
@@ -45,7 +46,14 @@ const AHEAD_MS_MAX: u64 = 10_000;
 const UPDATES_PER_PIECE: usize = 64;
 
 /// What a stream takes.
-const PARAMETERS: &[&str] = &["zone", "player", "board", "every_ms", TICKET_KEY, LAST_EVENT_ID_KEY];
+const PARAMETERS: &[&str] =
+    &["zone", "player", "board", AROUND_KEY, RADIUS_KEY, "every_ms", TICKET_KEY, LAST_EVENT_ID_KEY];
+
+/// The key of the player whose sight is streamed.
+const AROUND_KEY: &str = "around";
+
+/// The key of how far the player sees.
+const RADIUS_KEY: &str = "radius";
 
 /// The key of what a page says in the query that cannot send `Last-Event-ID`.
 const LAST_EVENT_ID_KEY: &str = "last_event_id";
@@ -71,6 +79,8 @@ enum StreamTopic {
         written: Vec<u8>,
         due_ms: u64,
     },
+    /// The players around one, written when they changed.
+    Sight { sight: Sight, due_ms: u64 },
 }
 
 /// The next update of a topic of updates.
@@ -137,8 +147,8 @@ impl Stream {
                 }
                 // As for posts: they mean nothing here.
                 "at" | "wait_ms" => {}
-                TICKET_KEY | LAST_EVENT_ID_KEY => {}
-                _ => stream.topics.push(StreamTopic::of((&key, &value), &resumed, zones)?),
+                RADIUS_KEY | TICKET_KEY | LAST_EVENT_ID_KEY => {}
+                _ => stream.topics.push(StreamTopic::of((&key, &value), query, &resumed, zones)?),
             }
         }
         match stream.topics.len() {
@@ -147,7 +157,7 @@ impl Stream {
             0 if form == EventForm::WebSocket => Ok(stream),
             _ => Err(Problem::Parameter {
                 name: "zone",
-                must_be: "one to eight topics: zone=3, player=ID, board=world",
+                must_be: "one to eight topics: zone=3, player=ID, board=world, around=ID",
             }),
         }
     }
@@ -157,6 +167,11 @@ impl Stream {
         self.topics.iter().all(|topic| match topic {
             StreamTopic::Updates { .. } => pass.may_read_all(),
             StreamTopic::State { route, .. } => pass.may_read(route),
+            // The one who may read a player's card may see what the player sees.
+            StreamTopic::Sight { sight, .. } => {
+                let player_id = sight.player_id();
+                pass.may_read(&Route::Player(PlayerQuery { player_id, zone: None, after: None }))
+            }
         })
     }
 
@@ -168,7 +183,7 @@ impl Stream {
                 _ => None,
             },
             // They say it themselves.
-            StreamTopic::State { .. } => None,
+            StreamTopic::State { .. } | StreamTopic::Sight { .. } => None,
         })
     }
 
@@ -223,6 +238,13 @@ impl Stream {
                     }
                     due_ms = due_ms.min(*due);
                 }
+                StreamTopic::Sight { sight, due_ms: due } => {
+                    if *due <= now_ms {
+                        let is_said = sight.write(form, served, out);
+                        *due = now_ms + if is_said { self.every_ms } else { 1 };
+                    }
+                    due_ms = due_ms.min(*due);
+                }
             }
         }
         if out.len() > before {
@@ -242,6 +264,7 @@ impl StreamTopic {
     /// these zones before, up to these updates.
     fn of(
         (key, value): (&str, &str),
+        query: &str,
         resumed: &[(u16, u64)],
         zones: usize,
     ) -> Result<StreamTopic, Problem> {
@@ -276,6 +299,14 @@ impl StreamTopic {
             "board" => {
                 let query = BoardQuery { zone, places: BoardPlaces::From(1, 10) };
                 Ok(StreamTopic::state("board", Route::Board(query)))
+            }
+            AROUND_KEY => {
+                let player_id = player(AROUND_KEY)?;
+                let radius = parameter(query, RADIUS_KEY).and_then(|radius| radius.parse().ok());
+                let radius = radius.filter(|radius| (1..=SIGHT_RADIUS_MAX).contains(radius));
+                let must_be = "a number from 1 to 50000, in units of the game's positions";
+                let radius = radius.ok_or(wrong(RADIUS_KEY, must_be))?;
+                Ok(StreamTopic::Sight { sight: Sight::new(player_id, radius), due_ms: 0 })
             }
             _ => Err(Problem::ParameterUnknown { name: key.to_owned(), takes: PARAMETERS }),
         }

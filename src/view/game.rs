@@ -27,6 +27,9 @@ pub struct ViewSchema {
     /// The fields of a card beside the score, as many as a
     /// [`Card`] has room for.
     pub card: &'static [CardField],
+    /// The fields of a card that say where a player is, which are signed; `None`: players are
+    /// nowhere.
+    pub position: Option<[&'static str; 2]>,
     /// The game's own queries.
     pub queries: &'static [Query],
     /// The game's part of the OpenAPI document, as JSON.
@@ -240,6 +243,17 @@ impl ViewSchema {
     /// Returns the role of an update.
     pub(crate) fn role(&self, update: &Update) -> UpdateRole {
         self.game.updates.kinds[usize::from(update.payload().kind) - 1].role
+    }
+
+    /// Returns the numbers of the fields that say where a player is.
+    pub(super) fn position_fields(&self) -> Option<[usize; 2]> {
+        let number = |name| {
+            let number = self.card.iter().position(|field| field.name == name);
+            let number = number.expect("a position is made of fields of the card");
+            assert_eq!(self.card[number].form, Form::Signed, "{name}");
+            number
+        };
+        self.position.map(|names| names.map(number))
     }
 
     /// Returns the file of the page at a path.

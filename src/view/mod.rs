@@ -20,6 +20,8 @@ pub mod zone;
 
 pub(crate) mod board;
 
+pub(crate) mod nearby;
+
 pub(crate) mod recent;
 
 pub mod world;

@@ -8,6 +8,7 @@ use crate::kit::update::{Payload, Update};
 use crate::view::board::{Place, ranks_around, world_key, zone_key};
 use crate::view::card::{Card, Cards, KindFold};
 use crate::view::game::{FoldedUpdate, GameView, ViewedGame, ZoneImage};
+use crate::view::nearby::{Nearby, Spot};
 use crate::view::recent::Recent;
 use std::sync::Arc;
 
@@ -68,6 +69,8 @@ pub struct ZoneView {
     free: Vec<u32>,
     used: u32,
     board: RankTree,
+    /// With the fields of the card that say where a player is; `None`: the game has no positions.
+    nearby: Option<(Nearby, [usize; 2])>,
     recent: Recent,
     /// By kind of update.
     folds: Vec<KindFold>,
@@ -107,6 +110,7 @@ impl ZoneView {
             free: Vec::new(),
             used: 0,
             board: RankTree::new(rows_max),
+            nearby: rules.schema().position_fields().map(|of| (Nearby::new(rows_max), of)),
             recent: Recent::new(position.update, position.next_offset),
             folds: KindFold::all(rules.schema()),
             rules,
@@ -221,6 +225,29 @@ impl ZoneView {
         Place { rank, player_id, score, scored_at_ms, zone: self.partition }
     }
 
+    /// Visits the players around one who is here, itself included: those at most `radius` away, in
+    /// no particular order, with the square of the distance.
+    pub(crate) fn around<'a>(
+        &'a self,
+        player_id: u64,
+        radius: u32,
+        mut visit: impl FnMut(u64, &'a Card),
+    ) {
+        let (Some((nearby, fields)), Some(row)) = (&self.nearby, self.find(player_id)) else {
+            return;
+        };
+        let spot_of = |row: u32| spot(&self.cards[row], fields);
+        let centre = spot_of(row);
+        nearby.visit(centre, radius, spot_of, |row| {
+            let (x, y) = spot_of(row);
+            let square = |at: i32, from: i32| u64::from(at.abs_diff(from)).pow(2);
+            let distance = square(x, centre.0).saturating_add(square(y, centre.1));
+            if distance <= u64::from(radius).pow(2) {
+                visit(distance, &self.cards[row]);
+            }
+        });
+    }
+
     /// Returns the game's part.
     pub(crate) fn game(&self) -> &dyn GameView {
         &*self.game
@@ -264,13 +291,23 @@ impl ZoneView {
         self.cards.reach(row);
         self.cards[row] = card;
         self.index.insert(card.player_id, row, |row| self.cards[row].player_id);
+        self.step(row, None, Some(&card));
         row
+    }
+
+    /// A player moves; `None` is outside of the zone.
+    fn step(&mut self, row: u32, before: Option<&Card>, after: Option<&Card>) {
+        if let Some((nearby, fields)) = &mut self.nearby {
+            let spot = |card: Option<&Card>| card.map(|card| spot(card, fields));
+            nearby.step(row, spot(before), spot(after));
+        }
     }
 
     fn remove(&mut self, row: u32) -> Moved {
         let (card, key) = (self.cards[row], self.world_key(row));
         self.index.remove(card.player_id, row);
         self.board.remove(zone_key(&card));
+        self.step(row, Some(&card), None);
         self.cards[row] = Card::default();
         self.free.push(row);
         Moved::Left(card, key)
@@ -361,6 +398,8 @@ impl ZoneView {
         kind.set_fields(payload, &mut card);
         let row = self.add(card);
         self.game.fold(folded, row, None, &mut self.cards[row]);
+        let entered = self.cards[row];
+        self.step(row, Some(&card), Some(&entered));
         Ok(Moved::Entered(row))
     }
 
@@ -376,6 +415,8 @@ impl ZoneView {
         card.changed = folded.number + 1;
         kind.set_fields(payload, card);
         self.game.fold(folded, row, Some(&before), card);
+        let after = *card;
+        self.step(row, Some(&before), Some(&after));
         match kind.score(payload) {
             _ if kind.role == UpdateRole::Leave => self.remove(row),
             Some(score) => self.on_scored(folded.number, row, score),
@@ -391,4 +432,9 @@ impl ZoneView {
         self.board.insert(zone_key(&self.cards[row]), row);
         Moved::Scored(row, before)
     }
+}
+
+/// Returns where a player is.
+fn spot(card: &Card, [x, y]: &[usize; 2]) -> Spot {
+    (card.signed(*x), card.signed(*y))
 }

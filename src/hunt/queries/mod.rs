@@ -47,6 +47,7 @@ pub(crate) static VIEW_SCHEMA: ViewSchema = ViewSchema {
         CardField { name: "heading", form: Form::Number },
         CardField { name: "health", form: Form::Number },
     ],
+    position: Some(["x", "y"]),
     queries: &[
         Query { name: "hunts", is_incremental: false },
         Query { name: "tiles", is_incremental: true },

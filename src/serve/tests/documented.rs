@@ -34,6 +34,12 @@ pub(super) fn check(method: &str, target: &str, answer: &str) {
     Shown::default().check(method, target, answer);
 }
 
+/// Checks events of a stream.
+pub(super) fn check_events(text: &str) {
+    let stream = "/paths/~1v1~1stream/get/responses/200/content/text~1event-stream";
+    Shown::default().check_events(stream, text);
+}
+
 /// Checks a message of a WebSocket.
 pub(super) fn check_message(text: &str) {
     let message: Value = serde_json::from_str(text).expect("a message is JSON");
@@ -229,7 +235,8 @@ fn all_answers_are_what_the_document_says_and_together_they_show_all_of_it() {
     for seed in 200..210 {
         let mut world = RandomWorld::new(seed);
         let mut served = world.served();
-        let zones = "zone=0&zone=1&zone=2&player=1&player=99&board=world&board=1&every_ms=50";
+        let zones =
+            "zone=0&zone=1&zone=2&player=1&player=99&board=world&around=2&radius=9000&every_ms=50";
         let target = format!("/v1/stream?{zones}");
         // Of each second stream the client has read updates that no process has.
         let id = if seed % 2 == 0 { "" } else { "0:9999999" };

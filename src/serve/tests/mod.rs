@@ -13,6 +13,7 @@ mod posting;
 mod schema;
 mod second_game;
 mod sharing;
+mod sight;
 mod sockets;
 mod statuses;
 mod streaming;

@@ -30,6 +30,7 @@ static SCHEMA: ViewSchema = ViewSchema {
         CardField { name: "team", form: Form::Number },
         CardField { name: "field", form: Form::Number },
     ],
+    position: None,
     queries: &[Query { name: "round", is_incremental: false }],
     openapi: r#"{"paths": {"/v1/zones/{zone}/round": {}}}"#,
     page: &[],

@@ -1,0 +1,140 @@
+//! What a player sees: the players around it, as they come, change and go.
+//!
+//! It is state and not a list of updates: what changed twice between two events is written once,
+//! and a client that reads slowly misses nothing but the time between.
+
+use crate::serve::answers::{Served, at};
+use crate::serve::event_form::EventForm;
+use crate::serve::problem::Problem;
+use crate::view::card::Card;
+use crate::view::json::Json;
+use crate::view::zone::ZoneView;
+
+/// Players in sight at once: of more, those who are nearest. An event has some 16 KiB at most.
+pub(crate) const SIGHT_PLAYERS_MAX: usize = 128;
+
+/// How far a client may ask to see, in units of the game's positions: half a kilometre in cm.
+pub(crate) const SIGHT_RADIUS_MAX: u32 = 50_000;
+
+/// What a player sees, as its client knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sight {
+    player_id: u64,
+    radius: u32,
+    told: Told,
+}
+
+/// What a client was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Told {
+    /// Nothing yet.
+    Nothing,
+    /// The player cannot be seen around, for this reason.
+    Nobody(Problem),
+    /// These players in a zone, ordered by their numbers.
+    Players { zone: u16, players: Vec<SeenPlayer> },
+}
+
+/// A player in sight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SeenPlayer {
+    player_id: u64,
+    /// [`Card::changed`] when it was written.
+    changed: u64,
+}
+
+impl Sight {
+    /// What this player sees; the client does not know it.
+    pub(crate) fn new(player_id: u64, radius: u32) -> Sight {
+        Sight { player_id, radius, told: Told::Nothing }
+    }
+
+    /// Returns the player.
+    pub(crate) fn player_id(&self) -> u64 {
+        self.player_id
+    }
+
+    /// Writes what has changed, if anything has. Returns false if the zone is within a frame, and
+    /// nothing can be said.
+    pub(crate) fn write(&mut self, form: EventForm, served: &Served, out: &mut Vec<u8>) -> bool {
+        let zone = served.zone_of(self.player_id).and_then(|zone| served.zone(zone));
+        match zone {
+            Ok(zone) if zone.is_within_frame() => return false,
+            Ok(zone) => self.write_players(form, served, zone, out),
+            Err(problem) => self.write_nobody(form, problem, out),
+        }
+        true
+    }
+
+    fn write_nobody(&mut self, form: EventForm, problem: Problem, out: &mut Vec<u8>) {
+        if self.told != Told::Nobody(problem.clone()) {
+            form.write_object(out, "around", |json| {
+                json.id("player_id", self.player_id).text("detail", &problem.sentence());
+            });
+            self.told = Told::Nobody(problem);
+        }
+    }
+
+    fn write_players(
+        &mut self,
+        form: EventForm,
+        served: &Served,
+        zone: &ZoneView,
+        out: &mut Vec<u8>,
+    ) {
+        let cards = in_sight(zone, self.player_id, self.radius);
+        let seen = |card: &&Card| SeenPlayer { player_id: card.player_id, changed: card.changed };
+        let players: Vec<SeenPlayer> = cards.iter().map(seen).collect();
+        let partition = zone.partition();
+        let schema = served.schema();
+        let write = |json: &mut Json, card: &&Card| {
+            json.id("player_id", card.player_id);
+            schema.write_fields(card, json);
+        };
+        match &self.told {
+            Told::Players { zone: known, players: before } if *known == partition => {
+                if *before == players {
+                    return;
+                }
+                let find = |list: &[SeenPlayer], player_id: u64| {
+                    let at = list.binary_search_by_key(&player_id, |seen| seen.player_id);
+                    at.ok().map(|at| list[at])
+                };
+                let was = |card: &&&Card| find(before, card.player_id);
+                let entered = cards.iter().filter(|card| was(card).is_none());
+                let changed = cards
+                    .iter()
+                    .filter(|card| was(card).is_some_and(|seen| seen.changed != card.changed));
+                let left = before.iter().filter(|seen| find(&players, seen.player_id).is_none());
+                form.write_object(out, "sight", |json| {
+                    json.id("player_id", self.player_id).number("zone", partition.into());
+                    at(json, served.moment(zone));
+                    json.objects("entered", entered, write).objects("changed", changed, write);
+                    json.objects("left", left, |json, seen| {
+                        json.id("player_id", seen.player_id);
+                    });
+                });
+            }
+            _ => form.write_object(out, "around", |json| {
+                json.id("player_id", self.player_id).number("zone", partition.into());
+                at(json, served.moment(zone));
+                json.objects("players", cards.iter(), write);
+            }),
+        }
+        self.told = Told::Players { zone: partition, players };
+    }
+}
+
+/// The players in sight, ordered by their numbers: the player itself, and those who are nearest.
+fn in_sight(zone: &ZoneView, player_id: u64, radius: u32) -> Vec<&Card> {
+    let mut found = Vec::new();
+    zone.around(player_id, radius, |distance, card| {
+        found.push((distance, card.player_id != player_id, card.player_id, card));
+    });
+    if found.len() > SIGHT_PLAYERS_MAX {
+        found.select_nth_unstable_by_key(SIGHT_PLAYERS_MAX, |of| (of.0, of.1, of.2));
+        found.truncate(SIGHT_PLAYERS_MAX);
+    }
+    found.sort_unstable_by_key(|(_, _, player_id, _)| *player_id);
+    found.into_iter().map(|(.., card)| card).collect()
+}
