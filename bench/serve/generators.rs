@@ -1,7 +1,7 @@
 //! Processes that send requests: one alone has too few descriptors for all sessions.
 
 use crate::open_loop::{Measured, OpenLoop};
-use crate::streams::EVERY_MS;
+use crate::streams::{EVERY_MS, SIGHT_CM};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -24,11 +24,18 @@ pub(crate) enum Ask {
     Command,
     /// A stream of a player's card.
     Stream,
+    /// The same over a WebSocket.
+    Socket,
+    /// A stream of the players in sight.
+    Sight,
 }
 
 impl Ask {
     /// What is asked again and again.
     pub(crate) const REQUESTS: [Ask; 4] = [Ask::Poll, Ask::Card, Ask::Board, Ask::Command];
+
+    /// What is asked for once, and comes again and again.
+    pub(crate) const STREAMS: [Ask; 3] = [Ask::Stream, Ask::Socket, Ask::Sight];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -37,6 +44,8 @@ impl Ask {
             Ask::Board => "board",
             Ask::Command => "command",
             Ask::Stream => "stream",
+            Ask::Socket => "socket",
+            Ask::Sight => "sight",
         }
     }
 
@@ -48,6 +57,17 @@ impl Ask {
             Ask::Board => "boards",
             Ask::Command => "commands",
             Ask::Stream => "streams",
+            Ask::Socket => "sockets",
+            Ask::Sight => "sights",
+        }
+    }
+
+    /// What every event of a stream begins with.
+    pub(crate) fn event(self) -> &'static [u8] {
+        match self {
+            Ask::Socket => br#"{"event":"card""#,
+            Ask::Sight => b"event: sight\n",
+            _ => b"event: card\n",
         }
     }
 
@@ -59,6 +79,16 @@ impl Ask {
             Ask::Poll => get(&format!("/v1/players/{player}/poll")),
             Ask::Card => get(&format!("/v1/players/{player}")),
             Ask::Stream => get(&format!("/v1/stream?player={player}&every_ms={EVERY_MS}")),
+            Ask::Socket => {
+                let stream = Ask::Stream.request(number, players);
+                let asked = "Connection: Upgrade\r\nUpgrade: websocket\r\n\
+                    Sec-WebSocket-Version: 13\r\n\
+                    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+                stream.replace("\r\n\r\n", &format!("\r\n{asked}"))
+            }
+            Ask::Sight => {
+                get(&format!("/v1/stream?around={player}&radius={SIGHT_CM}&every_ms={EVERY_MS}"))
+            }
             Ask::Board => get(&format!("/v1/boards/world?from={}&count=20", 1 + number % 1_000)),
             Ask::Command => {
                 let body = format!(r#"{{"type":"loot","player_id":"{player}"}}"#);
@@ -166,7 +196,7 @@ pub(crate) fn generate(address: &str, sessions: usize) {
     crate::say("ready");
     for line in std::io::stdin().lines() {
         let job: Value = serde_json::from_str(&line.expect("text")).expect("a job is JSON");
-        let mut asks = Ask::REQUESTS.into_iter().chain([Ask::Stream]);
+        let mut asks = Ask::REQUESTS.into_iter().chain(Ask::STREAMS);
         let ask = asks.find(|ask| job["ask"] == ask.name()).expect("a known one");
         let number = |name: &str| job[name].as_u64().expect("a number");
         let players: Vec<String> = job["players"]
@@ -178,7 +208,10 @@ pub(crate) fn generate(address: &str, sessions: usize) {
         let time = Duration::from_secs(number("seconds"));
         let request = |number| ask.request(number, &players);
         let mut measured = match ask {
-            Ask::Stream => open_loop.listen(Duration::from_millis(EVERY_MS), time, &request),
+            Ask::Stream | Ask::Socket | Ask::Sight => {
+                let every = Duration::from_millis(EVERY_MS);
+                open_loop.listen(ask.event(), every, time, &request)
+            }
             _ => open_loop.run(number("per_s"), time, &request),
         };
         let pairs = |histogram: &Histogram<u64>| -> Vec<[u64; 2]> {

@@ -17,7 +17,7 @@ impl Inside {
         let times = match ask {
             Ask::Poll | Ask::Card | Ask::Board => "huntd_serve_answer_seconds",
             Ask::Command => "huntd_serve_post_seconds",
-            Ask::Stream => "huntd_serve_stream_seconds",
+            Ask::Stream | Ask::Socket | Ask::Sight => "huntd_serve_stream_seconds",
         };
         let mut inside = Inside { answers: Vec::new(), allocations: 0, updates: 0 };
         for address in addresses {

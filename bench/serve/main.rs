@@ -6,8 +6,9 @@
 //! the serving processes for each request. Broker, daemon, servers and generators share the
 //! machine. Not a goal: the network and TLS. `--smoke` takes a few sessions and seconds, and no
 //! peers. Names of parts take these alone: `polls`, `cards`, `boards`, `commands`, `peers` (the
-//! same of the peers), `search`, `streams`, `hunt`, `million`, `page`. `--events N` sets the events
-//! per second that are played beside polls; beside the others there are fewer.
+//! same of the peers), `search`, `streams`, `sockets`, `sights`, `hunt`, `million`, `page`.
+//! `--events N` sets the events per second that are played beside polls; beside the others there
+//! are fewer.
 //!
 //! Where the bench may set real-time priorities, servers have the highest, as huntd's unit can give
 //! it: huntd's serving thread, and all threads of the peers and of Redis. The generators come next:
@@ -50,8 +51,9 @@ const ZONES: i32 = 4;
 const SERVERS: usize = 2;
 
 /// Names of the parts.
-const PARTS: [&str; 10] = [
-    "polls", "cards", "boards", "commands", "peers", "search", "streams", "hunt", "million", "page",
+const PARTS: [&str; 12] = [
+    "polls", "cards", "boards", "commands", "peers", "search", "streams", "sockets", "sights",
+    "hunt", "million", "page",
 ];
 
 /// What is asked, and how often.
@@ -67,6 +69,9 @@ struct Size {
     /// Up to which the highest rate is searched.
     commands_per_s_max: u64,
     streams: usize,
+    /// Streams of what players see, and the players of their one zone.
+    sights: usize,
+    players_in_sights: u64,
     /// Actors of a hunt with a treasure for each, and how many seconds they take.
     actors: u64,
     hunt_s: u64,
@@ -90,6 +95,8 @@ const FULL: Size = Size {
     commands_per_s: 5_000,
     commands_per_s_max: 32_000,
     streams: 10_000,
+    sights: 1_000,
+    players_in_sights: 3_000,
     actors: 2_500,
     hunt_s: 60,
     players_at_rest: 1_000_000,
@@ -107,6 +114,8 @@ const SMOKE: Size = Size {
     commands_per_s: 50,
     commands_per_s_max: 0,
     streams: 50,
+    sights: 20,
+    players_in_sights: 100,
     actors: 100,
     hunt_s: 2,
     players_at_rest: 1_600,
@@ -125,7 +134,8 @@ impl Size {
             Ask::Poll => self.polls_per_s,
             Ask::Card | Ask::Board => self.polls_per_s / 2,
             Ask::Command => self.commands_per_s,
-            Ask::Stream => self.streams as u64 * 1_000 / streams::EVERY_MS,
+            Ask::Stream | Ask::Socket => self.streams as u64 * 1_000 / streams::EVERY_MS,
+            Ask::Sight => self.sights as u64 * 1_000 / streams::EVERY_MS,
         }
     }
 }
@@ -167,8 +177,10 @@ fn main() {
     if is_whole || has("search") {
         beside::play(&cluster, &size, |beside| search::search(&size, beside));
     }
-    if is_whole || has("streams") {
-        streams::streams(&size, &cluster);
+    for ask in Ask::STREAMS {
+        if is_whole || has(ask.part()) {
+            streams::streams(&size, &cluster, ask);
+        }
     }
     if is_whole || has("hunt") {
         hunt::hunt(&size, &cluster);

@@ -23,9 +23,6 @@ pub(crate) const SEND_EVERY: Duration = Duration::from_micros(250);
 /// What the epoll gives for a tick; for a session it gives its number.
 const TICKS: u64 = u64::MAX;
 
-/// What every event of a stream begins with.
-const EVENT: &[u8] = b"event: card\n";
-
 /// One session.
 struct Session {
     stream: TcpStream,
@@ -124,9 +121,10 @@ impl OpenLoop {
     }
 
     /// Opens a stream on each session. What counts is by how much an event comes later than so long
-    /// after the one before.
+    /// after the one before. Each event begins with the bytes of `event`.
     pub(crate) fn listen(
         &mut self,
+        event: &[u8],
         every: Duration,
         time: Duration,
         request: &dyn Fn(u64) -> String,
@@ -144,9 +142,9 @@ impl OpenLoop {
             self.receive(|session| {
                 let now = Instant::now();
                 while let Some(at) =
-                    session.received.windows(EVENT.len()).position(|part| part == EVENT)
+                    session.received.windows(event.len()).position(|part| part == event)
                 {
-                    session.received.drain(..at + EVENT.len());
+                    session.received.drain(..at + event.len());
                     let before = session.asked.pop_front().filter(|_| is_warm);
                     if let Some((before, _)) = before {
                         let late = now.saturating_duration_since(before + every);
