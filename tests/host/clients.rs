@@ -167,12 +167,11 @@ fn the_javascript_client_agrees_with_the_vectors_in_both_forms() {
 }
 
 #[test]
-fn typescript_finds_nothing_wrong_with_the_types_of_the_javascript_client() {
+fn typescript_finds_nothing_wrong_with_the_types_of_the_javascript_clients() {
     if !needs::has_minutes() || !needs::has_program("node", "--version") {
         return;
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let source = std::fs::read_to_string("docs/clients/huntd.mjs").expect("the repository has it");
     // The packages bring types; what they would build is not run.
     let packages = ["kafkajs@2", "kafkajs-lz4", "typescript@5", "@types/node@20"];
     let mut install = Command::new("npm");
@@ -182,17 +181,24 @@ fn typescript_finds_nothing_wrong_with_the_types_of_the_javascript_client() {
     if !needs::has("TypeScript and kafkajs, by npm", is_installed) {
         return;
     }
-    let line = source.split_once("`tsc ").and_then(|(_, rest)| rest.split_once('`'));
-    let options = line.expect("its head says how to check it").0.replace("\n//", "");
-    let wrong = source.replace("BigInt(words.length)", "words.length");
-    assert_ne!(source, wrong);
-    for (text, is_right) in [(&source, true), (&wrong, false)] {
-        std::fs::write(folder.path().join("huntd.mjs"), text).expect("a file");
-        let mut check = Command::new("node");
-        check.arg("node_modules/typescript/bin/tsc").args(options.split_whitespace());
-        let checked = check.current_dir(&folder).output().expect("node runs");
-        let printed = String::from_utf8_lossy(&checked.stdout);
-        assert_eq!(checked.status.success(), is_right, "{options}: {printed}");
+    let files = [
+        ("docs/clients/huntd.mjs", ("BigInt(words.length)", "words.length")),
+        ("docs/clients/browser/huntd-browser.mjs", ("(key, String(seq))", "(key, seq)")),
+    ];
+    for (path, (right, wrong)) in files {
+        let source = std::fs::read_to_string(path).expect("the repository has it");
+        let line = source.split_once("`tsc ").and_then(|(_, rest)| rest.split_once('`'));
+        let options = line.expect("its head says how to check it").0.replace("\n//", "");
+        assert!(source.contains(right), "{path}");
+        let name = path.rsplit('/').next().expect("a path ends with a name");
+        for (text, is_right) in [(&source, true), (&source.replace(right, wrong), false)] {
+            std::fs::write(folder.path().join(name), text).expect("a file");
+            let mut check = Command::new("node");
+            check.arg("node_modules/typescript/bin/tsc").args(options.split_whitespace());
+            let checked = check.current_dir(&folder).output().expect("node runs");
+            let printed = String::from_utf8_lossy(&checked.stdout);
+            assert_eq!(checked.status.success(), is_right, "{options}: {printed}");
+        }
     }
 }
 

@@ -34,7 +34,7 @@ fn documented(begin: &str) -> &'static str {
 }
 
 /// Runs an asynchronous script in the page. Returns its result, or its error as a text.
-fn awaited(browser: &Browser, script: &str) -> Value {
+pub(crate) fn awaited(browser: &Browser, script: &str) -> Value {
     browser.run(&format!(
         "window.result = undefined; \
          (async () => {{ {script} }})().then((of) => {{ window.result = of; }}, \

@@ -6,6 +6,7 @@
 mod advertised;
 mod bad_input;
 mod brokers;
+mod browser_client;
 mod campaign;
 mod certificates;
 mod clients;
