@@ -1,9 +1,11 @@
 // Reads huntd's updates and writes events, in one file. Copy it, and change what you need.
 //
-//     java -cp 'kafka-clients.jar:slf4j-api.jar:lz4-java.jar' Huntd.java read  BROKERS TOPIC [PRINTED]
-//     java -cp 'kafka-clients.jar:slf4j-api.jar:lz4-java.jar' Huntd.java write BROKERS TOPIC PARTITION
-//     java -cp 'kafka-clients.jar'                            Huntd.java verify
+//     jars=kafka-clients.jar:slf4j-api.jar:slf4j-nop.jar:lz4-java.jar
+//     java -cp $jars             Huntd.java read  BROKERS TOPIC [PRINTED]
+//     java -cp $jars             Huntd.java write BROKERS TOPIC PARTITION
+//     java -cp kafka-clients.jar Huntd.java verify
 //
+// slf4j-nop keeps Kafka's client from writing to the terminal: take another binding to read its log.
 // `read` prints the updates that are there, once each; `write` sends a join and some moves of one
 // player; `verify` is for docs/vectors: frames in, verdicts out. `read` prints a position after the
 // updates of each frame, and goes on from the last ones in the file PRINTED, which has what it
