@@ -108,7 +108,7 @@ struct OpenStream {
     /// Its place among the client's streams.
     _place: Arc<()>,
     /// `None`: the client only listens.
-    socket: Option<CommandSocket>,
+    socket: Option<Box<CommandSocket>>,
 }
 
 /// A client's requests that are not answered, and answers that are not sent.
@@ -610,7 +610,10 @@ impl Exchange {
         }
         let _place = gate.count_stream(&pass)?;
         let socket = match &request.web_socket {
-            Some(ask) => Some(CommandSocket::accept(ask, head.cross_origin, &mut self.unsent)?),
+            Some(ask) => {
+                let socket = CommandSocket::accept(ask, head.cross_origin, &mut self.unsent)?;
+                Some(Box::new(socket))
+            }
             None => {
                 self.unsent.extend_from_slice(
                     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\
