@@ -214,13 +214,12 @@ impl Acquirer {
         if !matches!(task.need(), Need::Follow { .. }) {
             return;
         }
-        let begun = task.followed().expect("it follows something").clone();
-        let is_right = follower.as_ref().is_some_and(|it| it.begun.begins_like(&begun));
-        let why = why_unknown.clone().filter(|_| begun.begins_late());
-        if is_right {
+        let begun = task.followed().expect("it follows something");
+        if follower.as_ref().is_some_and(|it| it.begun.begins_like(begun)) {
             return;
         }
-        if let Some(why) = why {
+        let begun = begun.clone();
+        if let Some(why) = why_unknown.clone().filter(|_| begun.begins_late()) {
             return self.fail(table, partition, &TopicError::NotNow(why), now);
         }
         table.stop_following(partition);
@@ -391,9 +390,6 @@ impl Acquirer {
         };
         let committed = task.committed;
         let (outcome, why_unknown) = (task.take_outcome(), why_unknown.take());
-        if outcome.is_err() {
-            self.look_for_rival(table, partition, now);
-        }
         table.slots.free(partition);
         table.actions.push_back(OwnershipAction::Forget { partition });
         match outcome {
@@ -405,7 +401,7 @@ impl Acquirer {
         }
     }
 
-    /// Whether the engine that has followed can go on with the output that is ours now.
+    /// Returns whether the engine that has followed can continue the output, now that it is ours.
     fn can_promote(&self, table: &mut ShardTable, acquired: &Acquired) -> bool {
         let follower = table.get_mut(acquired.partition).and_then(ShardState::follower_mut);
         follower.is_some_and(|follower| {

@@ -61,6 +61,7 @@ impl Acquirer {
         why_unknown: Option<String>,
         now: Instant,
     ) {
+        self.look_for_rival(table, partition, now);
         if let Some(why) = why_unknown {
             let error = TopicError::NotNow(format!("{}, and {why}", error.cause()));
             return self.fail(table, partition, &error, now);
@@ -89,7 +90,7 @@ impl Acquirer {
 
     /// A shard that is being acquired cannot be started. If the fence in force is a rival's, notes
     /// where the output ends.
-    pub(super) fn look_for_rival(&mut self, table: &mut ShardTable, partition: i32, now: Instant) {
+    fn look_for_rival(&mut self, table: &mut ShardTable, partition: i32, now: Instant) {
         let acquisition = table.task(partition).and_then(|task| task.acquisition());
         if let Some(acquisition) = acquisition
             && let Some((_, in_force)) = acquisition.fence_in_force()

@@ -68,7 +68,7 @@ impl ShardTable {
         open.is_some_and(|open| open.ownership_id == ownership_id)
     }
 
-    /// Whether the hot thread has an engine that follows for this ownership.
+    /// Returns whether an engine on the hot thread follows for this ownership.
     pub(super) fn is_following(&self, partition: i32, ownership_id: u32) -> bool {
         self.get(partition).and_then(ShardState::followed_for) == Some(ownership_id)
     }
@@ -107,9 +107,13 @@ impl ShardTable {
     /// Whether a shard is on the hot thread only until another instance takes it over, or until it
     /// is released.
     fn is_given_up(&self, partition: i32) -> bool {
-        let open = self.get(partition).and_then(ShardState::open);
         let is_released = self.release.as_ref().is_some_and(|release| release.contains(partition));
-        is_released || open.is_some_and(|open| !open.is_assigned)
+        is_released || self.is_left_to_others(partition)
+    }
+
+    /// Returns whether a shard is played although the group gives it to others.
+    fn is_left_to_others(&self, partition: i32) -> bool {
+        self.get(partition).and_then(ShardState::open).is_some_and(|open| !open.is_assigned)
     }
 
     /// A shard takes the next step on its way to the hot thread.
@@ -195,16 +199,14 @@ impl ShardTable {
 
     /// A shard stops for good, and is no longer on the hot thread.
     pub(super) fn halt(&mut self, partition: i32, sentence: String) {
-        self.stop_for_good(partition);
+        self.stop(partition);
         self.log(Note::Halted { partition, sentence, start_error: None });
     }
 
-    /// One that the group does not give to us any more is the next owner's trouble.
-    fn stop_for_good(&mut self, partition: i32) {
+    /// Stops a shard. One that is played although the group gives it to others is left to them.
+    fn stop(&mut self, partition: i32) {
         self.leave_hot_thread(partition);
-        let is_given_up =
-            self.get(partition).and_then(ShardState::open).is_some_and(|open| !open.is_assigned);
-        match is_given_up {
+        match self.is_left_to_others(partition) {
             true => drop(self.shards.remove(&partition)),
             false => drop(self.shards.insert(partition, ShardState::Halted)),
         }
@@ -212,7 +214,7 @@ impl ShardTable {
 
     /// A shard stops for good, because it cannot be started.
     pub(super) fn halt_unstartable(&mut self, partition: i32, error: StartError) {
-        self.stop_for_good(partition);
+        self.stop(partition);
         let sentence = error.to_string();
         self.log(Note::Halted { partition, sentence, start_error: Some(error) });
     }
