@@ -301,12 +301,16 @@ impl Pass {
 /// Returns whether the page that asks for a WebSocket came from this server, or is served. A
 /// browser does not ask that before, as it does for other requests (RFC 6455, 10.2).
 fn is_page_served(request: &ClientRequest, cross_origin: CrossOrigin) -> bool {
-    let is_same =
-        |origin: &str| origin.split_once("://").is_some_and(|(_, of)| Some(of) == request.host);
+    let is_same = |origin: &str| host_of(origin).is_some_and(|host| Some(host) == request.host);
     match cross_origin {
         CrossOrigin::Served(_) | CrossOrigin::Any => true,
         CrossOrigin::Silent | CrossOrigin::Foreign => request.origin.is_none_or(is_same),
     }
+}
+
+/// Returns the host of an origin, with its port if it has one.
+fn host_of(origin: &str) -> Option<&str> {
+    origin.split_once("://").map(|(_, host)| host)
 }
 
 /// Lets in what a program on this host asks, a page that came from it, or one that is served. Where
@@ -321,8 +325,7 @@ fn admit_local(request: &ClientRequest, cross_origin: CrossOrigin) -> Result<Sco
         CrossOrigin::Any => request.method != RequestMethod::Post,
         CrossOrigin::Silent | CrossOrigin::Foreign => false,
     };
-    let is_own = |origin: &str| origin.split_once("://").is_some_and(|(_, of)| is_local(of));
-    let is_own = request.origin.is_none_or(is_own);
+    let is_own = request.origin.is_none_or(|origin| host_of(origin).is_some_and(is_local));
     if !is_served && !is_own {
         return Err(Problem::OriginForeign);
     }
