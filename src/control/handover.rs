@@ -45,10 +45,11 @@ pub fn open(
 /// thread.
 pub fn follow(progress: &Progress, opening: Opening, engine: Box<dyn Engine>) -> ToHot {
     set_progress(progress, &opening);
-    progress.shard(opening.acquired.partition).following.set(1);
     let Acquired { partition, mark, start, .. } = opening.acquired;
-    progress.shard(partition).goal.set(mark.next_offset);
-    progress.shard(partition).applied.set(start.next_offset);
+    let progress = progress.shard(partition);
+    progress.following.set(1);
+    progress.goal.set(mark.next_offset);
+    progress.applied.set(start.next_offset);
     to_hot(opening, engine, ShardRole::Follower)
 }
 

@@ -90,6 +90,21 @@ pub(super) fn passed_over(opening: &Opening, asked: &[(i32, i64)]) {
 }
 
 /// Says why we join again: the cause may be this process itself.
+/// An engine begins on the hot thread, beside this owner epoch.
+fn begins(opening: &Opening, owner_epoch: u64, words: &str) {
+    let acquired = &opening.acquired;
+    tracing::info!(
+        partition = acquired.partition,
+        owner_epoch,
+        published = acquired.mark.next_update,
+        start_offset = acquired.start.next_offset,
+        start_update = acquired.start.next_update,
+        from_snapshot = acquired.candidate.is_some(),
+        ruleset = opening.ruleset,
+        "{words}"
+    );
+}
+
 fn rejoining(instance_id: &str, loss: &IdLoss) {
     match loss {
         IdLoss::StoodStill(pause) => tracing::warn!(
@@ -192,31 +207,13 @@ impl Journal {
 
     /// A shard goes to the hot thread.
     pub(super) fn acquired(&self, opening: &Opening) {
-        let acquired = &opening.acquired;
-        tracing::info!(
-            partition = acquired.partition,
-            owner_epoch = acquired.owner_epoch,
-            published = acquired.mark.next_update,
-            start_offset = acquired.start.next_offset,
-            start_update = acquired.start.next_update,
-            from_snapshot = acquired.candidate.is_some(),
-            ruleset = opening.ruleset,
-            "acquired"
-        );
+        begins(opening, opening.acquired.owner_epoch, "acquired");
     }
 
+    /// An engine begins to follow another owner.
     pub(super) fn follows(&self, opening: &Opening) {
-        let followed = &opening.acquired;
-        tracing::info!(
-            partition = followed.partition,
-            owner_epoch = followed.mark.owner_epoch,
-            published = followed.mark.next_update,
-            start_offset = followed.start.next_offset,
-            start_update = followed.start.next_update,
-            from_snapshot = followed.candidate.is_some(),
-            ruleset = opening.ruleset,
-            "following its output until this instance can take it over"
-        );
+        let words = "following its output until this instance can take it over";
+        begins(opening, opening.acquired.mark.owner_epoch, words);
     }
 
     /// How far the shards are that have to catch up: a line a second, while there are any.
