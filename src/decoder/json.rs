@@ -164,7 +164,7 @@ struct JsonFields {
     kind: Option<u8>,
     /// The fields that are present.
     present: FieldSet,
-    /// The value of each present field, in two's complement. Others have those of earlier records.
+    /// The value of each present field, in two's complement. Absent fields keep stale values.
     numbers: [u64; FIELDS_MAX],
 }
 

@@ -78,7 +78,7 @@ pub(crate) struct ClientRequest<'a> {
     pub persistence: Persistence,
 }
 
-/// What a client says that asks for a WebSocket (RFC 6455, 4.1).
+/// The headers of a request for a WebSocket (RFC 6455, 4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WebSocketAsk<'a> {
     /// The value of `Sec-WebSocket-Key`.

@@ -158,7 +158,7 @@ impl Membership {
         has_successors
     }
 
-    /// Whether the group has members, once we have resigned.
+    /// Returns whether the group has members. Call it after [`Membership::resign`].
     pub(crate) fn has_successors(&self) -> bool {
         self.members_max_known() > 0
     }

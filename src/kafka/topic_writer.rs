@@ -17,7 +17,7 @@ pub(crate) struct TopicWriter {
     reports: mpsc::Receiver<DeliveryReport>,
 }
 
-/// What became of one record.
+/// The result of sending one record.
 pub(crate) struct DeliveryReport {
     /// The record's number.
     pub number: usize,
@@ -53,7 +53,7 @@ impl TopicWriter {
     }
 }
 
-/// What librdkafka calls while the producer is polled.
+/// The callbacks that librdkafka calls while the producer is polled.
 pub(crate) struct WriterCallbacks {
     tokens: TokenSource,
     sender: mpsc::Sender<DeliveryReport>,

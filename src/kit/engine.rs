@@ -30,7 +30,7 @@ pub struct GameSchema {
     pub updates: &'static UpdateTable,
     /// The reasons to refuse an event, by number.
     pub refusals: &'static [&'static str],
-    /// What is counted in a zone.
+    /// The names of the counts of a zone.
     pub counts: &'static [&'static str],
 }
 
@@ -72,7 +72,7 @@ pub struct Departure {
     pub carried: [u64; CARRIED_WORDS_MAX],
 }
 
-/// What became of the events of a block.
+/// The outcomes of a block of events.
 #[derive(Debug)]
 pub struct BlockReport {
     /// Events that were processed, whatever their outcome.
@@ -252,7 +252,7 @@ impl<G: Game> Engine for Zone<G> {
 /// The rulebook of a game that the holder does not know. It makes the zones of the game.
 pub type AnyRulebook = Arc<dyn GameRulebook>;
 
-/// What a rulebook does for a holder that does not know its game.
+/// A rulebook whose holder does not know its game.
 pub trait GameRulebook: Any + Send + Sync {
     /// Returns the tables of the game.
     fn schema(&self) -> &'static GameSchema;

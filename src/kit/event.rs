@@ -97,7 +97,7 @@ pub struct ActionField {
     pub field: u8,
     /// The field's public description.
     pub spec: &'static FieldSpec,
-    /// Whether the record must have it.
+    /// True if the record must have it.
     pub presence: Presence,
     /// Where the action's words hold it.
     pub place: FieldPlace,

@@ -325,7 +325,7 @@ pub(super) const fn carried_words(fields: &[CarriedField]) -> usize {
     words
 }
 
-/// What the decoder needs of a field's specification.
+/// The part of a field's specification that the decoder needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FieldReading {
     pub form: FieldForm,

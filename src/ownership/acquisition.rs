@@ -299,7 +299,7 @@ impl Acquisition {
         matches!(self.state, AcquisitionState::Tail(_) | AcquisitionState::Amended(_))
     }
 
-    /// Whether the group is asked because a fence comes next.
+    /// Returns whether the group is asked because a fence comes next.
     pub fn may_fence(&self) -> bool {
         self.state == AcquisitionState::Confirming
     }

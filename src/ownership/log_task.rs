@@ -133,7 +133,7 @@ impl LogTask {
         self.acquisition()?.cover()
     }
 
-    /// Whether the end was reached since this was forgotten.
+    /// Returns whether the end was reached since [`LogTask::forget_end`].
     pub(super) fn was_at_end(&self) -> bool {
         self.was_at_end
     }
@@ -143,7 +143,7 @@ impl LogTask {
         self.was_at_end = self.is_at_end;
     }
 
-    /// What became of an acquisition that has ended.
+    /// Takes the outcome of an acquisition that has ended.
     pub(super) fn take_outcome(&mut self) -> Result<Acquired, StartError> {
         match &mut self.purpose {
             Purpose::Acquire(acquisition) => acquisition.take_outcome(),

@@ -103,7 +103,7 @@ struct PostAnswer {
 #[derive(Debug)]
 struct OpenStream {
     stream: Stream,
-    /// What the client has shown at the gate.
+    /// The result of the admission.
     pass: Pass,
     /// Its place among the client's streams.
     _place: Arc<()>,
@@ -198,7 +198,7 @@ impl Exchange {
         }
     }
 
-    /// What was posted is on its way to the brokers.
+    /// Notes that the posted events are on their way to the brokers.
     pub(crate) fn begin_append(&mut self) {
         let Some(Post::Posted { body, until_ms, .. }) = self.post.take() else {
             unreachable!("only what was posted is appended")

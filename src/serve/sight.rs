@@ -1,4 +1,4 @@
-//! What a player sees: the players around it, as they come, change and go.
+//! The sight of a player: the players around it, as they come, change and go.
 //!
 //! It is state and not a list of updates: what changed twice between two events is written once,
 //! and a client that reads slowly misses nothing but the time between.
@@ -16,7 +16,7 @@ pub(crate) const SIGHT_PLAYERS_MAX: usize = 128;
 /// How far a client may ask to see, in units of the game's positions: half a kilometre in cm.
 pub(crate) const SIGHT_RADIUS_MAX: u32 = 50_000;
 
-/// What a player sees, as its client knows it.
+/// The players in sight of a player, as its client knows them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sight {
     player_id: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Sight {
     told: Told,
 }
 
-/// What a client was told.
+/// The last event that a client got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Told {
     /// Nothing yet.
@@ -44,7 +44,7 @@ struct SeenPlayer {
 }
 
 impl Sight {
-    /// What this player sees; the client does not know it.
+    /// Creates the sight of a player whose client knows nothing yet.
     pub(crate) fn new(player_id: u64, radius: u32) -> Sight {
         Sight { player_id, radius, told: Told::Nothing }
     }

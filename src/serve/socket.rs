@@ -33,7 +33,7 @@ const VERSION: &str = "13";
 /// Bytes of the key that a client makes up.
 const KEY_BYTES: usize = 16;
 
-/// What a server adds to the key (RFC 6455, 1.3).
+/// The text that a server appends to the key (RFC 6455, 1.3).
 const KEY_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// The client's half of a WebSocket.

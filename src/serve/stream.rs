@@ -45,7 +45,7 @@ const AHEAD_MS_MAX: u64 = 10_000;
 /// Updates of a zone that are written in one piece.
 const UPDATES_PER_PIECE: usize = 64;
 
-/// What a stream takes.
+/// The parameters of a stream.
 const PARAMETERS: &[&str] =
     &["zone", "player", "board", AROUND_KEY, RADIUS_KEY, "every_ms", TICKET_KEY, LAST_EVENT_ID_KEY];
 

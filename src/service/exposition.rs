@@ -30,7 +30,7 @@ pub fn render(observed: &Observed) -> String {
 const COUNTER: &str = "counter";
 const GAUGE: &str = "gauge";
 
-/// What became of events, and what is in the zones.
+/// The outcomes of events, and the counts of the zones.
 fn write_game(page: &mut MetricsPage, Observed { metrics, progress, .. }: &Observed) {
     page.family(
         "huntd_events_applied_total",

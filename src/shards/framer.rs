@@ -70,7 +70,7 @@ impl Grant {
     }
 }
 
-/// What becomes of the updates that a shard makes.
+/// The role of a shard: it decides where its updates go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShardRole {
     /// It publishes those that are not published yet.
@@ -127,7 +127,7 @@ impl Framer {
         }
     }
 
-    /// Whether another owner publishes.
+    /// Returns whether another owner publishes.
     pub(crate) fn is_following(&self) -> bool {
         self.role == ShardRole::Follower
     }

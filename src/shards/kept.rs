@@ -1,4 +1,4 @@
-//! What a follower would have sent beside its output: dead letters and handoffs. Their owner may be
+//! Dead letters and handoffs that a follower would have sent beside its output. Their owner may be
 //! gone before they are acknowledged, although the output covers their input, so a follower that is
 //! promoted sends them first.
 
@@ -12,7 +12,7 @@ const KEPT_MAX: usize = 4_096;
 /// Bytes of these.
 const KEPT_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-/// What a follower has kept, in the order in which it was made.
+/// The items that a follower has kept, in the order in which they were made.
 #[derive(Default)]
 pub(super) struct KeptBeside {
     items: VecDeque<Outgoing>,
@@ -29,7 +29,7 @@ impl KeptBeside {
         KeptBeside { settled_offset, ..KeptBeside::default() }
     }
 
-    /// Keeps one more. False: from now on something is missing.
+    /// Keeps one more. Returns false when it begins to drop them.
     pub(super) fn keep(&mut self, outgoing: Outgoing) -> bool {
         if self.has_dropped || offset(&outgoing) < self.settled_offset {
             return true;
@@ -47,12 +47,12 @@ impl KeptBeside {
         self.items.retain(|item| offset(item) >= settled_offset);
     }
 
-    /// Whether something is missing.
+    /// Returns whether some were dropped.
     pub(super) fn has_dropped(&self) -> bool {
         self.has_dropped
     }
 
-    /// Whether nothing is left to be sent.
+    /// Returns whether nothing is left to be sent.
     pub(super) fn is_empty(&self) -> bool {
         self.items.is_empty()
     }

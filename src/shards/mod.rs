@@ -60,7 +60,7 @@ pub enum ToHot {
     Open {
         /// What it must know of its output.
         grant: Grant,
-        /// Whether its frames leave.
+        /// Decides where its updates go.
         role: ShardRole,
         /// The state: making one takes longer than a turn may.
         engine: Box<dyn Engine>,

@@ -48,7 +48,7 @@ pub(super) struct OwnedShard {
     pub(super) pending: VecDeque<Box<Block>>,
     /// Events of the oldest block that are applied already.
     pub(super) applied: usize,
-    /// What became of the events of the last block.
+    /// The outcomes of the last block.
     report: BlockReport,
     /// Players that have left for another zone and were not handed over.
     pub(super) handoffs: VecDeque<HandoffRecord>,
@@ -106,7 +106,7 @@ impl OwnedShard {
         !self.framer.is_dirty() && self.framer.silence_ends_at().is_none() && !self.owes_beside()
     }
 
-    /// Whether something is to be handed over before any frame that accounts for it.
+    /// Returns whether something has to be handed over before any frame that accounts for it.
     fn owes_beside(&self) -> bool {
         !self.handoffs.is_empty() || (!self.kept.is_empty() && !self.framer.is_following())
     }
