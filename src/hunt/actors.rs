@@ -142,8 +142,8 @@ impl Actors {
     }
 
     /// Lists all actors of an encoded state.
-    pub(crate) fn list(&self, part: u8, checkpoint: &mut Checkpoint) {
-        self.bodies.list(part, ACTOR_WORDS, checkpoint);
+    pub(crate) fn list(&self, table: u8, part: u8, checkpoint: &mut Checkpoint) {
+        self.bodies.list(table, part, ACTOR_WORDS, checkpoint);
     }
 
     /// Hash of all actors.

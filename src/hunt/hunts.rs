@@ -1,13 +1,16 @@
 //! The hunts of a zone and their treasures.
 
 use crate::hunt::path::{Path, TreasureSet};
+use crate::hunt::tables;
 use crate::hunt::tiles::{Tiles, TreasureKey};
 use crate::kit::checkpoint::{Checkpoint, Part};
 use crate::kit::index::Index;
 use crate::kit::mix;
 use crate::kit::row::{Identity, Row};
+use crate::kit::stored_names::RowRun;
 use crate::kit::table::{Column, Table};
 use crate::kit::words::Words;
+use std::ops::Range;
 
 /// Limit of the hunts in one zone that run or are being closed.
 pub(crate) const HUNTS_MAX: usize = 4;
@@ -421,17 +424,19 @@ impl Hunts {
     /// Lists all hunts of an encoded state; the treasures of a slot are the part `first` and its
     /// number, the finishers the part that many slots later.
     pub(crate) fn list(&self, first: u8, checkpoint: &mut Checkpoint) {
-        checkpoint.note(self.noted());
+        checkpoint.note((tables::HUNTS, 0), 1, self.noted());
         for slot in 0..HUNTS_MAX {
-            let hunt = *self.hunt(slot);
-            checkpoint.note(hunt.to_words());
+            let (hunt, instance) = (*self.hunt(slot), slot as u8);
+            checkpoint.note((tables::SLOTS, instance), 1, hunt.to_words());
             let part = first + slot as u8;
-            let words = Treasure::WORDS as u64 * u64::from(hunt.tried);
-            checkpoint.rows(part, 0..hunt.tried.into(), words);
+            let rows = 0..hunt.tried.into();
+            let run = uncounted(tables::TREASURES, instance, &rows);
+            checkpoint.rows(run, part, rows, Treasure::WORDS as u64 * u64::from(run.rows));
             let part = part + HUNTS_MAX as u8;
-            let words = Finisher::WORDS as u64 * u64::from(hunt.finishers - hunt.announced);
-            checkpoint.rows(part, hunt.announced.into()..hunt.finishers.into(), words);
-            self.paths[slot].note(checkpoint.notes());
+            let rows = hunt.announced.into()..hunt.finishers.into();
+            let run = uncounted(tables::FINISHERS, instance, &rows);
+            checkpoint.rows(run, part, rows, Finisher::WORDS as u64 * u64::from(run.rows));
+            self.paths[slot].note(instance, checkpoint);
         }
     }
 
@@ -497,6 +502,11 @@ impl Hunts {
         let sum = slots.fold(hunts.digest(), u64::wrapping_add);
         sum.wrapping_add(mix::hash(&[(*last_hunt).into(), *searched_ms], mix::KEYS[6]))
     }
+}
+
+/// Returns the run of these rows of a slot. The slot's row says how many they are.
+fn uncounted(table: u8, instance: u8, rows: &Range<u32>) -> RowRun {
+    RowRun { table, instance, is_counted: false, rows: rows.end - rows.start }
 }
 
 /// Returns the slots' bits with this slot's bit set to `bit`.

@@ -36,6 +36,8 @@ pub(crate) mod game;
 
 pub mod state;
 
+pub(crate) mod tables;
+
 pub(crate) mod queries;
 
 pub(crate) mod page;

@@ -15,7 +15,9 @@
 
 use crate::hunt::hunts::TREASURES_MAX;
 use crate::hunt::refusal::Hint;
+use crate::hunt::tables;
 use crate::hunt::tiles::{STRIP_TILES, TILES_PER_SIDE_MAX, Tiles};
+use crate::kit::checkpoint::Checkpoint;
 use crate::kit::mix;
 use crate::kit::words::Words;
 
@@ -28,7 +30,7 @@ pub(crate) const PATH_DISTANCE_MAX: u32 = 1023;
 const _: () = assert!(2 * (TILES_PER_SIDE_MAX - 1) <= PATH_DISTANCE_MAX);
 
 /// Words of a set of treasures.
-const SET_WORDS: usize = TREASURES_MAX / 64;
+pub(crate) const SET_WORDS: usize = TREASURES_MAX / 64;
 
 /// A set of a hunt's treasures, one bit each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -317,12 +319,14 @@ impl Path {
     }
 
     /// Appends the cache's state to a checkpoint.
-    pub(crate) fn note(&self, words: &mut Vec<u64>) {
+    pub(crate) fn note(&self, instance: u8, checkpoint: &mut Checkpoint) {
         let searches = self.searches();
-        words.extend(searches.map(|search| search.as_ref().map_or(0, Search::to_word)));
-        for Search { sought, hash: _, pieces: _ } in searches.into_iter().flatten() {
-            words.extend(sought.0);
-        }
+        let pieces = searches.map(|search| search.as_ref().map_or(0, Search::to_word));
+        checkpoint.note((tables::SEARCHES, instance), 1, pieces);
+        let sought = searches.into_iter().flatten();
+        let rows = sought.clone().count() as u32;
+        let words = sought.flat_map(|Search { sought, hash: _, pieces: _ }| sought.0);
+        checkpoint.note((tables::SOUGHT, instance), rows, words);
     }
 
     /// Restores the state from a checkpoint, and searches again. `tile_of` returns the tile of a

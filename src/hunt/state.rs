@@ -6,12 +6,14 @@ use crate::hunt::hunts::{Finisher, HUNTS_MAX, Hunts, TREASURES_MAX, Treasure};
 use crate::hunt::refusal::Effect;
 use crate::hunt::rules::motion::Allowance;
 use crate::hunt::rules::{HEALTH_MAX, Rules};
+use crate::hunt::tables::{self, TABLES};
 use crate::hunt::tiles::Tiles;
 use crate::kit::PLAYERS_MAX;
 use crate::kit::checkpoint::{Checkpoint, Part, STATE_BYTES_MAX};
 use crate::kit::players::Players;
 use crate::kit::row::Row;
 use crate::kit::state::GameState;
+use crate::kit::stored_names::StoredTable;
 use crate::kit::tombstones::{STORED_TOMBSTONE_WORDS, TOMBSTONES_MAX};
 use crate::kit::words::Words;
 
@@ -45,6 +47,7 @@ pub struct TreasureHunt {
 
 impl GameState for TreasureHunt {
     const FORMAT: u64 = FORMAT;
+    const TABLES: &'static [StoredTable] = TABLES;
     /// The searches for paths have most of them.
     const NOTED_WORDS_MAX: usize = HUNTS_MAX * (8 + 2 * TREASURES_MAX / 64);
     const PARTS: u8 = HUNTS + 2 * HUNTS_MAX as u8;
@@ -93,7 +96,7 @@ impl GameState for TreasureHunt {
     }
 
     fn list_players(&self, checkpoint: &mut Checkpoint) {
-        self.actors.list(ACTORS, checkpoint);
+        self.actors.list(tables::ACTORS, ACTORS, checkpoint);
     }
 
     fn list_rest(&self, checkpoint: &mut Checkpoint) {

@@ -5,12 +5,14 @@
 //! reads the chunks piece by piece, whenever there is time. So the bytes hold the state at the
 //! start of the checkpoint, whatever has changed since.
 //!
-//! The bytes are little-endian words. They hold the rows, and nothing that can be computed from the
-//! rows. They end with the digest, so reading them returns the written state, or an error.
+//! The bytes are little-endian words. They hold the names of the tables, the rows, and nothing that
+//! can be computed from the rows. They end with the digest, so reading them returns the written
+//! state, or an error.
 
 use crate::kit::clock::Clock;
 use crate::kit::game::Game;
 use crate::kit::rulebook::Rulebook;
+use crate::kit::stored_names::{DIGEST, NamedState, RowRun, ZONE, words_of_runs};
 use crate::kit::tombstones::Tombstones;
 use crate::kit::words::Words;
 use crate::kit::zone::Zone;
@@ -35,7 +37,7 @@ pub enum CheckpointRead {
 }
 
 /// Why a state cannot be decoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StateError {
     /// The bytes are not an encoded state of this format.
     Malformed,
@@ -44,6 +46,28 @@ pub enum StateError {
         /// Hash of those rules.
         ruleset: u32,
     },
+    /// The state does not name its tables, and another version has stored it.
+    Unnamed,
+    /// A field has another type than the game's.
+    OtherType {
+        /// The version of the game that stored the state.
+        version: u32,
+        /// The table and the field.
+        field: Box<str>,
+        /// The stored type.
+        stored: Box<str>,
+        /// The type in the game.
+        ours: Box<str>,
+    },
+    /// The game's migration does not accept a stored value.
+    NotMigrated {
+        /// The table and the field.
+        field: Box<str>,
+    },
+    /// The state with its new fields exceeds [`STATE_BYTES_MAX`].
+    TooLarge,
+    /// The game does not accept the state of another version.
+    Unfit,
 }
 
 impl std::fmt::Display for StateError {
@@ -55,6 +79,31 @@ impl std::fmt::Display for StateError {
             StateError::OtherRules { ruleset } => {
                 write!(out, "the state was written under ruleset {ruleset}, which is not loaded")
             }
+            StateError::Unnamed => write!(
+                out,
+                "the state of another version does not name its tables: start a huntd with that \
+                 version of the game and this format of snapshots once, and stop it in order"
+            ),
+            StateError::OtherType { version, field, stored, ours } => write!(
+                out,
+                "{field} is {stored} in the state of version {version} and {ours} in this game: \
+                 add a migration of {field} to the game, or run version {version}"
+            ),
+            StateError::NotMigrated { field } => write!(
+                out,
+                "the game's migration of {field} does not accept a stored value: mend the \
+                 migration, or run the version that stored the state"
+            ),
+            StateError::TooLarge => write!(
+                out,
+                "the state with the fields of this version exceeds {STATE_BYTES_MAX} bytes: run \
+                 the version that stored it"
+            ),
+            StateError::Unfit => write!(
+                out,
+                "the rules of this version do not allow the state of the version before: mend \
+                 them, or run that version"
+            ),
         }
     }
 }
@@ -90,6 +139,8 @@ impl StoredRow {
 /// The parts of a state that are still to be written, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Checkpoint {
+    /// The rows, in the order in which they are written.
+    runs: Vec<RowRun>,
     /// Words copied when the checkpoint began.
     noted: Vec<u64>,
     /// Start of the noted words that no step covers yet.
@@ -129,20 +180,38 @@ pub trait Part {
 }
 
 impl Checkpoint {
-    /// Copies words.
-    pub(crate) fn note(&mut self, words: impl IntoIterator<Item = u64>) {
+    /// Copies rows of a table: the words of all of them.
+    pub(crate) fn note(
+        &mut self,
+        (table, instance): (u8, u8),
+        rows: u32,
+        words: impl IntoIterator<Item = u64>,
+    ) {
+        self.runs.push(RowRun { table, instance, is_counted: false, rows });
         self.noted.extend(words);
     }
 
-    /// Returns the list of noted words, for code that appends to a list.
-    pub(crate) fn notes(&mut self) -> &mut Vec<u64> {
-        &mut self.noted
-    }
-
-    /// Adds rows of a part of the game, which take this many words together.
-    pub(crate) fn rows(&mut self, part: u8, rows: Range<u32>, words: u64) {
+    /// Adds rows of a table that are in a part of the game, which take this many words together. A
+    /// number of rows that does not follow from what comes before is written before them.
+    pub(crate) fn rows(&mut self, run: RowRun, part: u8, rows: Range<u32>, words: u64) {
+        self.runs.push(run);
+        self.noted.extend(run.is_counted.then_some(u64::from(run.rows)));
         self.list_noted();
         self.push(part, rows, words);
+    }
+
+    /// Puts the names of the tables, and the runs, before all rows. Panics if the rows have other
+    /// sizes than the tables.
+    fn begin_with<G: Game>(&mut self, names: &[u64]) {
+        self.list_noted();
+        assert_eq!(self.words, words_of_runs(&self.runs, G::TABLES), "a row is as its table says");
+        let start = self.noted.len();
+        self.noted.extend_from_slice(names);
+        self.noted.push(self.runs.len() as u64);
+        self.noted.extend(self.runs.iter().map(|run| run.to_word()));
+        let (next, end) = (start as u32, self.noted.len() as u32);
+        self.steps.insert(0, CheckpointStep { part: NOTED, next, end });
+        self.words += u64::from(end - next);
     }
 
     fn list_noted(&mut self) {
@@ -162,6 +231,7 @@ impl Checkpoint {
 
     /// Drops the checkpoint, and keeps the memory for the next one.
     fn forget(&mut self) {
+        self.runs.clear();
         self.noted.clear();
         self.steps.clear();
         (self.listed, self.step, self.words, self.row.count) = (0, 0, 0, 0);
@@ -267,25 +337,54 @@ impl<G: Game> Zone<G> {
             // Derived from the above and the ruleset.
             rulebook: _,
             rules: _,
+            names,
             checkpoint: _,
             ruleset,
         } = &*self;
-        checkpoint.noted.reserve(64 + G::NOTED_WORDS_MAX);
-        checkpoint.note([G::FORMAT, (*ruleset).into(), (*partition).into()]);
-        checkpoint.note(clock.to_words());
-        checkpoint.note([*last_tick]);
+        checkpoint.noted.reserve(256 + names.len() + G::NOTED_WORDS_MAX);
+        let zone = [G::FORMAT, (*ruleset).into(), (*partition).into()].into_iter();
+        checkpoint.note((ZONE, 0), 1, zone.chain(clock.to_words()).chain([*last_tick]));
         game.list_players(&mut checkpoint);
         tombstones.list(TOMBSTONES, &mut checkpoint);
         game.list_rest(&mut checkpoint);
-        checkpoint.note([digest]);
-        checkpoint.list_noted();
+        checkpoint.note((DIGEST, 0), 1, [digest]);
+        checkpoint.begin_with::<G>(names);
         checkpoint
     }
 
-    /// Decodes the zone from a stored state.
+    /// Decodes the zone from a state that this version of the game has stored.
     pub fn decode_state(
         bytes: &[u8],
         rulebook: &Rulebook<G::Rules>,
+    ) -> Result<Zone<G>, StateError> {
+        let state = NamedState::of(bytes).ok_or(StateError::Malformed)?;
+        let mut zone = Zone::decode_rows(state.body(), rulebook, DigestCheck::Equal)?;
+        let is_its_own = state.is_named_by(&zone.names)
+            && state.runs().is_none_or(|runs| zone.list().runs == runs);
+        is_its_own.then_some(zone).ok_or(StateError::Malformed)
+    }
+
+    /// Decodes the zone from a state that another version of the game has stored. It continues by
+    /// the first rules of the book.
+    pub(crate) fn migrate_state(
+        bytes: &[u8],
+        rulebook: &Rulebook<G::Rules>,
+    ) -> Result<Zone<G>, StateError> {
+        let state = NamedState::of(bytes).ok_or(StateError::Malformed)?;
+        let mut begun = Vec::new();
+        let mut new = Zone::<G>::new(0, rulebook);
+        new.begin_checkpoint();
+        while new.write_checkpoint(&mut begun, STATE_BYTES_MAX) == CheckpointRead::More {}
+        let begun = NamedState::of(&begun).ok_or(StateError::Malformed)?;
+        let rows = state.moved_to(&begun, G::MIGRATIONS)?;
+        let zone = Zone::decode_rows(&rows, rulebook, DigestCheck::Other);
+        zone.map_err(|_| StateError::Unfit)
+    }
+
+    fn decode_rows(
+        bytes: &[u8],
+        rulebook: &Rulebook<G::Rules>,
+        check: DigestCheck,
     ) -> Result<Zone<G>, StateError> {
         let words = &mut Words::new(bytes);
         let [format, ruleset] = words.take().ok_or(StateError::Malformed)?;
@@ -296,7 +395,13 @@ impl<G: Game> Zone<G> {
         if rulebook.find(ruleset).is_none() {
             return Err(StateError::OtherRules { ruleset });
         }
-        Zone::decode_words(words, ruleset, rulebook).ok_or(StateError::Malformed)
+        let zone = Zone::decode_words(words, ruleset, rulebook).ok_or(StateError::Malformed)?;
+        let digest = words.word().filter(|_| words.word().is_none());
+        let is_whole = match check {
+            DigestCheck::Equal => digest == Some(zone.digest()),
+            DigestCheck::Other => digest.is_some(),
+        };
+        is_whole.then_some(zone).ok_or(StateError::Malformed)
     }
 
     fn decode_words(
@@ -313,7 +418,15 @@ impl<G: Game> Zone<G> {
         zone.game.load_players(&zone.rules, now_ms, words)?;
         zone.tombstones = Tombstones::decode(words)?;
         zone.game.load_rest(now_ms, words)?;
-        let digest = words.word()?;
-        (digest == zone.digest() && words.word().is_none()).then_some(zone)
+        Some(zone)
     }
+}
+
+/// What the digest at the end of a stored state has to be.
+#[derive(Clone, Copy)]
+enum DigestCheck {
+    /// That of the state.
+    Equal,
+    /// That of the state before it was moved to this version.
+    Other,
 }

@@ -257,6 +257,9 @@ pub trait GameRulebook: Any + Send + Sync {
     /// Returns the tables of the game.
     fn schema(&self) -> &'static GameSchema;
 
+    /// Returns the version of the game.
+    fn version(&self) -> u32;
+
     /// Returns the hashes of all rules, that of new zones first.
     fn rulesets(&self) -> Vec<u32>;
 
@@ -269,6 +272,10 @@ pub trait GameRulebook: Any + Send + Sync {
 
     /// Decodes a zone from its stored state.
     fn stored_zone(&self, bytes: &[u8]) -> Result<Box<dyn Engine>, StateError>;
+
+    /// Decodes a zone from a state that another version of the game has stored. It continues by the
+    /// first rules of the book.
+    fn migrated_zone(&self, bytes: &[u8]) -> Result<Box<dyn Engine>, StateError>;
 }
 
 /// The rulebook of one game.
@@ -282,6 +289,10 @@ pub(crate) fn any_rulebook<G: Game>(rulebook: Rulebook<G::Rules>) -> AnyRulebook
 impl<G: Game> GameRulebook for RulebookOf<G> {
     fn schema(&self) -> &'static GameSchema {
         schema_of::<G>()
+    }
+
+    fn version(&self) -> u32 {
+        G::VERSION
     }
 
     fn rulesets(&self) -> Vec<u32> {
@@ -299,6 +310,10 @@ impl<G: Game> GameRulebook for RulebookOf<G> {
     fn stored_zone(&self, bytes: &[u8]) -> Result<Box<dyn Engine>, StateError> {
         Ok(Box::new(Zone::<G>::decode_state(bytes, &self.0)?))
     }
+
+    fn migrated_zone(&self, bytes: &[u8]) -> Result<Box<dyn Engine>, StateError> {
+        Ok(Box::new(Zone::<G>::migrate_state(bytes, &self.0)?))
+    }
 }
 
 /// Decodes the zones of a game from stored states.
@@ -308,6 +323,27 @@ pub trait ZoneDecoder {
 
     /// Decodes a zone from its stored state.
     fn decode_zone(&self, bytes: &[u8]) -> Result<Box<Self::Zone>, StateError>;
+
+    /// Returns whether a decoded zone has the stored digest: the state is not migrated.
+    fn keeps_digest(&self) -> bool {
+        true
+    }
+}
+
+/// Decodes zones from states of another version of the game.
+#[derive(Clone)]
+pub struct Migrated(pub AnyRulebook);
+
+impl ZoneDecoder for Migrated {
+    type Zone = dyn Engine;
+
+    fn decode_zone(&self, bytes: &[u8]) -> Result<Box<dyn Engine>, StateError> {
+        self.0.migrated_zone(bytes)
+    }
+
+    fn keeps_digest(&self) -> bool {
+        false
+    }
 }
 
 impl ZoneDecoder for AnyRulebook {

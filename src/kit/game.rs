@@ -7,6 +7,7 @@ use crate::kit::kinds::Kinds;
 use crate::kit::packed::Packed;
 use crate::kit::rulebook::GameRules;
 use crate::kit::state::GameState;
+use crate::kit::stored_names::Migration;
 use crate::kit::update::Update;
 use crate::kit::zone::{EventOutput, Outcome, Zone};
 
@@ -29,6 +30,10 @@ pub trait Game: GameState<Rules: GameRules> + Send + 'static {
     /// Incremented whenever the game makes different updates, or another state, from the same
     /// events and rules.
     const VERSION: u32;
+
+    /// How fields get their values from a state of another version that has no such field, or one
+    /// with another type. A field whose meaning changes needs another name or another type.
+    const MIGRATIONS: &'static [Migration] = &[];
 
     /// Names of what is counted in a zone.
     const COUNTS: &'static [&'static str];

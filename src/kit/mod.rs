@@ -23,7 +23,6 @@ pub mod row;
 #[macro_use]
 pub mod state;
 
-#[cfg(test)]
 pub(crate) mod numbered;
 
 pub(crate) mod names;
@@ -50,6 +49,8 @@ pub mod game;
 pub mod rulebook;
 
 pub mod checkpoint;
+
+pub mod stored_names;
 
 pub(crate) mod clock;
 

@@ -2,6 +2,7 @@
 
 use crate::kit::checkpoint::{Checkpoint, Part, StoredRow};
 use crate::kit::row::{Row, RowWords};
+use crate::kit::stored_names::RowRun;
 use crate::kit::table::Table;
 use crate::kit::words::Words;
 
@@ -36,8 +37,9 @@ impl<R: Row> Numbered<R> {
     }
 
     /// Lists all rows of an encoded state.
-    pub(crate) fn list(&self, part: u8, checkpoint: &mut Checkpoint) {
-        checkpoint.rows(part, 0..self.count, R::WORDS as u64 * u64::from(self.count));
+    pub(crate) fn list(&self, table: u8, part: u8, checkpoint: &mut Checkpoint) {
+        let run = RowRun { table, instance: 0, is_counted: false, rows: self.count };
+        checkpoint.rows(run, part, 0..self.count, R::WORDS as u64 * u64::from(self.count));
     }
 
     /// Reads the rows that [`Numbered::list`] has listed. `None`: they are not such rows.

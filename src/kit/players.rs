@@ -3,8 +3,8 @@
 use crate::kit::checkpoint::{Checkpoint, Part, StoredRow};
 use crate::kit::index::{Index, Lookup};
 use crate::kit::row::{Row, RowWords};
+use crate::kit::stored_names::RowRun;
 use crate::kit::table::Table;
-#[cfg(test)]
 use crate::kit::words::Words;
 
 /// A player's row, which names its player.
@@ -73,15 +73,13 @@ impl<P: Player> Players<P> {
     }
 
     /// Lists all players of an encoded state: their number, and the rows that are not empty.
-    pub(crate) fn list(&self, part: u8, row_words: usize, checkpoint: &mut Checkpoint) {
-        let count = u64::from(self.count());
-        checkpoint.note([count]);
-        checkpoint.rows(part, 0..self.used, row_words as u64 * count);
+    pub(crate) fn list(&self, table: u8, part: u8, row_words: usize, checkpoint: &mut Checkpoint) {
+        let run = RowRun { table, instance: 0, is_counted: true, rows: self.count() };
+        checkpoint.rows(run, part, 0..self.used, row_words as u64 * u64::from(run.rows));
     }
 
     /// Reads players that [`Players::list`] has listed. `None`: they are not such players, or more
     /// than there may be.
-    #[cfg(test)]
     pub(crate) fn load(&mut self, players_max: u32, words: &mut Words) -> Option<()> {
         for _ in 0..words.word()? {
             let player = P::from_words(P::Words::read(words)?)?;

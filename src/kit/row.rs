@@ -69,7 +69,6 @@ pub enum Identity {
 
 /// Declares a row with a word for each field: of a player, or of a table whose numbers have a
 /// meaning.
-#[cfg(test)]
 macro_rules! row {
     (
         $(#[$doc:meta])*
@@ -109,6 +108,15 @@ macro_rules! row {
             use $crate::kit::row::{Identity, Row};
 
             const WORDS: usize = [$(stringify!($field)),*].len();
+
+            impl $row {
+                /// The fields, as a stored state names them.
+                pub(crate) const FIELDS: &'static [$crate::kit::stored_names::StoredField] =
+                    &$crate::kit::stored_names::word_fields::<WORDS>(
+                        [$(stringify!($field)),*],
+                        [$(stringify!($type)),*],
+                    );
+            }
 
             impl Row for $row {
                 type Words = [u64; WORDS];

@@ -2,6 +2,7 @@
 
 use crate::kit::checkpoint::{Checkpoint, Part};
 use crate::kit::players::{Player, Players};
+use crate::kit::stored_names::StoredTable;
 use crate::kit::words::Words;
 use std::fmt::Debug;
 
@@ -10,8 +11,12 @@ use std::fmt::Debug;
 /// It is in tables and columns, whose hashes are the digest and which a checkpoint reads. What
 /// follows from them (indexes, trees, lists) is computed again after a restart.
 pub trait GameState: Clone + Debug {
-    /// First word of an encoded state: its name and the format's version.
+    /// First word of an encoded zone: its name and the format's version.
     const FORMAT: u64;
+
+    /// The tables of an encoded state, numbered from [`GAME_TABLES`](
+    /// crate::kit::stored_names::GAME_TABLES) on.
+    const TABLES: &'static [StoredTable];
 
     /// Words that a checkpoint notes at once, at most: everything that is in no table.
     const NOTED_WORDS_MAX: usize;
@@ -61,7 +66,6 @@ pub trait GameState: Clone + Debug {
 ///
 /// Both have a bound that may depend on the rules. All rows of a numbered table exist from the
 /// start.
-#[cfg(test)]
 macro_rules! state {
     (
         $(#[$doc:meta])*
@@ -83,6 +87,7 @@ macro_rules! state {
             use $crate::kit::players::Players;
             use $crate::kit::row::Row;
             use $crate::kit::state::GameState;
+            use $crate::kit::stored_names::{GAME_TABLES, StoredTable};
             use $crate::kit::words::Words;
 
             #[repr(u8)]
@@ -91,6 +96,18 @@ macro_rules! state {
 
             impl GameState for $state {
                 const FORMAT: u64 = u64::from_le_bytes(*$format);
+                const TABLES: &'static [StoredTable] = &[
+                    StoredTable::new(
+                        stringify!($players),
+                        <$player as Row>::WORDS,
+                        <$player>::FIELDS,
+                    ),
+                    $(StoredTable::new(
+                        stringify!($table),
+                        <$row as Row>::WORDS,
+                        <$row>::FIELDS,
+                    ),)*
+                ];
                 const NOTED_WORDS_MAX: usize = 1;
                 const PARTS: u8 = [stringify!($players), $(stringify!($table)),*].len() as u8;
 
@@ -132,12 +149,15 @@ macro_rules! state {
                 }
 
                 fn list_players(&self, checkpoint: &mut Checkpoint) {
-                    let words = <$player as Row>::WORDS;
-                    self.$players.list(PartNumber::$players as u8, words, checkpoint);
+                    let (words, part) = (<$player as Row>::WORDS, PartNumber::$players as u8);
+                    self.$players.list(GAME_TABLES + part, part, words, checkpoint);
                 }
 
                 fn list_rest(&self, checkpoint: &mut Checkpoint) {
-                    $(self.$table.list(PartNumber::$table as u8, checkpoint);)*
+                    $({
+                        let part = PartNumber::$table as u8;
+                        self.$table.list(GAME_TABLES + part, part, checkpoint);
+                    })*
                 }
 
                 fn load_players(

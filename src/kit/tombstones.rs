@@ -4,6 +4,7 @@ use crate::kit::PLAYERS_MAX;
 use crate::kit::checkpoint::{Checkpoint, Part, StoredRow};
 use crate::kit::index::Index;
 use crate::kit::row::{Identity, Row};
+use crate::kit::stored_names::{self, RowRun};
 use crate::kit::table::Table;
 use crate::kit::words::Words;
 
@@ -111,9 +112,11 @@ impl Tombstones {
     /// that are not empty, and these.
     pub(crate) fn list(&self, part: u8, checkpoint: &mut Checkpoint) {
         let Tombstones { rows, index, next } = self;
-        let count = u64::from(index.count());
-        checkpoint.note([(*next).into(), count]);
-        checkpoint.rows(part, 0..rows.count(), STORED_TOMBSTONE_WORDS as u64 * count);
+        checkpoint.note((stored_names::RING, 0), 1, [(*next).into()]);
+        let (table, count) = (stored_names::TOMBSTONES, index.count());
+        let run = RowRun { table, instance: 0, is_counted: true, rows: count };
+        let words = STORED_TOMBSTONE_WORDS as u64 * u64::from(count);
+        checkpoint.rows(run, part, 0..rows.count(), words);
     }
 
     /// Decodes the tombstones of a checkpoint.

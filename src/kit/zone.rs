@@ -11,6 +11,7 @@ use crate::kit::kinds::Kinds;
 use crate::kit::mix;
 use crate::kit::players::Player;
 use crate::kit::rulebook::{Edition, Rulebook};
+use crate::kit::stored_names::names_words;
 use crate::kit::tombstones::Tombstones;
 use crate::kit::update::{EVENT_UPDATES_MAX, Update, Updates};
 use std::marker::PhantomData;
@@ -57,6 +58,8 @@ pub struct Zone<G: Game> {
     pub(super) last_tick: u64,
     pub(crate) tombstones: Tombstones,
     pub(crate) game: G,
+    /// The names of the tables, as a checkpoint stores them.
+    pub(crate) names: Arc<[u64]>,
     pub(crate) checkpoint: Checkpoint,
 }
 
@@ -116,6 +119,7 @@ impl<G: Game> Zone<G> {
             last_tick: 0,
             tombstones: Tombstones::none(),
             game: G::new(&rules),
+            names: names_words(G::VERSION, G::TABLES).into(),
             checkpoint: Checkpoint::default(),
             rules,
         }
@@ -167,6 +171,7 @@ impl<G: Game> Zone<G> {
             // Derived from the above and the ruleset.
             rulebook: _,
             rules: _,
+            names: _,
             checkpoint: _,
         } = self;
         let clock = mix::hash(&clock.to_words(), *last_tick);

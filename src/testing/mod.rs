@@ -28,3 +28,5 @@ pub mod tls_peer;
 pub(crate) mod tls_client;
 
 pub mod tls_script;
+
+pub mod turf;

@@ -279,7 +279,7 @@ proptest! {
         let short = &bytes[..cut.index(bytes.len())];
         prop_assert!(Shard::decode_state(short, &shard.rulebook).is_err());
         // Words far from the start are all of the same kind.
-        let words = (bytes.len() / 8).min(400);
+        let words = (bytes.len() / 8).min(800);
         for (word, bit) in (0..words).zip(bits.iter().cycle()) {
             let at = word * 8 + usize::from(bit / 8 % 8);
             bytes[at] ^= 1 << (bit % 8);

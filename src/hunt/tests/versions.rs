@@ -11,6 +11,7 @@ use crate::hunt::rules::rulebook::Rulebook;
 use crate::hunt::rules::{self, ENGINE_VERSION};
 use crate::hunt::state::FORMAT;
 use crate::kit::event::DECODER_VERSION;
+use crate::kit::stored_names::NamedState;
 use crate::kit::update::Updates;
 use crate::output::event_json::write_event;
 use crate::output::frame::Chain;
@@ -28,7 +29,10 @@ const DECODED: (u64, u32) = (2, 3_304_230_910);
 const PLAYED: (u64, u64, u64) = (5, 13_147_403_686_807_196_959, 10_645_089_784_255_944_890);
 
 /// Versions of the format and of the engine, length and checksum of the stored state.
-const STORED: (u8, u64, usize, u32) = (5, 5, 2_432, 1_114_152_513);
+const STORED: (u8, u64, usize, u32) = (5, 5, 4_168, 2_140_649_096);
+
+/// Length and checksum of the rows in it: a state without names consists of these.
+const STORED_ROWS: (usize, u32) = (2_432, 1_114_152_513);
 
 /// The records, each with its event or reject.
 fn records() -> Vec<(&'static str, Result<Event, &'static str>)> {
@@ -123,6 +127,10 @@ fn how_a_state_is_stored_has_a_version() {
     let (mut shard, ..) = play();
     let mut bytes = Vec::new();
     encode_state(&mut shard, &mut bytes);
+    let rows = NamedState::of(&bytes).expect("a state").body();
+    assert_eq!((rows.len(), crc32c_append(0, rows)), STORED_ROWS, "see below");
+    let restored = Shard::decode_state(rows, &rulebook()).expect("a state of before names");
+    assert_eq!(restored.digest(), shard.digest());
     assert_eq!(
         (FORMAT.to_le_bytes()[7], ENGINE_VERSION, bytes.len(), crc32c_append(0, &bytes)),
         STORED,
@@ -144,11 +152,14 @@ const BESIDE_DECIDING: [&[&str]; 6] = [
         "FRAME_UPDATES_MAX",
         "HEALTH_MAX",
         "KINDS_MAX",
+        "NAMED_ROW_WORDS_MAX",
         "PLAYERS_MAX",
         "REFUSALS_MAX",
         "RULES_FILES_MAX",
+        "RUNS_MAX",
         "SETTLE_UPDATES_MAX",
         "STATE_BYTES_MAX",
+        "TEXT_BYTES_MAX",
         "TILES_PER_SIDE_MAX",
         "ZONE_CM_MAX",
     ],
@@ -188,9 +199,12 @@ const BESIDE_DECIDING: [&[&str]; 6] = [
         "ACTOR_WORDS",
         "CLOCK_WORDS",
         "COUNT",
+        "DIGEST",
         "EFFECT_SLOTS",
         "EVENT_UPDATES_MAX",
+        "FINISHERS",
         "FORMAT",
+        "GAME_TABLES",
         "HALVES",
         "HANDOFF_PARTS",
         "HANDOFF_WORDS",
@@ -198,23 +212,30 @@ const BESIDE_DECIDING: [&[&str]; 6] = [
         "INVENTORY_SLOTS",
         "LEAST",
         "MOST",
+        "NAMED_STATE",
         "NOTED",
         "NUMBER_MAX",
         "OPENED",
         "PARTS",
         "PLAYER_ID",
         "PRESENT_SHIFT",
+        "RING",
+        "SEARCHES",
         "SEQ",
         "SET_WORDS",
+        "SLOTS",
+        "SOUGHT",
         "STORED_ROW_WORDS_MAX",
         "STORED_TOMBSTONE_WORDS",
         "STRIP_TILES",
         "TOMBSTONES",
+        "TREASURES",
         "TS_US",
         "TYPE",
         "UPDATE_BYTES",
         "UPDATE_JSON_BYTES_MAX",
         "WORDS",
+        "ZONE",
     ],
     // Constants of tests beside the code.
     &["ROWS", "YEAR_MS"],

@@ -1,4 +1,5 @@
 //! The kit with a game that is not the treasure hunt.
 
+mod migrating;
 mod proof;
-pub(crate) mod turf;
+mod turf;

@@ -4,7 +4,6 @@ use super::text_of;
 use crate::kit::engine::schema_of;
 use crate::kit::kinds::Form;
 use crate::kit::rulebook::Rulebook;
-use crate::kit::tests::turf::{RULES, Turf, TurfRules, TurfUpdate, random_events};
 use crate::kit::update::Updates;
 use crate::kit::zone::Zone;
 use crate::serve::answers::{Served, ZoneState};
@@ -12,6 +11,7 @@ use crate::serve::exchange::Exchange;
 use crate::serve::gate::Gate;
 use crate::serve::lag::Lag;
 use crate::testing::random::Random;
+use crate::testing::turf::first::play::{RULES, Turf, TurfRules, TurfUpdate, random_events};
 use crate::view::card::Card;
 use crate::view::game::{
     CardField, FoldedUpdate, GameView, Query, ViewSchema, Viewed, ViewedGame, ViewedRules,
