@@ -19,6 +19,7 @@ use crate::service::thread_watch::STUCK_MS;
 use crate::shards::FRAMES_MAX;
 use crate::snapshot::format::SNAPSHOT_BLOCK_BYTES;
 use crate::snapshot::replicas::REPLICA_BLOCKS_PER_RECORD;
+use crate::snapshot::replicator::REPLICATOR_END_MS_MAX;
 use crate::snapshot::writer::WRITER_END_MS_MAX;
 use crate::telemetry::progress::{RULESETS_SHOWN, SHARDS_MAX, ZONE_COUNTS_MAX};
 
@@ -30,7 +31,7 @@ const _: () = assert!(RULESETS_SHOWN >= RULES_FILES_MAX);
 const _: () = assert!(ZONE_COUNTS_MAX == COUNTS_MAX);
 const _: () = assert!(STUCK_MS > 10 * PARK_MS_MAX);
 const _: () = assert!(REPLICA_BLOCKS_PER_RECORD * SNAPSHOT_BLOCK_BYTES <= FRAME_BYTES_MAX);
-/// A stop is over within 16 seconds, ten of them for others to take its shards over: the writer and
+/// A stop is over within 18 seconds, ten of them for others to take its shards over: the writer and
 /// the replicator of snapshots are waited for one after the other, and half a second is left for
 /// what has no bound of its own.
 const _: () = assert!(
@@ -39,6 +40,7 @@ const _: () = assert!(
         + COMMIT_MS_MAX
         + LEAVE_MS_MAX
         + PUBLISHER_FLUSH_MS_MAX
-        + 2 * WRITER_END_MS_MAX
-        <= 15_500
+        + WRITER_END_MS_MAX
+        + REPLICATOR_END_MS_MAX
+        <= 17_500
 );

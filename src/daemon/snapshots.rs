@@ -11,7 +11,7 @@ use crate::shards::checkpoints::CheckpointEnds;
 use crate::snapshot::checkpoint::{Buffer, CHECKPOINT_BUFFERS, ToSnapshots};
 use crate::snapshot::disk::{DirectoryError, Files, StateDirectory};
 use crate::snapshot::format::{Header, Origin};
-use crate::snapshot::replicator::REPLICAS_WAITING_MAX;
+use crate::snapshot::replicator::{REPLICAS_WAITING_MAX, REPLICATOR_END_MS_MAX};
 use crate::snapshot::slots::Store;
 use crate::snapshot::writer::{self, SnapshotWriter, WRITER_END_MS_MAX, WRITER_MESSAGES_MAX};
 use crate::snapshot::{replicas, replicator};
@@ -57,7 +57,7 @@ impl SnapshotThreads {
         let metrics = ends.metrics.clone();
         let replicator = match replicator {
             Some((options, store, stored)) => {
-                let ends = replicator::ReplicatorEnds { stored, stop: stop.clone(), metrics };
+                let ends = replicator::ReplicatorEnds { stored, metrics };
                 Some(spawn("replicator", stop, move || replicator::run(&options, store, &ends))?)
             }
             None => None,
@@ -70,10 +70,11 @@ impl SnapshotThreads {
 impl RunningSnapshotThreads {
     /// Waits until the last snapshots are stored and replicated, as far as disk and brokers allow.
     pub(crate) fn wait(self) {
-        let wait_max = Duration::from_millis(WRITER_END_MS_MAX);
-        for thread in iter::once(self.writer).chain(self.replicator) {
+        let writer = iter::once((self.writer, WRITER_END_MS_MAX));
+        let replicator = self.replicator.map(|thread| (thread, REPLICATOR_END_MS_MAX));
+        for (thread, ms_max) in writer.chain(replicator) {
             let name = thread.thread().name().unwrap_or_default().to_owned();
-            if !joined_within(thread, wait_max) {
+            if !joined_within(thread, Duration::from_millis(ms_max)) {
                 tracing::warn!("the thread `{name}` does not end in time: its last work is lost");
             }
         }

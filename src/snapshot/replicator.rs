@@ -11,12 +11,12 @@ use crate::telemetry::repeated::Repeated;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Instant;
 
-/// Milliseconds for which replication may continue when the daemon has to end.
-const REPLICATOR_END_MS_MAX: u64 = 3_000;
+/// Milliseconds that the end of the daemon waits for the replicator: an instance of another version
+/// on another host can go on only from the last snapshots.
+pub(crate) const REPLICATOR_END_MS_MAX: u64 = 2_500;
 
 /// Snapshots that may wait for the replicator. If one does not fit, its shard's next snapshot is
 /// replicated instead.
@@ -26,8 +26,6 @@ pub(crate) const REPLICAS_WAITING_MAX: usize = SHARDS_MAX;
 pub(crate) struct ReplicatorEnds {
     /// Stored snapshots. The replicator ends with this channel.
     pub stored: Receiver<Header>,
-    /// Raised when the daemon has to end; little time is left for replication then.
-    pub stop: Arc<AtomicBool>,
     /// The counters.
     pub metrics: Arc<Metrics>,
 }
@@ -37,25 +35,9 @@ pub(crate) fn run<D: Disk>(options: &ReplicaOptions, mut store: Store<D>, ends: 
     let mut trouble = Repeated::new();
     let mut replicas: Option<Replicas> = None;
     let mut waiting: BTreeMap<i32, Header> = BTreeMap::new();
-    let mut stopping: Option<Instant> = None;
-    let mut watch = || {
-        if ends.stop.load(Ordering::Acquire) {
-            stopping.get_or_insert_with(Instant::now);
-        }
-        let time_is_up =
-            |since: &Instant| since.elapsed().as_millis() >= REPLICATOR_END_MS_MAX.into();
-        if stopping.as_ref().is_some_and(time_is_up) {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    };
     while gather(&ends.stored, &mut waiting) {
         let Some((_, header)) = waiting.pop_first() else { continue };
-        if watch().is_break() {
-            continue;
-        }
-        match replicate(options, &mut replicas, &mut store, &header, &mut watch) {
+        match replicate(options, &mut replicas, &mut store, &header) {
             Ok(()) => ends.metrics.add(Counter::SnapshotReplicasStored, 1),
             Err(error) => {
                 // Its records may still be in flight, so the next replica starts with new clients.
@@ -91,11 +73,11 @@ fn replicate<D: Disk>(
     replicas: &mut Option<Replicas>,
     store: &mut Store<D>,
     header: &Header,
-    watch: &mut dyn FnMut() -> ControlFlow<()>,
 ) -> Result<(), ReplicaError> {
     let replicas = match replicas {
         Some(replicas) => replicas,
         None => replicas.insert(Replicas::connect(options.clone())?),
     };
-    replicas.put(header, |index| store.read_block(header, index), watch)
+    let go_on = &mut || ControlFlow::Continue(());
+    replicas.put(header, |index| store.read_block(header, index), go_on)
 }

@@ -31,8 +31,8 @@ const WRITER_BATCH_MAX: usize = 64;
 /// Upper limit of the writer's sleep, in milliseconds, unless it is woken.
 const WRITER_IDLE_MS_MAX: u64 = 100;
 
-/// Milliseconds that the end of the daemon waits for the writer and the replicator: released shards
-/// have their snapshots by then, unless a disk does not respond.
+/// Milliseconds that the end of the daemon waits for the writer: released shards have their
+/// snapshots by then, unless a disk does not respond.
 pub(crate) const WRITER_END_MS_MAX: u64 = 500;
 
 /// The outcome of a checkpoint.
