@@ -8,12 +8,12 @@ use huntd::kit::engine::AnyRulebook;
 use huntd::kit::rulebook::Rulebook as KitRulebook;
 use huntd::service::rules::built_in;
 use huntd::snapshot::format::Header;
-use huntd::testing::turf::second::play::RULES;
+use huntd::testing::turf::second::play::SMALL_RULES;
 use huntd::testing::whole_state::encode_state;
 use libfuzzer_sys::fuzz_target;
 
 fn turf() -> AnyRulebook {
-    KitRulebook::of(RULES).into()
+    KitRulebook::of(SMALL_RULES).into()
 }
 
 fuzz_target!(|input: &[u8]| {

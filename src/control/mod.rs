@@ -54,7 +54,7 @@ use journal::Journal;
 use output_log::OutputLog;
 use panic_file::PanicFile;
 use random::random_bits;
-use states::States;
+use states::{LoadedFrom, States};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -186,6 +186,7 @@ impl Control {
         let ownership = OwnershipOptions {
             partitions: output.partitions(),
             rulesets: ends.rulebook.rulesets(),
+            version: ends.rulebook.version(),
             remedy: options.remedy,
             skips: options.skips.clone(),
             read_slots: READ_SLOTS,
@@ -363,8 +364,8 @@ impl Control {
             }
             OwnershipAction::Forget { partition } => self.output.forget(partition),
             OwnershipAction::Ask { question, offsets } => self.membership.ask(question, &offsets),
-            OwnershipAction::Load { partition, candidate, begun_by } => {
-                self.load(partition, candidate, begun_by);
+            OwnershipAction::Load { partition, candidate, begun_by, migrates_to } => {
+                self.load(partition, LoadedFrom { candidate, begun_by, migrates_to });
             }
             OwnershipAction::Open(opening) => self.open(*opening),
             OwnershipAction::Follow(opening) => self.follow(*opening),
@@ -430,11 +431,11 @@ impl Control {
         }
     }
 
-    fn load(&mut self, partition: i32, candidate: Option<usize>, begun_by: u32) {
+    fn load(&mut self, partition: i32, from: LoadedFrom) {
         let Control { states, ends, group_events, membership, .. } = self;
         let rulebook = &ends.rulebook;
         let mut watch = || keep_watch(ends, membership, group_events);
-        match states.load(partition, candidate, begun_by, rulebook, &mut watch) {
+        match states.load(partition, from, rulebook, &mut watch) {
             Some(engine) => {
                 let ruleset = engine.ruleset();
                 self.loaded.insert(partition, engine);

@@ -2,14 +2,25 @@
 //! other hosts'.
 
 use crate::kafka::topic_error::TopicError;
-use crate::kit::engine::{AnyRulebook, Engine};
+use crate::kit::engine::{AnyRulebook, Engine, Migrated, ZoneDecoder};
 use crate::ownership::acquisition::Candidate;
 use crate::snapshot::disk::Files;
-use crate::snapshot::format::{Header, Origin};
+use crate::snapshot::format::{Header, Origin, SnapshotError};
 use crate::snapshot::replicas::{Replica, ReplicaError, ReplicaOptions, Replicas};
 use crate::snapshot::slots::Store;
 use crate::snapshot::stored_states::{StoredState, StoredStates};
 use std::ops::ControlFlow;
+
+/// What a shard's state is made from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LoadedFrom {
+    /// The candidate; `None`: the state before the first event.
+    pub candidate: Option<usize>,
+    /// The rules of the state before the first event.
+    pub begun_by: u32,
+    /// The rules by which the state of another version continues.
+    pub migrates_to: Option<u32>,
+}
 
 /// Where the states of shards that are being acquired are looked for.
 pub(super) struct States {
@@ -77,8 +88,7 @@ impl States {
     pub(super) fn load(
         &mut self,
         partition: i32,
-        candidate: Option<usize>,
-        begun_by: u32,
+        LoadedFrom { candidate, begun_by, migrates_to }: LoadedFrom,
         rulebook: &AnyRulebook,
         watch: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Option<Box<dyn Engine>> {
@@ -87,25 +97,46 @@ impl States {
             let rulebook = rulebook.beginning_by(begun_by).expect("the brief has them");
             return Some(rulebook.new_zone(zone));
         };
-        let loaded = match &state {
-            StoredState::Here(header) => {
-                let store = self.store.as_mut().expect("the snapshot is from there");
-                store.load(header, rulebook).map_err(ReplicaError::Snapshot)
-            }
-            StoredState::Elsewhere(replica) => {
-                let replicas = self.replicas.as_ref().expect("the replica is from there");
-                replicas.load(replica, rulebook, watch)
+        let loaded = match migrates_to {
+            None => self.decode(&state, rulebook, watch),
+            Some(ruleset) => {
+                let rulebook = rulebook.beginning_by(ruleset).expect("the brief has them");
+                self.decode(&state, &Migrated(rulebook), watch)
             }
         };
         match &loaded {
             Ok(_) | Err(ReplicaError::GivenUp) => {}
             Err(error) => {
                 tracing::warn!(partition, "{error}");
-                if matches!(error, ReplicaError::Snapshot(_)) {
+                let is_damaged = match error {
+                    // A state of another version is whole: no older one can take its place.
+                    ReplicaError::Snapshot(SnapshotError::State(_)) => migrates_to.is_none(),
+                    ReplicaError::Snapshot(_) => true,
+                    _ => false,
+                };
+                if is_damaged {
                     self.known.set_damaged(&state);
                 }
             }
         }
         loaded.ok()
+    }
+
+    fn decode(
+        &mut self,
+        state: &StoredState,
+        decoder: &impl ZoneDecoder<Zone = dyn Engine>,
+        watch: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Box<dyn Engine>, ReplicaError> {
+        match state {
+            StoredState::Here(header) => {
+                let store = self.store.as_mut().expect("the snapshot is from there");
+                store.load(header, decoder).map_err(ReplicaError::Snapshot)
+            }
+            StoredState::Elsewhere(replica) => {
+                let replicas = self.replicas.as_ref().expect("the replica is from there");
+                replicas.load(replica, decoder, watch)
+            }
+        }
     }
 }

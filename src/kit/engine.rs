@@ -332,7 +332,7 @@ pub trait ZoneDecoder {
 
 /// Decodes zones from states of another version of the game.
 #[derive(Clone)]
-pub struct Migrated(pub AnyRulebook);
+pub(crate) struct Migrated(pub AnyRulebook);
 
 impl ZoneDecoder for Migrated {
     type Zone = dyn Engine;

@@ -2,7 +2,7 @@
 //! state moves to another version of its game.
 //!
 //! ```text
-//! NAMED_STATE | bytes of the text | the text, padded to words | number of runs | the runs | the rows
+//! NAMED_STATE | bytes of the text | the text, padded to words | number of runs | runs | rows
 //! ```
 
 use crate::kit::checkpoint::{STATE_BYTES_MAX, StateError};
@@ -10,7 +10,7 @@ use crate::kit::words::Words;
 use std::fmt::Write;
 
 /// First word of a state with names.
-pub(crate) const NAMED_STATE: u64 = u64::from_le_bytes(*b"HNTNAME\x01");
+const NAMED_STATE: u64 = u64::from_le_bytes(*b"HNTNAME\x01");
 
 /// Limit of the text with the names, in bytes.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
@@ -70,7 +70,7 @@ impl StoredTable {
 }
 
 /// Returns the fields of a row that has a word for each.
-pub const fn word_fields<const WORDS: usize>(
+pub(crate) const fn word_fields<const WORDS: usize>(
     names: [&'static str; WORDS],
     forms: [&'static str; WORDS],
 ) -> [StoredField; WORDS] {

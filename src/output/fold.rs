@@ -27,6 +27,18 @@ pub struct Start {
     pub chain: Chain,
 }
 
+/// Where another version of the game has taken the state over: at an empty frame with other rules
+/// than the frame before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Takeover {
+    /// The rules by which it continues.
+    pub(crate) ruleset: u32,
+    /// The number of the next update.
+    pub(crate) next_update: u64,
+    /// The first input offset that it applies.
+    pub(crate) next_offset: i64,
+}
+
 /// Why a range of the log cannot be folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
@@ -63,6 +75,8 @@ pub(crate) struct Fold {
     genesis: Option<Start>,
     /// The ruleset of the last accepted frame.
     ruleset: Option<u32>,
+    /// The last place where another version has taken over.
+    takeover: Option<Takeover>,
     /// The ruleset that the zone began with: that of the last owner before any frame was accepted,
     /// or of the last genesis.
     begun_by: Option<u32>,
@@ -88,10 +102,15 @@ impl Fold {
         }
     }
 
+    /// Starts at a mark up to which these rules were in force.
+    pub(crate) fn under(self, ruleset: u32) -> Fold {
+        Fold { ruleset: Some(ruleset), ..self }
+    }
+
     fn new(next: i64, reader: Reader, anchor: Option<Mark>, updates: &'static UpdateTable) -> Fold {
         let skips = BTreeSet::new();
-        let (genesis, ruleset, begun_by, input) = (None, None, None, None);
-        Fold { updates, next, reader, anchor, skips, genesis, ruleset, begun_by, input }
+        let (genesis, ruleset, takeover, begun_by, input) = (None, None, None, None, None);
+        Fold { updates, next, reader, anchor, skips, genesis, ruleset, takeover, begun_by, input }
     }
 
     /// Output offset of the next record.
@@ -117,6 +136,11 @@ impl Fold {
     /// The ruleset of the last accepted frame.
     pub(crate) fn ruleset(&self) -> Option<u32> {
         self.ruleset
+    }
+
+    /// The last place in this range where another version has taken over.
+    pub(crate) fn takeover(&self) -> Option<Takeover> {
+        self.takeover
     }
 
     /// The ruleset that the zone began with, if this range shows it.
@@ -174,6 +198,7 @@ impl Fold {
                 let FrameHeader { next_offset, first_update: next_update, chain, .. } = header;
                 self.genesis = Some(Start { next_offset, leader_epoch: None, next_update, chain });
                 self.skips.clear();
+                self.takeover = None;
                 self.ruleset = Some(header.ruleset);
                 self.begun_by = Some(header.ruleset);
             }
@@ -181,9 +206,16 @@ impl Fold {
             Verdict::Joined => {
                 self.skips.clear();
                 (self.genesis, self.ruleset, self.begun_by) = (None, None, None);
+                self.takeover = None;
             }
-            Verdict::Accepted { .. } | Verdict::Progress { is_at_next: true } => {
-                self.ruleset = Some(header.ruleset);
+            Verdict::Accepted { .. } => self.ruleset = Some(header.ruleset),
+            Verdict::Progress { is_at_next: true } => {
+                let FrameHeader { ruleset, first_update: next_update, next_offset, .. } = header;
+                // Rules change by an update; without one, another version has taken over.
+                if self.ruleset.is_some_and(|before| before != ruleset) {
+                    self.takeover = Some(Takeover { ruleset, next_update, next_offset });
+                }
+                self.ruleset = Some(ruleset);
             }
             Verdict::Fence if self.ruleset.is_none() && epoch_before < header.owner_epoch => {
                 self.begun_by = Some(header.ruleset);

@@ -20,6 +20,10 @@ pub struct Acquired {
     pub start: Start,
     /// Which candidate has its state; `None` for the state before the first event.
     pub candidate: Option<usize>,
+    /// The rules by which the state of another version continues; `None`: it is of this version.
+    pub migrates_to: Option<u32>,
+    /// The version of the game changes here: readers learn of it by our first record.
+    pub takes_over: bool,
     /// The rules of the state before the first event, where a start needs them.
     pub begun_by: u32,
     /// Input offsets to pass over.
@@ -45,7 +49,8 @@ impl Acquired {
     /// Whether an engine that has begun there has begun here, too.
     pub(super) fn begins_like(&self, other: &Acquired) -> bool {
         let beginning = |acquired: &Acquired| {
-            (acquired.start, acquired.candidate, acquired.begun_by, acquired.input_leader_epoch)
+            let Acquired { start, candidate, begun_by, migrates_to, .. } = *acquired;
+            (start, candidate, begun_by, migrates_to, acquired.input_leader_epoch)
         };
         beginning(self) == beginning(other) && self.skips == other.skips
     }

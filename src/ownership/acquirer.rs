@@ -140,6 +140,7 @@ impl Acquirer {
         Brief {
             partition,
             rulesets: self.options.rulesets.clone(),
+            version: self.options.version,
             candidates,
             to_skip,
             remedy: match history.starts_over {
@@ -223,12 +224,17 @@ impl Acquirer {
             return self.fail(table, partition, &TopicError::NotNow(why), now);
         }
         table.stop_following(partition);
-        let (candidate, begun_by) = (begun.candidate, begun.begun_by);
+        let Acquired { candidate, begun_by, migrates_to, .. } = begun;
         let Some(ShardState::Acquiring { follower, .. }) = table.get_mut(partition) else {
             unreachable!("just looked at");
         };
         *follower = Some(Box::new(FollowingShard::new(begun, now)));
-        table.actions.push_back(OwnershipAction::Load { partition, candidate, begun_by });
+        table.actions.push_back(OwnershipAction::Load {
+            partition,
+            candidate,
+            begun_by,
+            migrates_to,
+        });
     }
 
     /// Takes where a shard is that follows, and lets it go on to where the output is read.
@@ -252,7 +258,7 @@ impl Acquirer {
         }
         let mut cover = None;
         if let Some(mark) = task.cover().filter(|mark| *mark != follower.covered) {
-            follower.covered = mark;
+            (follower.covered, follower.covered_at) = (mark, now);
             cover = Some(OwnershipAction::Cover { partition, ownership_id, mark });
         }
         if matches!(task.need(), Need::Follow { .. }) && task.cover().is_some() {
@@ -438,7 +444,7 @@ impl Acquirer {
         why_unknown: Option<String>,
         now: Instant,
     ) {
-        let Acquired { partition, candidate, begun_by, .. } = acquired;
+        let Acquired { partition, candidate, begun_by, migrates_to, .. } = acquired;
         if let Some(why) = why_unknown.filter(|_| acquired.begins_late()) {
             return self.fail(table, partition, &TopicError::NotNow(why), now);
         }
@@ -446,7 +452,12 @@ impl Acquirer {
         let history = table.history(partition);
         let acquired = Box::new(acquired);
         table.step(partition, ShardState::Loading { acquired, history });
-        table.actions.push_back(OwnershipAction::Load { partition, candidate, begun_by });
+        table.actions.push_back(OwnershipAction::Load {
+            partition,
+            candidate,
+            begun_by,
+            migrates_to,
+        });
     }
 
     /// The state is loaded: publisher and hot thread take over.

@@ -18,7 +18,7 @@
 
 use crate::kit::update_json::UpdateTable;
 use crate::output::fence_id::InputTag;
-use crate::output::fold::{Broken, Fold, SKIPS_MAX, Start};
+use crate::output::fold::{Broken, Fold, SKIPS_MAX, Start, Takeover};
 use crate::output::frame::{Chain, FrameHeader, FrameKind, POSITION_UNKNOWN};
 use crate::output::mark::Mark;
 use crate::output::reader::{Position, Reader};
@@ -44,6 +44,8 @@ pub struct Candidate {
     pub mark: Mark,
     /// The rules that it was made by.
     pub ruleset: u32,
+    /// The version of the game that has it made.
+    pub version: u32,
     /// Input offsets that were passed over before.
     pub skips: Vec<i64>,
     /// The input was deleted and created again since, so its input offsets mean other records.
@@ -66,6 +68,8 @@ pub struct Brief {
     pub partition: i32,
     /// Hashes of the loaded rules; the first is that of an empty zone.
     pub rulesets: Vec<u32>,
+    /// The version of the game.
+    pub version: u32,
     /// Available states, newest first.
     pub candidates: Vec<Candidate>,
     /// Input offsets to skip: of records that panicked the engine too often, and of those that an
@@ -201,7 +205,13 @@ impl Acquisition {
         let output_start = self.bounds.output_start;
         self.fold = match candidates.get(self.candidate) {
             Some(candidate) if output_start <= candidate.mark.output_offset => {
-                Fold::from_mark(candidate.mark, output_start, self.brief.updates)
+                let Candidate { mark, start, ruleset, .. } = *candidate;
+                let fold = Fold::from_mark(mark, output_start, self.brief.updates);
+                match start.next_update == mark.next_update {
+                    true => fold.under(ruleset),
+                    // The updates in between may have changed the rules.
+                    false => fold,
+                }
             }
             // If retention has passed the mark, a reader joins later.
             _ => Fold::from_log_start(output_start, self.brief.updates),
@@ -323,7 +333,9 @@ impl Acquisition {
         let is_begun_there = |genesis: Start| genesis == followed.start;
         let goes_on = self.fold.genesis().is_none_or(is_begun_there)
             && self.fold.skips().len() == self.skips_followed;
-        self.fold.mark().filter(|_| goes_on)
+        // An engine does not make the updates of another version.
+        let follows = |mark: &Mark| !self.is_of_other_version() || is_at_end(followed.start, *mark);
+        self.fold.mark().filter(|_| goes_on).filter(follows)
     }
 
     /// The engine that follows is warm: the output is to be ours.
@@ -449,6 +461,10 @@ impl Acquisition {
             Err(_) if self.brief.remedy == Remedy::StartOver => return self.start_over(mark),
             Err(error) => return self.end(Err(error)),
         };
+        // Readers learn of another version where it takes over.
+        if self.takes_over(start, mark) {
+            return self.amend(FrameKind::Updates, start);
+        }
         if let Some(offset) = self.next_skip(mark, start) {
             let next_offset = offset + 1;
             return self.amend(FrameKind::Skip, Start { next_offset, ..at(mark) });
@@ -476,6 +492,8 @@ impl Acquisition {
             mark,
             start,
             candidate: self.kept().map(|_| self.candidate),
+            migrates_to: self.migrates_to(),
+            takes_over: self.takes_over(start, mark),
             begun_by: self.begun_by(),
             skips: self.skips(),
             input_leader_epoch: self.bounds.input_leader_epoch,
@@ -517,13 +535,8 @@ impl Acquisition {
         if self.is_other_input() {
             return Err(StartError::InputRecreated);
         }
-        let begins_by = kept.map_or(self.begun_by(), |candidate| candidate.ruleset);
-        let needed = [self.fold.ruleset(), Some(begins_by)];
-        let is_missing = |ruleset: &u32| !self.brief.rulesets.contains(ruleset);
-        if let Some(published) = needed.into_iter().flatten().find(is_missing) {
-            return Err(StartError::RulesetChanged { published, ours: self.brief.rulesets[0] });
-        }
         let mut start = genesis.or(kept.map(|kept| kept.start)).unwrap_or_default();
+        self.check_rules(start, published)?;
         let input_start = self.bounds.input_start;
         let nothing_published = start == Start::default() && published.next_update == 0;
         if nothing_published {
@@ -567,6 +580,60 @@ impl Acquisition {
         Ok(start)
     }
 
+    /// Checks that the loaded rules made what is published after this start, or that another
+    /// version of the game can take over here.
+    fn check_rules(&self, start: Start, published: Mark) -> Result<(), StartError> {
+        let (kept, migrates_to) = (self.kept(), self.migrates_to());
+        let is_at_end = is_at_end(start, published);
+        let is_behind = match self.fold.takeover() {
+            Some(Takeover { next_update, next_offset, .. }) => {
+                (next_update, next_offset) != (start.next_update, start.next_offset)
+                    || (self.is_of_other_version() && !is_at_end)
+            }
+            None => migrates_to.is_some() && !is_at_end,
+        };
+        if is_behind {
+            return Err(StartError::EditionBehind {
+                version: kept.map_or(self.brief.version, |kept| kept.version),
+                made: start.next_update,
+                published: published.next_update,
+            });
+        }
+        let in_force = self.fold.ruleset().filter(|_| !self.takes_over(start, published));
+        let begins_by = kept.map_or(self.begun_by(), |candidate| candidate.ruleset);
+        let begins_by = Some(begins_by).filter(|_| migrates_to.is_none());
+        match [in_force, begins_by].into_iter().flatten().find(|of| !self.is_loaded(*of)) {
+            Some(published) => {
+                Err(StartError::RulesetChanged { published, ours: self.brief.rulesets[0] })
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn is_loaded(&self, ruleset: u32) -> bool {
+        self.brief.rulesets.contains(&ruleset)
+    }
+
+    /// Whether the game goes on by another version from here on: ours.
+    fn takes_over(&self, start: Start, published: Mark) -> bool {
+        self.is_of_other_version() && is_at_end(start, published)
+    }
+
+    /// Whether another version of the game made what is published last.
+    fn is_of_other_version(&self) -> bool {
+        let is_known = self.migrates_to().is_some() || self.fold.takeover().is_some();
+        is_known && self.fold.ruleset().is_none_or(|in_force| !self.is_loaded(in_force))
+    }
+
+    /// The rules by which the state of another version continues; `None` if the state is of this
+    /// version.
+    fn migrates_to(&self) -> Option<u32> {
+        self.kept().filter(|kept| kept.version != self.brief.version)?;
+        let taken_over_by = self.fold.takeover().map(|edition| edition.ruleset);
+        let ours = taken_over_by.filter(|ruleset| self.is_loaded(*ruleset));
+        Some(ours.unwrap_or(self.brief.rulesets[0]))
+    }
+
     /// An empty zone continues where the output ends. If the input has lost records, it continues
     /// where those that were applied end: the records before that place are published, and those
     /// after it are not. An input that was created again has none that were applied.
@@ -588,20 +655,21 @@ impl Acquisition {
     /// The rules that an empty zone begins with: the current ones, if they are loaded. Where the
     /// output ends with a state's mark, they are that state's.
     fn current_rules(&self) -> u32 {
-        let is_loaded = |ruleset: &u32| self.brief.rulesets.contains(ruleset);
         let of_state = self.kept().map(|kept| kept.ruleset);
         let current = self.fold.ruleset().or(of_state).or(self.fold.begun_by());
-        current.filter(is_loaded).unwrap_or(self.brief.rulesets[0])
+        current.filter(|of| self.is_loaded(*of)).unwrap_or(self.brief.rulesets[0])
     }
 
     fn amend(&mut self, kind: FrameKind, start: Start) {
+        let of_state = self.migrates_to().or(self.kept().map(|kept| kept.ruleset));
+        let edition = of_state.filter(|_| kind == FrameKind::Updates);
         self.state = AcquisitionState::Amending(FrameHeader {
             kind,
             next_offset: start.next_offset,
             first_update: start.next_update,
             chain: start.chain,
             fence_id: 0,
-            ruleset: self.current_rules(),
+            ruleset: edition.unwrap_or_else(|| self.current_rules()),
             ..self.fence()
         });
     }
@@ -646,6 +714,13 @@ const UPDATES_MAX: u64 = 1 << 63;
 /// with more updates than a shard can make: a reader has joined at another program's fence.
 fn can_go_on(position: Position) -> bool {
     position.owner_epoch < u64::MAX && position.next_update < UPDATES_MAX
+}
+
+/// Whether a state is the one at the end of what is published: it has made all updates, and has
+/// seen all input that they cover.
+fn is_at_end(start: Start, published: Mark) -> bool {
+    (start.next_update, start.chain) == (published.next_update, published.chain)
+        && start.next_offset >= published.next_offset
 }
 
 /// A start where the output ends.

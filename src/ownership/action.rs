@@ -73,6 +73,8 @@ pub enum OwnershipAction {
         candidate: Option<usize>,
         /// The rules of the state before the first event.
         begun_by: u32,
+        /// The rules by which the state of another version continues.
+        migrates_to: Option<u32>,
     },
     /// Hand the shard to the publisher and to the hot thread.
     Open(Box<Opening>),

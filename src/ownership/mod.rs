@@ -77,6 +77,8 @@ pub struct OwnershipOptions {
     pub partitions: i32,
     /// Hashes of the rules that this daemon has; the first is that of a new zone.
     pub rulesets: Vec<u32>,
+    /// The version of the game.
+    pub version: u32,
     /// What to do with a shard that cannot be started.
     pub remedy: Remedy,
     /// Records to be passed over for good, by partition and offset.

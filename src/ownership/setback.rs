@@ -66,6 +66,10 @@ impl Acquirer {
             let error = TopicError::NotNow(format!("{}, and {why}", error.cause()));
             return self.fail(table, partition, &error, now);
         }
+        // Instances of the version before may play on, and leave their state once they stop.
+        if let StartError::EditionBehind { .. } = error {
+            return self.fail(table, partition, &TopicError::NotNow(error.to_string()), now);
+        }
         let mut history = table.history(partition);
         let since = *history.failing_since.get_or_insert(now);
         let failing_max = self.rivals.failing_max(partition);

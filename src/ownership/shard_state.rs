@@ -10,6 +10,10 @@ use std::time::{Duration, Instant};
 /// counts as warm: for longer, readers would wait after the fence.
 pub(super) const WARM_MS_MAX: u64 = 200;
 
+/// Milliseconds for which nothing was published before another version takes over: what a living
+/// owner publishes after the state that is migrated would be lost. A tick a second makes some.
+const EDITION_QUIET_MS: u64 = 2_500;
+
 /// Milliseconds for which an engine that follows may have made more updates than are published. The
 /// next ones of a living owner show whether the two make the same: a tick a second makes some.
 const FOLLOWER_AHEAD_MS_MAX: u64 = 3_000;
@@ -62,8 +66,9 @@ pub(super) struct FollowingShard {
     pub(super) ownership_id: Option<u32>,
     /// The rules that the loaded state is at.
     pub(super) ruleset: u32,
-    /// How far the hot thread was told to go.
+    /// How far the hot thread was told to go, and when.
     pub(super) covered: Mark,
+    pub(super) covered_at: Instant,
     /// An input offset that the output covered at this time, which it has to come to.
     pub(super) goal: (i64, Instant),
     /// Since when it has made more updates than are published.
@@ -79,6 +84,7 @@ impl FollowingShard {
             ownership_id: None,
             ruleset: 0,
             covered: begun.mark,
+            covered_at: now,
             goal: (begun.mark.next_offset, now),
             ahead_since: None,
             cannot_promote: false,
@@ -102,6 +108,11 @@ impl FollowingShard {
     pub(super) fn is_warm(&mut self, applied: i64, is_read_to_end: bool, now: Instant) -> bool {
         let (goal, since) = self.goal;
         if applied < goal || !is_read_to_end || self.ahead_since.is_some() {
+            return false;
+        }
+        let is_quiet = now.saturating_duration_since(self.covered_at)
+            >= Duration::from_millis(EDITION_QUIET_MS);
+        if self.begun.takes_over && !is_quiet {
             return false;
         }
         let is_warm = now.saturating_duration_since(since) <= Duration::from_millis(WARM_MS_MAX);

@@ -39,6 +39,7 @@ impl StartError {
             | StartError::InputDiverged { .. }
             | StartError::OutputRecreated
             | StartError::RulesetChanged { .. }
+            | StartError::EditionBehind { .. }
             | StartError::RulesMissing { .. }
             | StartError::SkipsTooMany { .. }
             | StartError::Diverged { .. } => false,
@@ -168,6 +169,21 @@ pub enum StartError {
         /// Ours: that of a new zone.
         ours: u32,
     },
+    /// Another version has published on from the newest state.
+    #[error(
+        "another version of the game has published up to update {published}, and the newest state \
+         that is available, of version {version}, is at update {made}; start the version that published \
+         last once and stop it in order, so that it leaves its state at the end, or start over \
+         with `huntd run --genesis` (docs/RUNBOOKS.md#edition-behind)"
+    )]
+    EditionBehind {
+        /// The version of the state.
+        version: u32,
+        /// Updates by the state.
+        made: u64,
+        /// Updates by the output.
+        published: u64,
+    },
     /// The input asks for rules that this daemon does not have.
     #[error(
         "the input asks at offset {offset} for ruleset {ruleset}, which is not loaded: add its \
@@ -239,6 +255,7 @@ mod tests {
             StartError::OutputGone { made: 1 },
             StartError::OutputLost { made: 2, held: 1 },
             StartError::RulesetChanged { published: 1, ours: 2 },
+            StartError::EditionBehind { version: 1, made: 2, published: 3 },
             StartError::SkipsTooMany { skips: 1_025 },
             StartError::Diverged { update },
         ];

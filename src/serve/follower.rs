@@ -439,6 +439,25 @@ mod tests {
         assert!(matches!(given.as_slice(), [Followed::OwnerHeard]), "{} parts", given.len());
     }
 
+    #[test]
+    fn a_zone_goes_on_when_a_version_that_it_does_not_know_takes_over() {
+        let (mut follower, mut shard) = follower();
+        take(&mut follower, 0, &encoded(&shard.frame(3)));
+        let record = |header: FrameHeader, updates: &[Update]| {
+            let mut bytes = Vec::new();
+            let header = FrameHeader { owner_epoch: 2, ruleset: 1, ..header };
+            encode(Format::Binary, &header, updates, &mut bytes);
+            bytes
+        };
+        let fence = FrameHeader { next_offset: -1, ..FrameMaker::new(0).fence(2) };
+        take(&mut follower, 1, &record(fence, &[]));
+        take(&mut follower, 2, &record(shard.frame(0).header, &[]));
+        let frame = shard.frame(2);
+        let given = take(&mut follower, 3, &record(frame.header, frame.updates.as_slice()));
+        let [Followed::Updates(updates, offset)] = given.as_slice() else { panic!("{given:?}") };
+        assert_eq!((updates.len(), *offset), (2, shard.next_offset));
+    }
+
     /// The header of a snapshot of an empty shard.
     fn header_at(shard: &Shard, next_offset: i64) -> Header {
         let checkpoint = CheckpointHeader {

@@ -86,10 +86,12 @@ impl StoredStates {
     /// Returns the candidate that a snapshot's header describes.
     fn candidate(&self, header: &Header) -> Candidate {
         let Header { next_offset, leader_epoch, next_update, chain, mark, ruleset, .. } = *header;
+        let version = header.engine_version;
         Candidate {
             start: Start { next_offset, leader_epoch, next_update, chain },
             mark,
             ruleset,
+            version,
             skips: header.skips.clone(),
             is_of_deleted_input: !header.origin.agrees(&self.origin),
         }

@@ -221,8 +221,9 @@ fn unknown_rules(
     let ours: Vec<String> = rulesets.iter().map(u32::to_string).collect();
     Some(ToolError::Config(format!(
         "the zones of `{}` use rulesets missing from rules.files: partitions {}; rules.files have \
-         {} by engine version {ENGINE_VERSION}, this huntd's: add the rules that published, or run \
-         the huntd that did, or these zones halt",
+         {} by engine version {ENGINE_VERSION}, this huntd's: add the rules that published; if \
+         another version of the game has published, stop it in order, and this one takes its zones \
+         over; otherwise they halt",
         config.publisher.output_topic,
         zones.join(", "),
         ours.join(", ")

@@ -43,6 +43,7 @@ fn brief(partition: i32) -> Brief {
         updates: huntd::hunt::change::UPDATES,
         partition,
         rulesets: vec![7],
+        version: 1,
         candidates: Vec::new(),
         to_skip: Vec::new(),
         remedy: Remedy::Refuse,

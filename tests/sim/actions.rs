@@ -45,7 +45,8 @@ impl Control {
                 self.blocked_until = at;
                 self.find(around, partition);
             }
-            OwnershipAction::Load { partition, candidate, begun_by } => {
+            OwnershipAction::Load { partition, candidate, begun_by, migrates_to } => {
+                assert_eq!(migrates_to, None, "all instances have one version");
                 self.blocked_until = at;
                 self.load(around, partition, candidate, begun_by);
             }

@@ -149,14 +149,15 @@ impl Control {
             let last = rulebook.rulesets().last().expect("there are rules");
             rulebook = rulebook.beginning_by(last).expect("just looked");
         }
-        options.rulesets = rulebook.rulesets().collect();
+        let rulebook = AnyRulebook::from(rulebook);
+        (options.rulesets, options.version) = (rulebook.rulesets(), rulebook.version());
         options.read_slots = chance.between(1, 2) as usize;
         options.fence_ids = FenceIds::new("huntd", chance.next());
         Control {
             member,
             host,
             ownership: Ownership::new(options, common.base + Duration::from_micros(now)),
-            rulebook: rulebook.into(),
+            rulebook,
             coming,
             output: Output::new(mutation),
             closing: BTreeSet::new(),

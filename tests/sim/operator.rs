@@ -53,6 +53,7 @@ impl Sim {
             updates: huntd::hunt::change::UPDATES,
             partitions: self.broker.inputs.len() as i32,
             rulesets: Vec::new(),
+            version: 0,
             remedy,
             skips,
             read_slots: 1,

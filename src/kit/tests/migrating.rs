@@ -7,7 +7,7 @@ use crate::kit::stored_names::NamedState;
 use crate::kit::update::{Update, Updates};
 use crate::kit::zone::Zone;
 use crate::testing::random::Random;
-use crate::testing::turf::{first, second, third};
+use crate::testing::turf::{self as first, second, third};
 use crate::testing::whole_state::encode_state;
 use proptest::prelude::*;
 
@@ -18,15 +18,15 @@ fn encoded(zone: &mut (impl Engine + ?Sized)) -> Vec<u8> {
 }
 
 fn first_book() -> Rulebook<first::play::TurfRules> {
-    Rulebook::of(first::play::RULES)
+    Rulebook::of(first::play::SMALL_RULES)
 }
 
 fn second_book() -> Rulebook<second::play::TurfRules> {
-    Rulebook::of(second::play::RULES)
+    Rulebook::of(second::play::SMALL_RULES)
 }
 
 fn third_book() -> Rulebook<third::play::TurfRules> {
-    Rulebook::of(third::play::RULES)
+    Rulebook::of(third::play::SMALL_RULES)
 }
 
 /// A zone of the first edition in the middle of a game.
@@ -149,7 +149,7 @@ fn a_state_that_the_rules_of_the_later_version_do_not_allow_is_refused() {
     let mut zone = played(4);
     let players = zone.game.players.count();
     assert!(players > 1);
-    let rules = second::play::TurfRules { players_max: players - 1, ..second::play::RULES };
+    let rules = second::play::TurfRules { players_max: players - 1, ..second::play::SMALL_RULES };
     let refused =
         Zone::<second::play::Turf>::migrate_state(&encoded(&mut zone), &Rulebook::of(rules));
     assert_eq!(refused.expect_err("there is no room"), StateError::Unfit);

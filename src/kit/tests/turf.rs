@@ -14,8 +14,9 @@ use crate::output::encode::{decode, encode};
 use crate::output::event_json::write_event;
 use crate::output::frame::{Format, Frame, FrameHeader};
 use crate::testing::random::Random;
-use crate::testing::turf::first::play::{
-    RULES, Turf, TurfAction, TurfFault, TurfKind, TurfRefusal, TurfRules, TurfUpdate, random_events,
+use crate::testing::turf::play::{
+    SMALL_RULES, Turf, TurfAction, TurfFault, TurfKind, TurfRefusal, TurfRules, TurfUpdate,
+    random_events,
 };
 
 fn play(zone: &mut Zone<Turf>, events: &[(u64, u64, i64, TurfAction)]) -> Vec<TurfUpdate> {
@@ -30,7 +31,7 @@ fn play(zone: &mut Zone<Turf>, events: &[(u64, u64, i64, TurfAction)]) -> Vec<Tu
 
 #[test]
 fn another_game_is_played_by_the_kit_s_clock_counters_and_refusals() {
-    let mut zone = Zone::<Turf>::new(0, &Rulebook::of(RULES));
+    let mut zone = Zone::<Turf>::new(0, &Rulebook::of(SMALL_RULES));
     let ticks: Vec<_> = (1..=8).map(|id| (0, id, 1000, TurfAction::Tick)).collect();
     assert_eq!(play(&mut zone, &ticks), []);
     let (join, paint) = (TurfAction::Join { field: 5 }, TurfAction::Paint);
@@ -63,10 +64,10 @@ fn another_game_is_played_by_the_kit_s_clock_counters_and_refusals() {
 /// Reads records as the fetch path does, plays them as the hot thread does, and publishes frames.
 #[test]
 fn another_game_goes_from_records_to_frames_by_its_tables() {
-    let rulebook = any_rulebook::<Turf>(Rulebook::of(RULES));
+    let rulebook = any_rulebook::<Turf>(Rulebook::of(SMALL_RULES));
     let schema = rulebook.schema();
     let (mut decoder, mut zone) = (Decoder::new(schema.events), rulebook.new_zone(0));
-    let mut single = Zone::<Turf>::new(0, &Rulebook::of(RULES));
+    let mut single = Zone::<Turf>::new(0, &Rulebook::of(SMALL_RULES));
     let (mut updates, mut expected) = (Updates::new(), Updates::new());
     let mut report = BlockReport::new(0, u64::MAX);
     let (mut counts, mut kinds) = ([0; ACTIONS_MAX], std::collections::BTreeSet::new());
@@ -124,7 +125,7 @@ fn a_game_on_the_kit_is_a_function_of_its_log() {
     for seed in 0..100 {
         let mut random = Random::new(seed);
         let events = random_events(&mut random, 1000);
-        let updates = prove::<Turf>(&RULES, &events, &mut random);
+        let updates = prove::<Turf>(&SMALL_RULES, &events, &mut random);
         let updates = updates.unwrap_or_else(|difference| panic!("seed {seed}: {difference}"));
         made.extend(updates.iter().map(|update| update.payload().kind));
     }
@@ -139,7 +140,7 @@ fn a_game_on_the_kit_is_a_function_of_its_log() {
 #[test]
 fn a_game_whose_state_is_in_no_table_or_whose_rows_decide_is_caught() {
     for fault in [TurfFault::HiddenState, TurfFault::RowNumber] {
-        let rules = TurfRules { fault: Some(fault), ..RULES };
+        let rules = TurfRules { fault: Some(fault), ..SMALL_RULES };
         let is_caught = |seed| {
             let mut random = Random::new(seed);
             let events = random_events(&mut random, 1000);

@@ -15,6 +15,9 @@ use crate::testing::frame_maker::FrameMaker;
 
 pub(super) const RULESET: u32 = 7;
 
+/// The version of the game.
+pub(super) const VERSION: u32 = 3;
+
 /// The input topic's id.
 pub(super) const INPUT_ID: [u8; 16] = [1; 16];
 
@@ -136,6 +139,7 @@ pub(super) fn brief(candidates: Vec<Candidate>) -> Brief {
         updates: crate::hunt::change::UPDATES,
         partition: 0,
         rulesets: vec![RULESET],
+        version: VERSION,
         candidates,
         to_skip: Vec::new(),
         remedy: Remedy::Refuse,
@@ -154,7 +158,8 @@ pub(super) fn snapshot(log: &Log, shard: &FrameMaker) -> Candidate {
         chain: shard.chain,
     };
     let (mark, skips) = (log.mark(), Vec::new());
-    Candidate { start, mark, ruleset: RULESET, skips, is_of_deleted_input: false }
+    let is_of_deleted_input = false;
+    Candidate { start, mark, ruleset: RULESET, version: VERSION, skips, is_of_deleted_input }
 }
 
 /// A log with an owner of owner epoch 1 and this many of its frames.

@@ -2,7 +2,9 @@
 //! a daemon beside a group.
 
 mod acquiring;
+mod editions;
 mod following;
 mod foreign;
 mod log;
 mod owning;
+mod upgrades;

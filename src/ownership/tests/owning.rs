@@ -17,7 +17,7 @@ use crate::ownership::instance_id::IdLoss;
 use crate::ownership::panic_counts::PanicCounts;
 use crate::ownership::release::{PLAY_ON_MS_MAX, RELEASE_MS_MAX};
 use crate::ownership::start_error::StartError;
-use crate::ownership::tests::log::RULESET;
+use crate::ownership::tests::log::{RULESET, VERSION};
 use crate::ownership::{
     GROUP_ANSWER_MS_MAX, Ownership, OwnershipOptions, PANICS_MAX, START_ERROR_MS_MAX,
 };
@@ -52,6 +52,7 @@ impl Daemon {
             updates: crate::hunt::change::UPDATES,
             partitions: PARTITIONS,
             rulesets: vec![RULESET],
+            version: VERSION,
             remedy,
             skips: Vec::new(),
             read_slots,

@@ -11,7 +11,7 @@ use crate::serve::exchange::Exchange;
 use crate::serve::gate::Gate;
 use crate::serve::lag::Lag;
 use crate::testing::random::Random;
-use crate::testing::turf::first::play::{RULES, Turf, TurfRules, TurfUpdate, random_events};
+use crate::testing::turf::play::{SMALL_RULES, Turf, TurfRules, TurfUpdate, random_events};
 use crate::view::card::Card;
 use crate::view::game::{
     CardField, FoldedUpdate, GameView, Query, ViewSchema, Viewed, ViewedGame, ViewedRules,
@@ -87,7 +87,7 @@ impl Viewed for Turf {
 
 /// A process that serves this zone.
 fn served(zone: ZoneView) -> Served {
-    let mut served = Served::new(&Rulebook::of(RULES), 1, Duration::from_secs(2));
+    let mut served = Served::new(&Rulebook::of(SMALL_RULES), 1, Duration::from_secs(2));
     served.begin(zone);
     served.zones[0] = ZoneState::Live { owner_epoch: 1, lag: Lag::none(Instant::now()) };
     served
@@ -109,7 +109,7 @@ fn body(served: &Served, target: &str) -> String {
 #[test]
 fn cards_boards_and_queries_of_another_game_are_those_of_its_engine() {
     for seed in 0..20 {
-        let rulebook = Rulebook::of(RULES);
+        let rulebook = Rulebook::of(SMALL_RULES);
         let game: Arc<dyn ViewedGame> = Arc::new(rulebook.clone());
         let mut zone = Zone::<Turf>::new(0, &rulebook);
         let mut served = served(ZoneView::new(0, game.clone(), ZonePosition::default()));
@@ -148,7 +148,7 @@ fn cards_boards_and_queries_of_another_game_are_those_of_its_engine() {
 
 #[test]
 fn a_server_of_another_game_has_its_routes_alone() {
-    let rulebook = Rulebook::of(RULES);
+    let rulebook = Rulebook::of(SMALL_RULES);
     let game: Arc<dyn ViewedGame> = Arc::new(rulebook.clone());
     let mut served = served(ZoneView::new(0, game, ZonePosition::default()));
     for path in ["/", "/v1/zones/0/hunts", "/v1/zones/0/tiles"] {

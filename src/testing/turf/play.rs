@@ -1,6 +1,6 @@
 //! What all editions of turf have: its events, updates and rules.
 
-use super::edition::{MIGRATIONS, Round, Runner, VERSION, reward, stepped};
+use super::edition::{Round, Runner};
 use crate::kit::engine::{AnyRulebook, COUNTS_MAX, any_rulebook};
 use crate::kit::event::{Event, PlainEvent};
 use crate::kit::game::{Game, KitRefusal, OutcomeOf};
@@ -11,6 +11,7 @@ use crate::kit::stored_names::Migration;
 use crate::kit::tombstones::Tombstone;
 use crate::kit::zone::{EventOutput, Outcome, Zone};
 use crate::testing::random::Random;
+use crate::testing::turf::TurfEdition;
 use std::cell::Cell;
 
 list! {
@@ -138,7 +139,7 @@ impl GameRules for TurfRules {
 
     fn hash(&self) -> u32 {
         let TurfRules { side, players_max, fault: _ } = *self;
-        mix::hash(&[VERSION.into(), side.into(), players_max.into()], 1) as u32
+        mix::hash(&[Runner::VERSION.into(), side.into(), players_max.into()], 1) as u32
     }
 }
 
@@ -182,8 +183,8 @@ thread_local! {
 }
 
 impl Game for Turf {
-    const VERSION: u32 = VERSION;
-    const MIGRATIONS: &'static [Migration] = MIGRATIONS;
+    const VERSION: u32 = Runner::VERSION;
+    const MIGRATIONS: &'static [Migration] = Runner::MIGRATIONS;
     const COUNTS: &'static [&'static str] = &["players"];
 
     type Action = TurfAction;
@@ -238,7 +239,7 @@ impl Game for Turf {
                     return Err(TurfRefusal::OffMap);
                 }
                 runner.field = to;
-                stepped(runner);
+                runner.stepped();
                 out.push(runner.player_id, TurfUpdate::Placed { team, field: to });
                 Ok(())
             }
@@ -254,7 +255,7 @@ impl Game for Turf {
                 *if team == 1 { &mut round.red } else { &mut round.blue } += 1;
                 zone.game.round.write(0, round);
                 let points = match zone.rules.fault {
-                    None => reward(runner),
+                    None => runner.reward(),
                     Some(TurfFault::HiddenState) => HIDDEN.replace(HIDDEN.get() + 1),
                     Some(TurfFault::RowNumber) => u64::from(row) + 1,
                 };
@@ -329,7 +330,7 @@ impl Game for Turf {
 }
 
 /// A small zone.
-pub const RULES: TurfRules = TurfRules { side: 8, players_max: 6, fault: None };
+pub const SMALL_RULES: TurfRules = TurfRules { side: 8, players_max: 6, fault: None };
 
 /// Random events of every kind, most of them new and in range.
 pub fn random_events(random: &mut Random, count: i64) -> Vec<Event<TurfAction>> {

@@ -7,9 +7,7 @@ pub mod play;
 
 pub(crate) mod edition {
     use crate::kit::stored_names::Migration;
-
-    pub(crate) const VERSION: u32 = 2;
-    pub(crate) const MIGRATIONS: &[Migration] = &[];
+    use crate::testing::turf::TurfEdition;
 
     row! {
         /// A player.
@@ -21,10 +19,15 @@ pub(crate) mod edition {
         numbered Round { ends_ms: u64, red: u32, blue: u32, }
     }
 
-    pub(crate) fn stepped(_: &mut Runner) {}
+    impl TurfEdition for Runner {
+        const VERSION: u32 = 2;
+        const MIGRATIONS: &'static [Migration] = &[];
 
-    pub(crate) fn reward(runner: &mut Runner) -> u64 {
-        runner.painted += 1;
-        1 + u64::from(runner.painted.is_multiple_of(3))
+        fn stepped(&mut self) {}
+
+        fn reward(&mut self) -> u64 {
+            self.painted += 1;
+            1 + u64::from(self.painted.is_multiple_of(3))
+        }
     }
 }

@@ -6,17 +6,7 @@ pub mod play;
 
 pub(crate) mod edition {
     use crate::kit::stored_names::Migration;
-
-    pub(crate) const VERSION: u32 = 3;
-    pub(crate) const MIGRATIONS: &[Migration] = &[
-        Migration { table: "round", field: "red", migrate: |round| round.get("red") },
-        Migration { table: "round", field: "blue", migrate: |round| round.get("blue") },
-        Migration {
-            table: "players",
-            field: "tenths",
-            migrate: |player| player.get("score")?.checked_mul(10),
-        },
-    ];
+    use crate::testing::turf::TurfEdition;
 
     row! {
         /// A player.
@@ -28,10 +18,23 @@ pub(crate) mod edition {
         numbered Round { red: u64, blue: u64, ends_ms: u64, }
     }
 
-    pub(crate) fn stepped(_: &mut Runner) {}
+    impl TurfEdition for Runner {
+        const VERSION: u32 = 3;
+        const MIGRATIONS: &'static [Migration] = &[
+            Migration { table: "round", field: "red", migrate: |round| round.get("red") },
+            Migration { table: "round", field: "blue", migrate: |round| round.get("blue") },
+            Migration {
+                table: "players",
+                field: "tenths",
+                migrate: |player| player.get("score")?.checked_mul(10),
+            },
+        ];
 
-    pub(crate) fn reward(runner: &mut Runner) -> u64 {
-        runner.tenths += 10;
-        1
+        fn stepped(&mut self) {}
+
+        fn reward(&mut self) -> u64 {
+            self.tenths += 10;
+            1
+        }
     }
 }
