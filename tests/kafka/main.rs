@@ -16,6 +16,7 @@ mod cut_off;
 mod damage;
 mod data_plane;
 mod delivery;
+mod editions;
 mod exits;
 mod failover;
 mod group;

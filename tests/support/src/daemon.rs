@@ -188,6 +188,16 @@ impl Huntd {
         Huntd::spawn_by(Command::new(program()), brokers, topics, settings, arguments, environment)
     }
 
+    /// Like [`Huntd::start`], with the program that a command begins with.
+    pub fn start_by(
+        program: Command,
+        cluster: &Cluster,
+        topics: &Topics,
+        settings: &[(&str, &str)],
+    ) -> Huntd {
+        Huntd::spawn_by(program, &cluster.bootstrap(), topics, settings, &[], &[])
+    }
+
     /// Starts the program that a command begins with.
     fn spawn_by(
         mut program: Command,

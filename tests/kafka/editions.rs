@@ -1,0 +1,233 @@
+//! A running game goes to another version and back, and every player keeps what it has.
+//!
+//! The versions are two editions of a small game. They run in processes of their own: this test,
+//! started again with the version in its environment.
+
+use huntd::kit::engine::AnyRulebook;
+use huntd::kit::rulebook::Rulebook;
+use huntd::output::encode::decode;
+use huntd::output::event_json::write_event;
+use huntd::output::frame::FrameHeader;
+use huntd::output::reader::{Reader, Verdict};
+use huntd::service::cli::RunArgs;
+use huntd::service::config_args::ConfigArgs;
+use huntd::testing::turf::play::{self as first, TurfAction, TurfUpdate};
+use huntd::testing::turf::second::play as second;
+use huntd::tools::run;
+use rdkafka::message::Message;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use support::PATIENCE;
+use support::daemon::{Huntd, Topics};
+use support::kafka;
+use tempfile::TempDir;
+
+const NAME: &str = "editions::a_running_game_goes_to_another_version_and_back_without_loss";
+const EDITION: &str = "HUNTD_TEST_EDITION";
+const CONFIG: &str = "HUNTD_TEST_CONFIG";
+
+const PARTITIONS: i32 = 2;
+const PLAYERS: u64 = 6;
+
+/// Output records of a partition that an edition publishes before it is stopped.
+const RECORDS: i64 = 40;
+
+fn rulebook(edition: &str) -> AnyRulebook {
+    match edition {
+        "first" => Rulebook::of(first::SMALL_RULES).into(),
+        "second" => Rulebook::of(second::SMALL_RULES).into(),
+        other => panic!("there is no edition {other}"),
+    }
+}
+
+fn ruleset(edition: &str) -> u32 {
+    rulebook(edition).rulesets()[0]
+}
+
+/// Plays an edition until a signal ends the process.
+fn play(edition: &str) -> ! {
+    let file = std::env::var_os(CONFIG).expect("the test passes it").into();
+    let config = ConfigArgs { file, set: Vec::new() };
+    let args = RunArgs { config, genesis: false, skip: Vec::new() };
+    let ended = run::play(&args, |_| Ok(rulebook(edition)));
+    huntd::service::log::flush();
+    let code = ended.err().map_or(0, |error| error.exit_code() as i32);
+    std::process::exit(code)
+}
+
+/// Starts an instance of an edition on a host of its own.
+fn start(edition: &str, topics: &Topics, (folder, replicas): (&TempDir, &str)) -> Huntd {
+    let mut shell = Command::new("sh");
+    let run = format!("{CONFIG}=\"$3\" exec \"$0\" {NAME} --exact --nocapture");
+    shell.args(["-c", &run]).arg(std::env::current_exe().expect("it runs"));
+    shell.env(EDITION, edition);
+    let snapshots =
+        format!("every_ms = 200\ntopic = {replicas:?}\ndirectory = {:?}", folder.path());
+    Huntd::start_by(shell, kafka::shared(), topics, &[("snapshot", &snapshots)])
+}
+
+/// Three pairs of players of two teams, each pair on a field that it paints by turns: each time
+/// gives the painter points.
+struct Painters {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Painters {
+    fn start(topics: &Topics) -> Painters {
+        let config = kafka::shared().client().impatient_config();
+        let producer: BaseProducer = config.clone().create().expect("it is valid");
+        let stop = Arc::new(AtomicBool::new(false));
+        let (topic, asked) = (topics.input.clone(), stop.clone());
+        let thread = std::thread::spawn(move || {
+            let send = |player_id: u64, seq: u64, action: TurfAction| {
+                let mut text = Vec::new();
+                write_event(&mut text, player_id, seq, 1_767_225_600_000_000, &action);
+                for partition in 0..PARTITIONS {
+                    let mut record: BaseRecord<'_, (), [u8]> =
+                        BaseRecord::to(&topic).partition(partition).payload(&text);
+                    // A busy broker takes its time.
+                    while let Err((_, back)) = producer.send(record) {
+                        record = back;
+                        producer.poll(Duration::from_millis(10));
+                    }
+                }
+            };
+            for player_id in 1..=PLAYERS {
+                send(player_id, 1, TurfAction::Join { field: (player_id as u32 - 1) / 2 });
+            }
+            // The round needs a clock, which needs some records.
+            for seq in 2..5 {
+                (1..=PLAYERS).for_each(|player_id| send(player_id, seq, TurfAction::Paint));
+            }
+            send(0, 0, TurfAction::Round { seconds: u16::MAX });
+            let mut seq = 5;
+            while !asked.load(Ordering::Relaxed) {
+                (1..=PLAYERS).for_each(|player_id| send(player_id, seq, TurfAction::Paint));
+                seq += 1;
+                producer.poll(Duration::ZERO);
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            producer.flush(PATIENCE).expect("brokers acknowledge all records");
+        });
+        Painters { stop, thread }
+    }
+
+    fn finish(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("the painters end by themselves");
+    }
+}
+
+/// What a reader makes of a partition.
+#[derive(Default)]
+struct Seen {
+    reader: Reader,
+    /// The rulesets of its frames, without repetitions.
+    rulesets: Vec<u32>,
+    scores: BTreeMap<u64, u64>,
+    /// Times that a player got two points at once.
+    doubles: u64,
+}
+
+impl Seen {
+    /// Reads a partition from its start to its end.
+    fn read(topics: &Topics, partition: i32) -> Seen {
+        let updates = rulebook("first").schema().updates;
+        let mut seen = Seen::default();
+        for record in kafka::shared().client().consume(&topics.output, partition) {
+            let payload = record.payload().expect("frames have a value");
+            let (header, made) = decode(payload, updates).expect("frames can be read");
+            let verdict = seen.reader.fold(&header, &made);
+            match verdict {
+                Verdict::Fence => {}
+                Verdict::Progress { is_at_next: true } => seen.note_ruleset(&header),
+                Verdict::Accepted { from } => {
+                    // Only an empty frame may be the place of another version.
+                    assert_eq!(seen.rulesets.last().unwrap_or(&header.ruleset), &header.ruleset);
+                    seen.note_ruleset(&header);
+                    made[from..].iter().for_each(|update| {
+                        seen.take(update.player_id(), update.change(), header.ruleset);
+                    });
+                }
+                other => panic!("{other:?} of {header:?}"),
+            }
+        }
+        seen
+    }
+
+    fn note_ruleset(&mut self, header: &FrameHeader) {
+        if self.rulesets.last() != Some(&header.ruleset) {
+            self.rulesets.push(header.ruleset);
+        }
+    }
+
+    fn take(&mut self, player_id: u64, update: TurfUpdate, by: u32) {
+        let TurfUpdate::Painted { score, .. } = update else { return };
+        let before = self.scores.insert(player_id, score).unwrap_or(0);
+        let may_be_double = by == ruleset("second");
+        let points = score.checked_sub(before);
+        assert!(points == Some(1) || (points == Some(2) && may_be_double), "{before} to {score}");
+        self.doubles += u64::from(points == Some(2));
+    }
+}
+
+#[test]
+fn a_running_game_goes_to_another_version_and_back_without_loss() {
+    if let Ok(edition) = std::env::var(EDITION) {
+        play(&edition);
+    }
+    let topics = Topics::create(kafka::shared(), "editions", PARTITIONS);
+    let replicas = format!("{}-snapshots", topics.input);
+    let compacted = [("cleanup.policy", "compact")];
+    kafka::shared().client().create_topic(&replicas, PARTITIONS, &compacted);
+    let painters = Painters::start(&topics);
+    let ends = || kafka::shared().client().ends(&topics.output, PARTITIONS);
+    let wait_for_more = |huntd: &mut Huntd| {
+        let before = ends();
+        huntd.wait_until("records of each zone", |_| {
+            ends().iter().zip(&before).all(|(end, before)| *end >= before + RECORDS)
+        });
+    };
+    let folders = [(); 3].map(|()| tempfile::tempdir().expect("a temporary folder"));
+    let mut running = start("first", &topics, (&folders[0], &replicas));
+    running.wait_for_address();
+    running.wait_until("a replica of each zone's snapshot", |huntd| {
+        huntd.metric("huntd_snapshot_replicas_stored_total") >= PARTITIONS as u64
+    });
+    wait_for_more(&mut running);
+    let editions = ["first", "second", "first"];
+    for (edition, folder) in editions.iter().zip(&folders).skip(1) {
+        let mut next = start(edition, &topics, (folder, &replicas));
+        // The zones that the group gives it are played until their owner stops.
+        next.wait_until("a zone that waits", |huntd| {
+            huntd.log().contains("another version of the game has published")
+        });
+        stop(running);
+        wait_for_more(&mut next);
+        running = next;
+    }
+    painters.finish();
+    let inputs = kafka::shared().client().ends(&topics.input, PARTITIONS);
+    let next_offset = |partition| Seen::read(&topics, partition).reader.position().next_offset;
+    running.wait_until("the end of the input", |_| {
+        (0..PARTITIONS).all(|partition| next_offset(partition) == inputs[partition as usize])
+    });
+    stop(running);
+    for partition in 0..PARTITIONS {
+        let seen = Seen::read(&topics, partition);
+        assert_eq!(seen.rulesets, editions.map(ruleset));
+        assert_eq!(seen.scores.len() as u64, PLAYERS, "everybody has painted");
+        assert!(seen.doubles > 0, "the second edition has given no bonus");
+    }
+}
+
+fn stop(huntd: Huntd) {
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+}
