@@ -172,9 +172,9 @@ pub enum StartError {
     /// Another version has published on from the newest state.
     #[error(
         "another version of the game has published up to update {published}, and the newest state \
-         that is available, of version {version}, is at update {made}; start the version that published \
-         last once and stop it in order, so that it leaves its state at the end, or start over \
-         with `huntd run --genesis` (docs/RUNBOOKS.md#edition-behind)"
+         that is available, of version {version}, is at update {made}; start the version that \
+         published last once and stop it in order, so that it leaves its state at the end, or \
+         start over with `huntd run --genesis` (docs/RUNBOOKS.md#edition-behind)"
     )]
     EditionBehind {
         /// The version of the state.
