@@ -41,7 +41,7 @@ struct Rivalry {
     lost: u32,
     /// When a rival was seen to publish last.
     seen_at: Option<Instant>,
-    /// Where the output ended when a start first failed with a rival's fence in force.
+    /// Where the output ended when a start failed last.
     output_end: Option<i64>,
     /// Whether something is wrong that a rival would explain.
     is_doubted: bool,
@@ -94,17 +94,27 @@ impl Rivals {
         (rivalry.owner_epoch, rivalry.output_end) = (owner_epoch, None);
     }
 
-    /// A start has failed, the fence in force is a rival's, and the output ends here. If it ends
-    /// later the next time, the rival lives.
-    pub(super) fn start_failed(&mut self, partition: i32, output_end: i64, now: Instant) {
+    /// A start has failed, and the output ends here. If it ended earlier the last time, the owner
+    /// whose fence is in force lives: a rival, unless the fence `is_ours`. Returns whether an
+    /// instance of our group does.
+    pub(super) fn start_failed(
+        &mut self,
+        partition: i32,
+        output_end: i64,
+        is_ours: bool,
+        now: Instant,
+    ) -> bool {
         let rivalry = self.known.entry(partition).or_default();
-        if output_end > *rivalry.output_end.get_or_insert(output_end) {
+        let before = rivalry.output_end.replace(output_end);
+        let is_played = before.is_some_and(|before| before < output_end);
+        if is_played && !is_ours {
             rivalry.seen_at = Some(now);
         }
+        is_played && is_ours
     }
 
-    /// Returns for how long a start is tried again before its failure counts: until a rival would
-    /// have been seen.
+    /// Returns for how long a start is tried again before its failure counts: until the owner
+    /// before us would have been seen.
     pub(super) fn failing_max(&self, partition: i32) -> Duration {
         let rivalry = self.known.get(&partition);
         let may_live = rivalry.is_some_and(|rivalry| rivalry.output_end.is_some());

@@ -61,13 +61,13 @@ impl Acquirer {
         why_unknown: Option<String>,
         now: Instant,
     ) {
-        self.look_for_rival(table, partition, now);
+        let is_played = self.look_for_owner(table, partition, now);
         if let Some(why) = why_unknown {
             let error = TopicError::NotNow(format!("{}, and {why}", error.cause()));
             return self.fail(table, partition, &error, now);
         }
         // Instances of the version before may play on, and leave their state once they stop.
-        if let StartError::EditionBehind { .. } = error {
+        if is_played || matches!(error, StartError::EditionBehind { .. }) {
             return self.fail(table, partition, &TopicError::NotNow(error.to_string()), now);
         }
         let mut history = table.history(partition);
@@ -92,17 +92,16 @@ impl Acquirer {
         table.halt_unstartable(partition, error);
     }
 
-    /// A shard that is being acquired cannot be started. If the fence in force is a rival's, notes
-    /// where the output ends.
-    fn look_for_rival(&mut self, table: &mut ShardTable, partition: i32, now: Instant) {
+    /// A shard cannot be started. If it is being acquired, looks for an owner that plays it.
+    /// Returns whether another instance of our group does.
+    fn look_for_owner(&mut self, table: &mut ShardTable, partition: i32, now: Instant) -> bool {
         let acquisition = table.task(partition).and_then(|task| task.acquisition());
-        if let Some(acquisition) = acquisition
-            && let Some((_, in_force)) = acquisition.fence_in_force()
-            && in_force != 0
-            && !self.options.fence_ids.are_of_deployment(in_force)
-        {
-            self.rivals.start_failed(partition, acquisition.output_end(), now);
-        }
+        let Some(acquisition) = acquisition else { return false };
+        let Some((_, in_force)) = acquisition.fence_in_force().filter(|(_, id)| *id != 0) else {
+            return false;
+        };
+        let is_ours = self.options.fence_ids.are_of_deployment(in_force);
+        self.rivals.start_failed(partition, acquisition.output_end(), is_ours, now)
     }
 
     /// The replay differs from what is published. A rival may have published it, so the shard is
@@ -117,7 +116,7 @@ impl Acquirer {
         // The second try may replay the other records, and only find that they differ.
         let seen = table.get(partition).and_then(ShardState::open).and_then(|at| at.changed_from);
         let changed_from = error.input_changed_from().into_iter().chain(seen).min();
-        self.look_for_rival(table, partition, now);
+        self.look_for_owner(table, partition, now);
         if self.rivals.doubt(partition) {
             return self.cannot_go_on(table, partition, error.to_string(), changed_from, now);
         }

@@ -23,8 +23,8 @@ impl StartError {
         }
     }
 
-    /// Whether a broker that has just become a leader may be the cause: it may not know yet where
-    /// its logs end.
+    /// Whether the cause may pass soon: a broker that has just become a leader may not know yet
+    /// where its logs end, and another instance may leave a state that can be used.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             StartError::StartGone
@@ -32,13 +32,13 @@ impl StartError {
             | StartError::InputGone { .. }
             | StartError::InputLost { .. }
             | StartError::OutputGone { .. }
-            | StartError::OutputLost { .. } => true,
+            | StartError::OutputLost { .. }
+            | StartError::RulesetChanged { .. } => true,
             StartError::Damaged { .. }
             | StartError::Unreadable { .. }
             | StartError::InputRecreated
             | StartError::InputDiverged { .. }
             | StartError::OutputRecreated
-            | StartError::RulesetChanged { .. }
             | StartError::EditionBehind { .. }
             | StartError::RulesMissing { .. }
             | StartError::SkipsTooMany { .. }

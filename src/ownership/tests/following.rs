@@ -2,13 +2,14 @@
 
 use crate::hunt::frames::encode;
 use crate::kafka::membership::MembershipEvent;
+use crate::output::fence_id::FenceIds;
 use crate::output::frame::{FENCE_EVERY_MS, Format, FrameHeader};
 use crate::ownership::START_ERROR_MS_MAX;
 use crate::ownership::action::{Note, OwnershipAction};
 use crate::ownership::event::{OutputEvent, OwnershipEvent, ShardNotice};
 use crate::ownership::shard_state::WARM_MS_MAX;
 use crate::ownership::start_error::StartError;
-use crate::ownership::tests::log::RULESET;
+use crate::ownership::tests::log::{INPUT_ID, RULESET};
 use crate::ownership::tests::owning::{Daemon, answer};
 use crate::testing::frame_maker::FrameMaker;
 
@@ -132,35 +133,77 @@ fn what_the_group_says_is_settled_is_not_sent_again_unless_the_output_does_not_c
     }
 }
 
-/// Frames of rules that this daemon does not have, after a fence of another deployment.
-#[test]
-fn a_start_that_fails_beside_a_living_rival_blames_the_rival() {
-    for (lives, halted_for) in [
-        (true, StartError::Contended),
-        (false, StartError::RulesetChanged { published: 8, ours: RULESET }),
-    ] {
-        let (mut daemon, mut rival) = (Daemon::new(), FrameMaker::new(0));
-        let fence = |rival: &FrameMaker| FrameHeader { ruleset: 8, ..rival.fence(77) };
-        let publish = |daemon: &mut Daemon, header: FrameHeader| {
-            let mut payload = Vec::new();
-            encode(Format::Binary, &header, &[], &mut payload);
-            daemon.outputs.entry(0).or_default().push(payload);
-        };
-        publish(&mut daemon, FrameHeader { next_offset: -1, ..fence(&rival) });
-        daemon.group(MembershipEvent::Assigned(vec![0]));
-        for wait_ms in [0, START_ERROR_MS_MAX] {
-            daemon.pass(wait_ms, 0, false);
-        }
-        assert_eq!(daemon.ownership.summary().halted, 0, "it is tried again");
-        if lives {
-            rival.frame(0);
-            publish(&mut daemon, fence(&rival));
-        }
-        daemon.pass(FENCE_EVERY_MS, 0, false);
-        let halted = daemon.done.iter().find_map(|done| match done {
+/// A daemon that was given a partition whose frames come from rules that it does not have.
+struct BesideOtherRules {
+    daemon: Daemon,
+    owner: FrameMaker,
+    fence_id: u128,
+}
+
+impl BesideOtherRules {
+    fn begin(fence_id: u128) -> BesideOtherRules {
+        let mut beside =
+            BesideOtherRules { daemon: Daemon::new(), owner: FrameMaker::new(0), fence_id };
+        beside.publish(-1);
+        beside.daemon.group(MembershipEvent::Assigned(vec![0]));
+        beside.daemon.pass(0, 0, false);
+        beside
+    }
+
+    /// The owner publishes a fence.
+    fn publish(&mut self, next_offset: i64) {
+        let fence = self.owner.fence(self.fence_id);
+        let mut payload = Vec::new();
+        let header = FrameHeader { ruleset: 8, next_offset, ..fence };
+        encode(Format::Binary, &header, &[], &mut payload);
+        self.daemon.outputs.entry(0).or_default().push(payload);
+    }
+
+    /// The owner plays on: what it publishes next is not at the offset of the last fence.
+    fn play(&mut self) {
+        self.owner.frame(0);
+        let next_offset = self.owner.fence(self.fence_id).next_offset;
+        self.publish(next_offset);
+    }
+
+    /// Why the shard has halted.
+    fn halted_for(&self) -> Option<StartError> {
+        self.daemon.done.iter().find_map(|done| match done {
             OwnershipAction::Log(Note::Halted { start_error, .. }) => *start_error,
             _ => None,
-        });
-        assert_eq!(halted, Some(halted_for));
+        })
     }
+}
+
+const OTHER_RULES: StartError = StartError::RulesetChanged { published: 8, ours: RULESET };
+
+#[test]
+fn a_start_that_fails_beside_a_living_rival_blames_the_rival() {
+    for (lives, halted_for) in [(true, StartError::Contended), (false, OTHER_RULES)] {
+        let mut beside = BesideOtherRules::begin(77);
+        beside.daemon.pass(START_ERROR_MS_MAX, 0, false);
+        assert_eq!(beside.halted_for(), None, "it is tried again");
+        if lives {
+            beside.play();
+        }
+        beside.daemon.pass(FENCE_EVERY_MS, 0, false);
+        assert_eq!(beside.halted_for(), Some(halted_for));
+    }
+}
+
+/// The owner may be of another version: it leaves its state when it stops.
+#[test]
+fn a_start_that_fails_is_tried_again_for_as_long_as_another_instance_of_the_group_plays() {
+    let mut fence_ids = FenceIds::new("huntd", 2);
+    fence_ids.read_from(&INPUT_ID);
+    let mut beside = BesideOtherRules::begin(fence_ids.next());
+    for _ in 0..20 {
+        beside.play();
+        beside.daemon.pass(FENCE_EVERY_MS, 0, false);
+        assert_eq!(beside.halted_for(), None);
+    }
+    for _ in 0..2 {
+        beside.daemon.pass(START_ERROR_MS_MAX + FENCE_EVERY_MS, 0, false);
+    }
+    assert_eq!(beside.halted_for(), Some(OTHER_RULES), "nobody plays any more");
 }
