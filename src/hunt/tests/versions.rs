@@ -188,6 +188,7 @@ const BESIDE_DECIDING: [&[&str]; 6] = [
         "NO_TILE",
         "NUMBER_BITS",
         "OBSTACLES_AHEAD",
+        "PIECES_AHEAD",
         "PLACES",
         "ROW_BITS",
         "TAG_MASK",
