@@ -21,7 +21,8 @@ use std::slice;
 /// The simd-json decoder with its reusable memory.
 pub struct JsonDecoder {
     table: &'static EventTable,
-    fields: JsonFields,
+    /// The value of each field of the last record.
+    numbers: [u64; FIELDS_MAX],
     parser: JsonParser,
 }
 
@@ -44,7 +45,7 @@ impl JsonDecoder {
         // them than this one, which is refused for its depth.
         let refused = parser.parse(&[b'['; RECORD_BYTES_MAX], |_| ());
         assert!(refused.is_err_and(|error| *error.error() == ErrorType::DepthLimitExceeded));
-        JsonDecoder { table, fields: JsonFields::default(), parser }
+        JsonDecoder { table, numbers: [0; FIELDS_MAX], parser }
     }
 
     /// Decodes a record's bytes and adds the event, or returns why there is none.
@@ -60,7 +61,8 @@ impl JsonDecoder {
         if value.len() > RECORD_BYTES_MAX {
             return Err(Reject::TooLong);
         }
-        let JsonDecoder { table, fields, parser } = self;
+        let JsonDecoder { table, numbers, parser } = self;
+        let fields = JsonFields::none(numbers);
         let carried = events.carried().len();
         let added =
             match parser.parse(value, |nodes| fields.add_event(table, origin, nodes, events)) {
@@ -127,7 +129,8 @@ impl JsonDecoder {
 fn culprit(table: &EventTable, nodes: &[Node<'_>]) -> Option<String> {
     let mut nodes = nodes.iter();
     let &Node::Object { len, .. } = next(&mut nodes) else { return None };
-    let (mut fields, mut carried) = (JsonFields::default(), Vec::new());
+    let (mut numbers, mut carried) = ([0; FIELDS_MAX], Vec::new());
+    let mut fields = JsonFields::none(&mut numbers);
     for _ in 0..len {
         let Some(field) = table.field_names.find(key(&mut nodes)) else {
             skip(&mut nodes);
@@ -159,20 +162,23 @@ fn type_name(node: &Node<'_>) -> Option<String> {
 }
 
 /// The fields of one record, all within their ranges.
-#[derive(Debug, Default)]
-struct JsonFields {
+struct JsonFields<'n> {
     kind: Option<u8>,
     /// The fields that are present.
     present: FieldSet,
     /// The value of each present field, in two's complement. Absent fields keep stale values.
-    numbers: [u64; FIELDS_MAX],
+    numbers: &'n mut [u64; FIELDS_MAX],
 }
 
 type Nodes<'a, 'v> = slice::Iter<'a, Node<'v>>;
 
-impl JsonFields {
+impl<'n> JsonFields<'n> {
+    fn none(numbers: &'n mut [u64; FIELDS_MAX]) -> JsonFields<'n> {
+        JsonFields { kind: None, present: FieldSet::default(), numbers }
+    }
+
     fn add_event(
-        &mut self,
+        mut self,
         table: &EventTable,
         origin: RecordPosition,
         nodes: &[Node<'_>],
@@ -182,7 +188,6 @@ impl JsonFields {
         let &Node::Object { len, .. } = next(&mut nodes) else {
             return Err(Reject::NotAnObject);
         };
-        (self.kind, self.present) = (None, FieldSet::default());
         let carried = events.carried().len();
         for _ in 0..len {
             match table.field_names.find(key(&mut nodes)) {

@@ -183,7 +183,11 @@ impl ActionWords {
     #[inline(always)]
     pub(crate) fn put(&mut self, place: FieldPlace, number: u64) {
         self.mark(place);
-        self.0[place.word()] |= (number & place.mask()) << place.shift();
+        let shifted = (number & place.mask()) << place.shift();
+        // All words, so that they stay in registers where the place is not a constant.
+        for (at, word) in self.0.iter_mut().enumerate() {
+            *word |= if at == place.word() { shifted } else { 0 };
+        }
     }
 }
 
