@@ -47,11 +47,11 @@ const AGAIN = { most: 20, wait_ms: 500 };
  *   radius?: number, every_ms?: number }} Topics
  */
 /**
- * What is called when something comes. `event` gets every event by its name in docs/QUERIES.md,
- * `state` whether the stream is open.
- * @typedef {{ event?: (name: string, data: any) => void,
+ * What is called when something comes. `event` gets every event by its name in docs/QUERIES.md, and
+ * its position if it has one; `state` whether the stream is open, and why it could not be opened.
+ * @typedef {{ event?: (name: string, data: any, id?: string) => void,
  *   sight?: (sight: Sight, inSight: Map<string, Player>) => void,
- *   state?: (state: "open" | "lost") => void }} Handlers
+ *   state?: (state: "open" | "lost", error?: unknown) => void }} Handlers
  */
 
 /** Why something was refused: the status, and the sentence of its problem. */
@@ -204,9 +204,12 @@ class HuntdStream {
 
   async run() {
     for (let wait_ms = RETRY_MS.first; !this.isClosed; ) {
+      /** @type {unknown} */
+      let reason;
       try {
         if (await this.connect()) wait_ms = RETRY_MS.first;
       } catch (error) {
+        reason = error;
         const isRefused = error instanceof HuntdError && ![429, 503].includes(error.status);
         if (isRefused) {
           this.end(error);
@@ -214,7 +217,7 @@ class HuntdStream {
         }
       }
       if (this.isClosed) break;
-      this.handlers.state?.("lost");
+      this.handlers.state?.("lost", reason);
       await new Promise((done) => setTimeout(done, wait_ms * (0.5 + Math.random() / 2)));
       wait_ms = Math.min(2 * wait_ms, RETRY_MS.most);
     }
@@ -249,7 +252,7 @@ class HuntdStream {
   take({ event, id, data, request, status }) {
     if (event === "answer") return this.answer(request, status, data);
     this.last = id ?? this.last;
-    this.handlers.event?.(event, data);
+    this.handlers.event?.(event, data, id);
     if (event === "around") this.seeAll(data.players ?? []);
     if (event === "sight") this.see(data);
   }
