@@ -151,9 +151,10 @@ pub struct DemoArgs {
     /// Events to generate (default: 2000000), or limit of those taken from the file.
     #[arg(long, value_name = "N", value_parser = at_least_one())]
     pub events: Option<u64>,
-    /// Events per second; 0 for the maximum, at which latencies are not meaningful.
-    #[arg(long, value_name = "R", default_value_t = 100_000)]
-    pub rate: u64,
+    /// Events per second (default: 100000, or 4000 with `--page`); 0 for the maximum, at which
+    /// latencies are not meaningful.
+    #[arg(long, value_name = "R")]
+    pub rate: Option<u64>,
     /// Players in the world.
     #[arg(long, value_name = "P", default_value_t = 3_000, value_parser = players())]
     pub players: u32,
@@ -170,7 +171,7 @@ pub struct DemoArgs {
     #[arg(long, value_name = "X", requires = "file", conflicts_with = "rate")]
     #[arg(value_parser = speed)]
     pub speed: Option<f64>,
-    /// Serve the page, and print its address.
+    /// Serve the page, and print its address. The generated players hunt over the whole map.
     #[arg(long)]
     pub page: bool,
     /// Keep serving the page after the last event, until Ctrl-C.

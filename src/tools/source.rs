@@ -4,6 +4,7 @@
 //! `replay`, which applies them, cannot disagree about an event.
 
 use super::synthetic::{Synthetic, SyntheticOptions};
+use crate::hunt::rules::rulebook::Rulebook;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -37,6 +38,12 @@ impl Source {
     /// The generator's first `events` events.
     pub fn synthetic(options: SyntheticOptions, events: u64) -> Source {
         let kind = SourceKind::Synthetic(Box::new(Synthetic::new(options)));
+        Source { kind, left: events, events_expected: Some(events) }
+    }
+
+    /// The first `events` events of players who hunt.
+    pub(crate) fn hunters(options: SyntheticOptions, rulebook: Rulebook, events: u64) -> Source {
+        let kind = SourceKind::Synthetic(Box::new(Synthetic::of_hunters(options, rulebook)));
         Source { kind, left: events, events_expected: Some(events) }
     }
 

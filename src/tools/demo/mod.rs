@@ -27,6 +27,7 @@ use super::pace::Pace;
 use super::progress_bar::ProgressBar;
 use super::source::Source;
 use super::synthetic::{RATE_UNPACED, SyntheticOptions};
+use crate::hunt::rules::rulebook::Rulebook;
 use crate::service::cli::DemoArgs;
 use crate::service::config::{self, Config};
 use daemon::DemoDaemon;
@@ -68,7 +69,7 @@ pub fn run(args: &DemoArgs) -> Result<(), ToolError> {
     let begun = Instant::now();
     let page = args.page.then(|| DemoPage::start(&config, &rulebook)).transpose()?;
     let mut daemon = DemoDaemon::start(config, rulebook.clone())?;
-    let mut measured = measure(args, &brokers, &daemon, begun);
+    let mut measured = measure(args, &brokers, &daemon, &rulebook, begun);
     // A signal or a failure has ended the daemon, so the page does not stay.
     let was_cut = daemon.has_ended();
     if let Some(page) = page {
@@ -82,10 +83,9 @@ pub fn run(args: &DemoArgs) -> Result<(), ToolError> {
     }
     let measured = measured?;
 
+    let mut source = open_source(args, &rulebook)?;
     let mut offline = OfflineShards::new(rulebook);
-
     let mut winners = Winners::default();
-    let mut source = open_source(args)?;
     while let Some(record) = source.next_record()? {
         winners.add(record.partition, offline.apply(&record)?.updates);
     }
@@ -112,6 +112,7 @@ fn measure(
     args: &DemoArgs,
     brokers: &[String],
     daemon: &DemoDaemon,
+    rulebook: &Rulebook,
     begun: Instant,
 ) -> Result<Measured, ToolError> {
     let in_flight = InFlightEvents::new(args.partitions);
@@ -120,7 +121,7 @@ fn measure(
     let sender = EventSender::connect(&plaintext(brokers, "demo"), INPUT_TOPIC, "none", LINGER_MS)?;
     let mut verifier = Verifier::connect(brokers, OUTPUT_TOPIC, args.partitions)?;
     verifier.wait_for_owner(daemon)?;
-    let source = open_source(args)?;
+    let source = open_source(args, rulebook)?;
     let expected = source.events_expected();
     let (waited, zones) = (begun.elapsed().as_secs_f64(), args.partitions);
     say(&format!("the daemon owns its {zones} zones after {waited:.1} s; the game begins"))?;
@@ -147,7 +148,7 @@ fn measure(
 }
 
 /// Opens the events from the first one; every call yields the same events.
-fn open_source(args: &DemoArgs) -> Result<Source, ToolError> {
+fn open_source(args: &DemoArgs, rulebook: &Rulebook) -> Result<Source, ToolError> {
     if let Some(file) = &args.file {
         return Ok(Source::open_lines(file, args.partitions, args.events)?);
     }
@@ -158,12 +159,21 @@ fn open_source(args: &DemoArgs) -> Result<Source, ToolError> {
         rate: paced(args).unwrap_or(RATE_UNPACED),
         base_us: BASE_MS * 1000,
     };
-    Ok(Source::synthetic(options, args.events.unwrap_or(EVENTS_DEFAULT)))
+    let events = args.events.unwrap_or(EVENTS_DEFAULT);
+    Ok(match args.page {
+        true => Source::hunters(options, rulebook.clone(), events),
+        false => Source::synthetic(options, events),
+    })
 }
 
 fn paced(args: &DemoArgs) -> Option<u64> {
-    (args.rate > 0).then_some(args.rate)
+    let default = if args.page { PAGE_RATE_DEFAULT } else { RATE_DEFAULT };
+    Some(args.rate.unwrap_or(default)).filter(|rate| *rate > 0)
 }
+
+/// Default events per second, and that of a demo with a page: as many as 3,000 people make.
+const RATE_DEFAULT: u64 = 100_000;
+const PAGE_RATE_DEFAULT: u64 = 4_000;
 
 /// Default number of events.
 const EVENTS_DEFAULT: u64 = 2_000_000;

@@ -3,12 +3,16 @@
 //! First every player joins its zone. Then 60 % of the players' events are moves, 20 % rotations,
 //! 10 % shots and 10 % loots. Every zone has a tick every second and a new hunt every ten seconds.
 //! Players walk: they keep a direction for a while, turn, stay on the map, and stay below the speed
-//! that the rules allow.
+//! that the rules allow. The load that a demo's page shows is another one: its players hunt.
+
+mod hunters;
 
 use super::WEAPONS;
 use super::source::SourceRecord;
 use crate::hunt::event::Action;
+use crate::hunt::rules::rulebook::Rulebook;
 use crate::output::event_json::write_event;
+use hunters::Hunters;
 
 /// The options of the load: equal options yield equal events, byte for byte.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +77,8 @@ pub(crate) struct Synthetic {
     world: Option<WorldEvents>,
     offset_next: Vec<i64>,
     text: Vec<u8>,
+    /// Where the players hunt, they decide what they do.
+    hunters: Option<Hunters>,
 }
 
 struct SyntheticPlayer {
@@ -117,8 +123,19 @@ impl Synthetic {
             world: None,
             offset_next: vec![0; usize::from(options.zones)],
             text: Vec::with_capacity(256),
+            hunters: None,
             options,
         }
+    }
+
+    /// Creates a load of players who hunt.
+    pub(crate) fn of_hunters(options: SyntheticOptions, rulebook: Rulebook) -> Synthetic {
+        let mut synthetic = Synthetic::new(options);
+        let Synthetic { players, chance, .. } = &mut synthetic;
+        let zone_of_each = players.iter().map(|player| player.zone);
+        let hunters = Hunters::new(rulebook, options.zones, zone_of_each, chance);
+        synthetic.hunters = Some(hunters);
+        synthetic
     }
 
     /// Returns the next event. Its `ts_us` is its intended send time.
@@ -134,7 +151,11 @@ impl Synthetic {
         let offset_next = &mut self.offset_next[usize::from(zone)];
         let offset = *offset_next;
         *offset_next += 1;
-        SourceRecord { partition: zone, offset, time_ms, value: Some(&self.text) }
+        let record = SourceRecord { partition: zone, offset, time_ms, value: Some(&self.text) };
+        if let Some(hunters) = &mut self.hunters {
+            hunters.play(&record);
+        }
+        record
     }
 
     fn advance(&mut self) {
@@ -157,7 +178,11 @@ impl Synthetic {
             self.world = Some(WorldEvents { action: self.world_action(), zone: 0 });
         }
         let events = self.world.as_mut()?;
-        let (action, zone) = (events.action, events.zone);
+        let zone = events.zone;
+        let action = match self.hunters {
+            Some(_) => Hunters::world_action(self.tick, zone, &mut self.chance),
+            None => events.action,
+        };
         events.zone += 1;
         if events.zone == self.options.zones {
             self.world = None;
@@ -187,11 +212,19 @@ impl Synthetic {
         self.joined += 1;
         self.players[number].moved_us = self.time_us;
         let (x, y) = self.players[number].position();
-        self.write(number, Action::Join { x, y })
+        let action = match &mut self.hunters {
+            Some(hunters) => hunters.join(number, self.time_us),
+            None => Action::Join { x, y },
+        };
+        self.write(number, action)
     }
 
     fn play(&mut self) -> u16 {
         let number = self.chance.below(self.players.len() as u64) as usize;
+        if let Some(hunters) = &mut self.hunters {
+            let action = hunters.act(number, self.time_us, &mut self.chance);
+            return self.write(number, action);
+        }
         let action = match self.chance.below(100) {
             0..60 => self.walk(number),
             60..80 => self.turn(number),
