@@ -1,5 +1,6 @@
 //! The page in a real browser, beside a daemon and a real broker.
 
+use crate::serving::{SECRET, TOKEN};
 use crate::snapshots::{settings, start};
 use support::browser::Browser;
 use support::daemon::Topics;
@@ -37,11 +38,21 @@ fn check_counts(browser: &Browser, serving: &Serving) {
     is_shown("no-op");
     post(serving, &list((1..=MANY).map(|seq| turn(8, seq)).collect()));
     is_shown("refused");
-    browser.wait_until(&format!(
-        "const {{ applied, refused, noOp }} = count.total; \
+    browser.wait_until_page(&format!(
+        "const {{ applied, refused, noOp }} = page.zone.count.total; \
          return applied === {} && refused === {} && noOp === {MANY}",
         2 + MANY,
         1 + MANY,
+    ));
+}
+
+/// Waits until a player is at this place, on the page and on its map.
+fn is_at(browser: &Browser, player: u64, x: u32, y: u32) {
+    browser.wait_until_page(&format!(
+        "const player = page.zone?.players.get('{player}'); \
+         if (player?.x !== {x} || player.y !== {y}) return false; \
+         const shown = page.map.visible.find((one) => one.id === '{player}'); \
+         return Math.round(shown?.shownX) === {x} && Math.round(shown.shownY) === {y}"
     ));
 }
 
@@ -57,44 +68,68 @@ fn a_posted_event_moves_a_player_on_the_page_and_the_page_outlives_a_restart() {
     huntd.wait_for_address();
     let serving = Serving::start(&huntd);
     serving.body_at(&[0], "/v1/zones");
-    browser.open(&format!("http://{}/", serving.address()));
-    browser.wait_until("return document.getElementById('link').textContent === 'live'");
-    browser.wait_until("return document.getElementById('board').rows.length === 0");
+    browser.open(&format!("http://{}/#zone=0", serving.address()));
+    browser.wait_for_text("link", "live");
+    browser.wait_until("return document.getElementById('nobody').checkVisibility()");
     post(&serving, r#"{"type":"join","player_id":7,"x":1000,"y":2000}"#);
-    browser.wait_until("return String(players.get('7')) === '1000,2000'");
-    browser.wait_until(
-        "return document.getElementById('board').rows[0]?.cells[1].textContent === '7'",
-    );
-    let is_drawn = |x: u32, y: u32| {
-        browser.wait_until(&format!(
-            "const s = canvas.width / map.side; \
-             return pen.getImageData({x} * s, canvas.height - {y} * s, 1, 1).data[3] > 0;"
-        ));
-    };
-    is_drawn(1000, 2000);
+    is_at(&browser, 7, 1000, 2000);
+    browser.wait_until("return document.getElementById('board').rows.length === 1");
     post(&serving, r#"{"type":"move","player_id":7,"x":1040,"y":2000}"#);
-    browser.wait_until("return String(players.get('7')) === '1040,2000'");
+    is_at(&browser, 7, 1040, 2000);
     // What is refused is in the feed, with its reason.
-    browser.run("follow('7')");
+    browser.open(&format!("http://{}/#zone=0&player=7", serving.address()));
+    browser.wait_for_text("player-state", "Well");
     post(&serving, r#"{"type":"loot","player_id":7}"#);
     browser.wait_until(
-        "const line = document.querySelector('#feed .refused'); \
-         return line !== null && line.textContent.includes('nothing_in_reach')",
+        "const line = document.querySelector('#player-feed .refused'); \
+         return line !== null && line.textContent.includes('nothing in reach')",
     );
     check_counts(&browser, &serving);
     assert_eq!(browser.errors(), Vec::<String>::new());
     let address = serving.address().to_owned();
     drop(serving);
-    browser.wait_until("return document.getElementById('link').textContent === 'reconnecting'");
+    browser.wait_for_text("alarm-title", "Connection lost");
     let serving = Serving::start_at(&huntd, &address, &[]);
     // The page is linked before the zone is loaded.
     serving.body_at(&[0], "/v1/zones");
-    browser.wait_until("return document.getElementById('link').textContent === 'live'");
+    browser.wait_until("return document.getElementById('alarm').hidden");
+    browser.wait_for_text("link", "live");
     let later = LATE + 1 + MANY;
     let step = format!(r#"{{"type":"move","player_id":7,"seq":{later},"x":1080,"y":2000}}"#);
     post(&serving, &step);
-    browser.wait_until("return String(players.get('7')) === '1080,2000'");
+    is_at(&browser, 7, 1080, 2000);
     // A page that is opened while nothing happens asks where the players are.
-    browser.open(&format!("http://{}/", serving.address()));
-    browser.wait_until("return String(players.get('7')) === '1080,2000'");
+    browser.open("about:blank");
+    browser.open(&format!("http://{}/#zone=0", serving.address()));
+    is_at(&browser, 7, 1080, 2000);
+}
+
+#[test]
+fn the_page_asks_for_a_token_refuses_a_wrong_one_and_tells_when_nobody_plays_a_zone() {
+    let Some(browser) = Browser::start() else { return };
+    let topics = Topics::create(kafka::shared(), "page-token", 1);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut huntd = start(&topics, &settings(folder.path()), &[]);
+    huntd.wait_for_address();
+    let keys = folder.path().join("keys.json");
+    let key = format!(r#"{{"kty":"oct","kid":"one","k":"{SECRET}"}}"#);
+    std::fs::write(&keys, format!(r#"{{"keys":[{key}]}}"#)).expect("the file is written");
+    let keys = keys.to_str().expect("the path is text");
+    let serving = Serving::start_at(&huntd, "127.0.0.1:0", &[("HUNTD_SERVE__KEYS", keys)]);
+    browser.open(&format!("http://{}/#zone=0", serving.address()));
+    let enter = |token: &str| {
+        browser.run(&format!(
+            "document.getElementById('token').value = '{token}'; \
+             document.querySelector('#door button').click()"
+        ));
+    };
+    browser.wait_for_text("alarm-title", "A token is needed");
+    enter("wrong");
+    browser.wait_for_text("alarm-title", "Wrong token");
+    enter(TOKEN);
+    browser.wait_for_text("link", "live");
+    browser.wait_until("return document.getElementById('alarm').hidden");
+    drop(huntd);
+    browser.wait_for_text("alarm-title", "Zone 0 is stale");
+    browser.wait_until("return document.body.classList.contains('old')");
 }

@@ -2,7 +2,7 @@
 
 use crate::view::game::Asset;
 
-/// The files.
+/// The files. Each script has one purpose, and `page.js` brings them together.
 pub(crate) const PAGE: &[Asset] = &[
     Asset {
         path: "/",
@@ -10,17 +10,38 @@ pub(crate) const PAGE: &[Asset] = &[
         bytes: include_bytes!("index.html"),
     },
     Asset {
-        path: "/page.js",
-        content_type: "text/javascript; charset=utf-8",
-        bytes: include_bytes!("page.js"),
-    },
-    Asset { path: "/icon.svg", content_type: "image/svg+xml", bytes: include_bytes!("icon.svg") },
-    Asset {
         path: "/page.css",
         content_type: "text/css; charset=utf-8",
         bytes: include_bytes!("page.css"),
     },
+    Asset { path: "/icon.svg", content_type: "image/svg+xml", bytes: include_bytes!("icon.svg") },
+    script("/huntd-browser.mjs", include_bytes!("../../../docs/clients/browser/huntd-browser.mjs")),
+    script("/address.js", include_bytes!("address.js")),
+    script("/alarm.js", include_bytes!("alarm.js")),
+    script("/board.js", include_bytes!("board.js")),
+    script("/camera.js", include_bytes!("camera.js")),
+    script("/count.js", include_bytes!("count.js")),
+    script("/dom.js", include_bytes!("dom.js")),
+    script("/feed.js", include_bytes!("feed.js")),
+    script("/film.js", include_bytes!("film.js")),
+    script("/heat.js", include_bytes!("heat.js")),
+    script("/hunts.js", include_bytes!("hunts.js")),
+    script("/link.js", include_bytes!("link.js")),
+    script("/map.js", include_bytes!("map.js")),
+    script("/names.js", include_bytes!("names.js")),
+    script("/page.js", include_bytes!("page.js")),
+    script("/player.js", include_bytes!("player.js")),
+    script("/pulse.js", include_bytes!("pulse.js")),
+    script("/search.js", include_bytes!("search.js")),
+    script("/timeline.js", include_bytes!("timeline.js")),
+    script("/words.js", include_bytes!("words.js")),
+    script("/world.js", include_bytes!("world.js")),
+    script("/zone.js", include_bytes!("zone.js")),
 ];
+
+const fn script(path: &'static str, bytes: &'static [u8]) -> Asset {
+    Asset { path, content_type: "text/javascript; charset=utf-8", bytes }
+}
 
 #[cfg(test)]
 mod tests {
@@ -36,7 +57,7 @@ mod tests {
 
     /// The names in the page's list of updates of which an event makes one at most.
     fn own_names() -> Vec<&'static str> {
-        let text = str::from_utf8(VIEW_SCHEMA.asset("/page.js").unwrap().bytes).unwrap();
+        let text = str::from_utf8(VIEW_SCHEMA.asset("/count.js").unwrap().bytes).unwrap();
         let (_, list) = text.split_once("static OWN = new Set([").unwrap();
         let (list, _) = list.split_once(']').unwrap();
         list.split('"').skip(1).step_by(2).collect()

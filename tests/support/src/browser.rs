@@ -97,6 +97,21 @@ impl Browser {
         }
     }
 
+    /// Waits until a function body gives something true, in which `page` is what huntd's page
+    /// exports.
+    pub fn wait_until_page(&self, script: &str) {
+        self.wait_until(&format!(
+            "return import(`${{location.origin}}/page.js`).then(({{ page }}) => {{ {script} }});"
+        ));
+    }
+
+    /// Waits until an element has exactly this text.
+    pub fn wait_for_text(&self, id: &str, text: &str) {
+        self.wait_until(&format!(
+            "return document.getElementById('{id}').textContent === '{text}'"
+        ));
+    }
+
     /// Looks at the page like this from now on.
     pub fn look(&self, look: Look) {
         let Look { width, height, is_dark } = look;

@@ -1,0 +1,56 @@
+// What nobody may overlook: that nobody answers, that a zone is stale or halted, that a token is wanted. One thing at a
+// time, the gravest first.
+
+import { $, write } from "/dom.js";
+import { clock } from "/words.js";
+
+// Zones that are named when several are not live.
+const ZONES_NAMED = 6;
+
+// What is wrong, if anything: how grave, a title, a sentence, and whether what is shown is old.
+export function judge(known) {
+  const { refusal, hasToken, silence, hasBeenHeard, zone, zones, stream, streamError, streamLostFor } = known;
+  if (refusal) {
+    const wanted = hasToken ? "Wrong token" : "A token is needed";
+    const title = refusal.status === 401 ? wanted : "This token does not allow it";
+    return { grade: "refused", title, text: refusal.message, isOld: true, wantsToken: true };
+  }
+  if (silence) {
+    return {
+      grade: "gone", isOld: true, title: hasBeenHeard ? "Connection lost" : "Nobody answers",
+      text: `No answer from the server for ${clock(silence)}. The page tries again until there is one.`,
+    };
+  }
+  if (zone?.state === "halted") {
+    return { grade: "halted", isOld: true, title: `Zone ${zone.zone} is halted`, text: zone.sentence ?? "" };
+  }
+  if (zone?.at?.stale_ms) {
+    const text = `Nobody plays it: its owner has published nothing for ${clock(zone.at.stale_ms)}. All below is old.`;
+    return { grade: "stale", isOld: true, title: `Zone ${zone.zone} is stale`, text };
+  }
+  if (zone?.state === "loading") {
+    const text = zone.sentence ?? "It is shown in a moment.";
+    return { grade: "loading", isOld: false, title: `Zone ${zone.zone} is being loaded`, text };
+  }
+  if (stream === "refused" || (stream === "lost" && streamLostFor > 1_500)) {
+    const reason = streamError ? `: ${streamError.message}` : "";
+    return { grade: "gone", isOld: true, title: "The stream is interrupted", text: `The page tries again${reason}` };
+  }
+  const dead = zone ? [] : (zones ?? []).filter((one) => ["halted", "stale"].includes(one.state));
+  if (dead.length) {
+    const names = dead.slice(0, ZONES_NAMED).map((one) => `${one.zone} (${one.state})`).join(", ");
+    const more = dead.length > ZONES_NAMED ? ` and ${dead.length - ZONES_NAMED} more` : "";
+    const title = dead.length === 1 ? "One zone is not live" : `${dead.length} zones are not live`;
+    return { grade: "stale", isOld: false, title, text: `Of ${zones.length}: ${names}${more}.` };
+  }
+  return null;
+}
+
+export function show(trouble) {
+  document.body.classList.toggle("old", Boolean(trouble?.isOld));
+  document.body.dataset.grade = trouble?.grade ?? "";
+  $("alarm").hidden = trouble === null;
+  write($("alarm-title"), trouble?.title ?? "");
+  write($("alarm-text"), trouble?.text ?? "");
+  $("door").hidden = !trouble?.wantsToken;
+}
