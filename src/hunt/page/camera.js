@@ -13,7 +13,7 @@ export class Camera {
   constructor(canvas, { onClick, onHover, onMove }) {
     Object.assign(this, { canvas, onClick, onHover, onMove });
     // The middle in cm, and pixels for a cm.
-    Object.assign(this, { x: 0, y: 0, zoom: 1, side: 0 });
+    Object.assign(this, { x: 0, y: 0, zoom: 1, side: 0, width: 0, height: 0, isFitted: true });
     this.pointers = new Map();
     this.wayPx = 0;
     canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
@@ -24,8 +24,12 @@ export class Camera {
     canvas.addEventListener("keydown", (event) => this.key(event));
   }
 
-  get width() { return this.canvas.clientWidth; }
-  get height() { return this.canvas.clientHeight; }
+  // The canvas has this size now. It is asked for once a frame, and not for each player.
+  resize(width, height) {
+    Object.assign(this, { width, height });
+    if (this.isFitted) this.fit();
+    else this.limit();
+  }
 
   // The whole map.
   fit(side = this.side) {

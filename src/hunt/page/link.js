@@ -7,6 +7,9 @@ const token = () => sessionStorage.getItem("token") ?? "";
 // Milliseconds without an answer after which the server counts as gone.
 const GONE_MS = 2_500;
 
+// Milliseconds before a reader that could not be loaded is loaded again.
+const RETRY_MS = 1_000;
+
 class Link {
   constructor() {
     this.huntd = new Huntd(location.origin, { token });
@@ -52,14 +55,34 @@ class Link {
     if ([401, 403].includes(error.status)) this.refusal = error;
   }
 
-  // A stream. What comes is an answer, too.
+  // A stream, until it is closed. What comes is an answer, too.
   stream(topics, take, tell) {
-    const stream = this.huntd.stream(topics, {
-      event: (name, data, id) => { this.heard(); take(name, data, id); },
-      state: (state, error) => { if (error) this.failed(error); tell(state, error); },
-    });
-    stream.closed.catch((error) => { this.failed(error); tell("refused", error); });
-    return stream;
+    let reader = null, waiting = null;
+    const takeAll = ({ data: entries }) => {
+      if (entries.some((entry) => entry.name)) this.heard();
+      for (const { name, data, id, state, error } of entries) {
+        if (name) take(name, data, id);
+        else this.tell(state, error, tell);
+      }
+    };
+    const start = () => {
+      reader = new Worker("/reader.js", { type: "module" });
+      reader.onmessage = takeAll;
+      // Its script could not be loaded.
+      reader.onerror = () => {
+        tell("lost", null);
+        waiting = setTimeout(start, RETRY_MS);
+      };
+      reader.postMessage({ topics, token: token() });
+    };
+    start();
+    return { close: () => { clearTimeout(waiting); reader.terminate(); } };
+  }
+
+  tell(state, parts, tell) {
+    const error = parts?.status === undefined ? null : new HuntdError(parts.status, parts.detail);
+    if (error) this.failed(error);
+    tell(state, error);
   }
 }
 

@@ -9,6 +9,10 @@ import { nameOf } from "/names.js";
 const TRAILS_MAX = 400;
 const NAMES_MAX = 24;
 
+// Steps in which a flash fades, and flashes beyond which shots that miss are left out.
+const FADE_STEPS = 4;
+const FLASHES_MAX = 400;
+
 // Milliseconds between two pictures of the heat under the players.
 const HEAT_MS = 500;
 
@@ -16,7 +20,8 @@ const COLORS = ["player", "treasure", "shot", "wall", "ink", "ground", "grid", "
 
 export class MapView {
   constructor(canvas, camera) {
-    Object.assign(this, { canvas, camera, pen: canvas.getContext("2d"), colors: {}, heatAt: 0, zone: null });
+    Object.assign(this, { canvas, camera, colors: {}, heatAt: 0, zone: null });
+    this.pen = canvas.getContext("2d", { alpha: false });
     this.walls = document.createElement("canvas");
     this.heat = document.createElement("canvas");
     this.visible = [];
@@ -31,13 +36,12 @@ export class MapView {
   }
 
   resize() {
-    const ratio = Math.min(devicePixelRatio, 2), { canvas } = this;
-    const [width, height] = [Math.round(canvas.clientWidth * ratio), Math.round(canvas.clientHeight * ratio)];
-    if (canvas.width === width && canvas.height === height) return;
-    Object.assign(canvas, { width, height });
+    const ratio = Math.min(devicePixelRatio, 2), { clientWidth, clientHeight } = this.canvas;
+    const [width, height] = [Math.round(clientWidth * ratio), Math.round(clientHeight * ratio)];
+    if (this.canvas.width === width && this.canvas.height === height && this.ratio === ratio) return;
+    Object.assign(this.canvas, { width, height });
     this.ratio = ratio;
-    if (this.camera.isFitted) this.camera.fit();
-    else this.camera.limit();
+    this.camera.resize(clientWidth, clientHeight);
   }
 
   // Walls as a picture with a pixel for each tile.
@@ -88,7 +92,7 @@ export class MapView {
     pen.imageSmoothingEnabled = true;
     pen.drawImage(this.heat, left, top, length, length);
     pen.imageSmoothingEnabled = false;
-    pen.drawImage(this.walls, left, top, length, length);
+    if (this.zone.length > 0) pen.drawImage(this.walls, left, top, length, length);
     // Lines that stay readable at every distance: of 1, 8 or 64 tiles.
     const step = [1, 4, 16, 64].find((every) => length / tiles * every >= 42) ?? 64;
     pen.strokeStyle = colors.grid;
@@ -135,14 +139,15 @@ export class MapView {
   }
 
   drawPlayers(size) {
-    const { pen, camera, colors } = this, hasHeading = size > 4;
+    const { pen, camera, colors } = this, hasHeading = size > 4, side = Math.round(size);
     pen.fillStyle = colors.player;
     pen.beginPath();
     for (const player of this.visible) {
       if (player.health === 0) continue;
       const [h, v] = camera.toScreen(player.shownX, player.shownY);
+      // Squares on whole pixels are filled much faster than others, and than a path of many.
       if (hasHeading) dart(pen, h, v, size * 1.25, player.heading);
-      else pen.rect(h - size / 2, v - size / 2, size, size);
+      else pen.fillRect(Math.round(h - side / 2), Math.round(v - side / 2), side, side);
     }
     pen.fill();
     pen.strokeStyle = colors.down;
@@ -158,29 +163,33 @@ export class MapView {
     pen.stroke();
   }
 
+  // Flashes fade in steps, so that all of one kind and step are one path.
   drawFlashes(flashes, when, size) {
-    const { pen, camera, colors } = this;
+    const { pen, camera, colors } = this, paths = new Map();
+    const isBusy = flashes.length > FLASHES_MAX;
     for (const flash of flashes) {
+      if (isBusy && flash.kind === "shot" && !flash.isHit) continue;
       const age = (when - flash.when) / FLASH_MS[flash.kind];
       if (age < 0 || age >= 1) continue;
-      const [h, v] = camera.toScreen(flash.x, flash.y);
-      pen.globalAlpha = 1 - age;
+      const step = Math.floor(age * FADE_STEPS), key = `${flash.kind} ${flash.isHit} ${step}`;
+      if (!paths.has(key)) paths.set(key, { flash, step, path: new Path2D() });
+      const { path } = paths.get(key), [h, v] = camera.toScreen(flash.x, flash.y);
       if (flash.kind === "shot") {
         const turn = flash.heading / 18000 * Math.PI, way = flash.way * camera.zoom;
-        pen.strokeStyle = colors.shot;
-        pen.lineWidth = flash.isHit ? 2.5 : 1;
-        pen.beginPath();
-        pen.moveTo(h, v);
-        pen.lineTo(h + way * Math.cos(turn), v - way * Math.sin(turn));
-        pen.stroke();
+        path.moveTo(h, v);
+        path.lineTo(h + way * Math.cos(turn), v - way * Math.sin(turn));
       } else {
         // A ring that grows.
-        pen.strokeStyle = flash.kind === "downed" ? colors.down : colors.treasure;
-        pen.lineWidth = 2;
-        pen.beginPath();
-        pen.arc(h, v, size * (1.5 + 4 * age), 0, 2 * Math.PI);
-        pen.stroke();
+        const radius = size * (1.5 + 4 * age);
+        path.moveTo(h + radius, v);
+        path.arc(h, v, radius, 0, 2 * Math.PI);
       }
+    }
+    for (const { flash: { kind, isHit }, step, path } of paths.values()) {
+      pen.globalAlpha = 1 - step / FADE_STEPS;
+      pen.strokeStyle = { shot: colors.shot, downed: colors.down, looted: colors.treasure }[kind];
+      pen.lineWidth = kind === "shot" && !isHit ? 1 : 2.2;
+      pen.stroke(path);
     }
     pen.globalAlpha = 1;
   }

@@ -32,6 +32,7 @@ pub(crate) const PAGE: &[Asset] = &[
     script("/page.js", include_bytes!("page.js")),
     script("/player.js", include_bytes!("player.js")),
     script("/pulse.js", include_bytes!("pulse.js")),
+    script("/reader.js", include_bytes!("reader.js")),
     script("/search.js", include_bytes!("search.js")),
     script("/timeline.js", include_bytes!("timeline.js")),
     script("/words.js", include_bytes!("words.js")),
