@@ -62,6 +62,12 @@ impl Acquirer {
         now: Instant,
     ) {
         let is_played = self.look_for_owner(table, partition, now);
+        // It plays from another input than ours: an instance that has begun before learns nothing
+        // of that.
+        let is_outdated = is_played && error == StartError::InputRecreated;
+        if is_outdated && self.options.remedy == Remedy::Refuse {
+            return table.halt_unstartable(partition, error);
+        }
         if let Some(why) = why_unknown {
             let error = TopicError::NotNow(format!("{}, and {why}", error.cause()));
             return self.fail(table, partition, &error, now);

@@ -207,3 +207,19 @@ fn a_start_that_fails_is_tried_again_for_as_long_as_another_instance_of_the_grou
     }
     assert_eq!(beside.halted_for(), Some(OTHER_RULES), "nobody plays any more");
 }
+
+/// It would never learn of that input without a start.
+#[test]
+fn a_shard_halts_that_another_instance_plays_from_an_input_of_which_this_one_does_not_know() {
+    let mut fence_ids = FenceIds::new("huntd", 2);
+    fence_ids.read_from(&[9; 16]);
+    let mut beside = BesideOtherRules::begin(fence_ids.next());
+    for halted_for in [None, Some(StartError::InputRecreated)] {
+        assert_eq!(beside.halted_for(), halted_for);
+        let frame = beside.owner.frame(2);
+        let mut payload = Vec::new();
+        encode(Format::Binary, &frame.header, frame.updates.as_slice(), &mut payload);
+        beside.daemon.outputs.entry(0).or_default().push(payload);
+        beside.daemon.pass(FENCE_EVERY_MS, 0, false);
+    }
+}
