@@ -62,18 +62,17 @@ impl Acquirer {
         now: Instant,
     ) {
         let is_played = self.look_for_owner(table, partition, now);
-        // It plays from another input than ours: an instance that has begun before learns nothing
-        // of that.
-        let is_outdated = is_played && error == StartError::InputRecreated;
-        if is_outdated && self.options.remedy == Remedy::Refuse {
-            return table.halt_unstartable(partition, error);
-        }
         if let Some(why) = why_unknown {
             let error = TopicError::NotNow(format!("{}, and {why}", error.cause()));
             return self.fail(table, partition, &error, now);
         }
         // Instances of the version before may play on, and leave their state once they stop.
-        if is_played || matches!(error, StartError::EditionBehind { .. }) {
+        let may_be_left_a_state = match error {
+            StartError::EditionBehind { .. } => true,
+            StartError::RulesetChanged { .. } => is_played,
+            _ => false,
+        };
+        if may_be_left_a_state {
             return self.fail(table, partition, &TopicError::NotNow(error.to_string()), now);
         }
         let mut history = table.history(partition);
