@@ -168,13 +168,13 @@ struct Search {
     pieces: u32,
 }
 
-/// How far the running search is ahead of its count.
+/// The work of the running search, which is ahead of its count.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ahead {
-    /// Pieces of work done.
+struct WorkDone {
+    /// Pieces that are done.
     pieces: u32,
     /// True once there is no work left.
-    is_done: bool,
+    is_all: bool,
 }
 
 /// The cache. [`Path::seek`] all treasures, then [`Path::work`]; at the end [`Path::stop`].
@@ -183,7 +183,7 @@ pub(crate) struct Path {
     /// The search of the finished map, and the running one; `None` if there is none.
     finished: Option<Search>,
     running: Option<Search>,
-    ahead: Ahead,
+    work_done: WorkDone,
     phase: SearchPhase,
     finished_map: DistanceMap,
     running_map: DistanceMap,
@@ -199,7 +199,7 @@ impl Path {
         Path {
             finished: None,
             running: None,
-            ahead: Ahead::default(),
+            work_done: WorkDone::default(),
             phase: SearchPhase::Clear(0),
             finished_map: DistanceMap(vec![Strip::default(); strips as usize]),
             running_map: DistanceMap(vec![Strip::default(); strips as usize]),
@@ -227,7 +227,7 @@ impl Path {
 
     fn begin(&mut self, sought: TreasureSet) {
         self.running = Some(Search { sought, hash: sought.hash(), pieces: 0 });
-        self.ahead = Ahead::default();
+        self.work_done = WorkDone::default();
         self.phase = SearchPhase::Clear(0);
     }
 
@@ -237,24 +237,24 @@ impl Path {
         let Some(search) = &mut self.running else { return };
         search.pieces += 1;
         let (counted, sought) = (search.pieces, search.sought);
-        if self.ahead.pieces < counted {
+        if self.work_done.pieces < counted {
             for _ in 0..PIECES_AHEAD {
                 self.do_piece(tiles, &sought, &tile_of);
-                if self.ahead.is_done {
+                if self.work_done.is_all {
                     break;
                 }
             }
         }
-        if self.ahead.is_done && self.ahead.pieces == counted {
+        if self.work_done.is_all && self.work_done.pieces == counted {
             std::mem::swap(&mut self.finished_map, &mut self.running_map);
             self.finished = self.running.take();
         }
     }
 
     fn do_piece(&mut self, tiles: &Tiles, sought: &TreasureSet, tile_of: impl Fn(u32) -> u32) {
-        self.ahead.pieces += 1;
+        self.work_done.pieces += 1;
         let mut left = PATH_STRIPS_PER_PIECE;
-        while left > 0 && !self.ahead.is_done {
+        while left > 0 && !self.work_done.is_all {
             left -= 1;
             match self.phase {
                 SearchPhase::Clear(strip) => self.clear(strip),
@@ -311,7 +311,7 @@ impl Path {
         if (word as usize) < self.front.used.len() {
             self.phase = self.spread_from(tiles, distance, word);
         } else if self.next_front.is_empty() || u32::from(distance) == PATH_DISTANCE_MAX {
-            self.ahead.is_done = true;
+            self.work_done.is_all = true;
         } else {
             self.advance(tiles, distance + 1);
         }
@@ -403,7 +403,7 @@ impl Path {
         let Path {
             finished,
             running,
-            ahead: _,
+            work_done: _,
             phase: _,
             finished_map: _,
             running_map: _,

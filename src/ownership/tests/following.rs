@@ -214,7 +214,7 @@ fn a_shard_halts_that_another_instance_plays_from_an_input_of_which_this_one_doe
     let mut fence_ids = FenceIds::new("huntd", 2);
     fence_ids.read_from(&[9; 16]);
     let mut beside = BesideOtherRules::begin(fence_ids.next());
-    for halted_for in [None, None, Some(StartError::InputRecreated)] {
+    for halted_for in [None, None, None, Some(StartError::InputRecreated)] {
         assert_eq!(beside.halted_for(), halted_for);
         let frame = beside.owner.frame(2);
         let mut payload = Vec::new();
