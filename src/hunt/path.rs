@@ -236,8 +236,9 @@ impl Path {
     pub(crate) fn work(&mut self, tiles: &Tiles, tile_of: impl Fn(u32) -> u32) {
         let Some(search) = &mut self.running else { return };
         search.pieces += 1;
-        let (counted, sought) = (search.pieces, search.sought);
+        let counted = search.pieces;
         if self.work_done.pieces < counted {
+            let sought = search.sought;
             for _ in 0..PIECES_AHEAD {
                 self.do_piece(tiles, &sought, &tile_of);
                 if self.work_done.is_all {
