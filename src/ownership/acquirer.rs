@@ -224,17 +224,12 @@ impl Acquirer {
             return self.fail(table, partition, &TopicError::NotNow(why), now);
         }
         table.stop_following(partition);
-        let Acquired { candidate, begun_by, migrates_to, .. } = begun;
+        let load = OwnershipAction::load(&begun);
         let Some(ShardState::Acquiring { follower, .. }) = table.get_mut(partition) else {
             unreachable!("just looked at");
         };
         *follower = Some(Box::new(FollowingShard::new(begun, now)));
-        table.actions.push_back(OwnershipAction::Load {
-            partition,
-            candidate,
-            begun_by,
-            migrates_to,
-        });
+        table.actions.push_back(load);
     }
 
     /// Takes where a shard is that follows, and lets it go on to where the output is read.
@@ -444,7 +439,7 @@ impl Acquirer {
         why_unknown: Option<String>,
         now: Instant,
     ) {
-        let Acquired { partition, candidate, begun_by, migrates_to, .. } = acquired;
+        let (partition, load) = (acquired.partition, OwnershipAction::load(&acquired));
         if let Some(why) = why_unknown.filter(|_| acquired.begins_late()) {
             return self.fail(table, partition, &TopicError::NotNow(why), now);
         }
@@ -452,12 +447,7 @@ impl Acquirer {
         let history = table.history(partition);
         let acquired = Box::new(acquired);
         table.step(partition, ShardState::Loading { acquired, history });
-        table.actions.push_back(OwnershipAction::Load {
-            partition,
-            candidate,
-            begun_by,
-            migrates_to,
-        });
+        table.actions.push_back(load);
     }
 
     /// The state is loaded: publisher and hot thread take over.

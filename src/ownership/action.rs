@@ -132,6 +132,14 @@ pub enum OwnershipAction {
     Log(Note),
 }
 
+impl OwnershipAction {
+    /// Returns the action that loads the state that a shard starts from.
+    pub(super) fn load(acquired: &Acquired) -> OwnershipAction {
+        let Acquired { partition, candidate, begun_by, migrates_to, .. } = *acquired;
+        OwnershipAction::Load { partition, candidate, begun_by, migrates_to }
+    }
+}
+
 /// A shard that is ours, with what it needs to begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opening {
