@@ -11,7 +11,7 @@ use crate::snapshot::slots::Store;
 use crate::snapshot::stored_states::{StoredState, StoredStates};
 use std::ops::ControlFlow;
 
-/// What a shard's state is made from.
+/// The source of a shard's state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LoadedFrom {
     /// The candidate; `None`: the state before the first event.

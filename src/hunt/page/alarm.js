@@ -1,5 +1,5 @@
-// What nobody may overlook: that nobody answers, that a zone is stale or halted, that a token is wanted. One thing at a
-// time, the gravest first.
+// The banner for trouble that nobody may overlook: no server answers, a zone is stale or halted, a token is missing. It
+// shows one trouble at a time, the gravest first.
 
 import { $, write } from "/dom.js";
 import { clock } from "/words.js";
@@ -7,7 +7,7 @@ import { clock } from "/words.js";
 // Zones that are named when several are not live.
 const ZONES_NAMED = 6;
 
-// What is wrong, if anything: how grave, a title, a sentence, and whether what is shown is old.
+// Returns the gravest trouble, if there is any: its rank, a title, a sentence, and whether the page shows old data.
 export function judge(known) {
   const { refusal, hasToken, silence, hasBeenHeard, zone, zones, stream, streamError, streamLostFor } = known;
   if (refusal) {

@@ -1,5 +1,5 @@
-// What became of a zone's events. They are counted between two positions that the zone has come to: how many records
-// there were the offsets say, and those without any update changed nothing or were no events.
+// Counts the outcomes of a zone's events between two positions. The offsets tell the number of records. A record
+// without an update changed nothing or was no event.
 
 export class Count {
   // An event makes one of these updates at most. All of its updates have its time.

@@ -1,4 +1,4 @@
-// What happens, in words. At most a few lines come at once, the rarest ones, and the rest is summed up.
+// The news in words. A few lines appear at once, the rarest ones, and the rest is summed up.
 
 import { make } from "/dom.js";
 import { news } from "/words.js";
@@ -8,7 +8,7 @@ const KEPT = 600;
 const SHOWN = 40;
 const AT_ONCE = 4;
 
-// What waits for its turn; beyond that, as while the page is hidden, the older half is forgotten.
+// Limit of the lines that wait for their turn. Beyond it, as while the page is hidden, the older half is dropped.
 const WAITING_MAX = 4_000;
 
 // Milliseconds of a turn.
@@ -16,7 +16,7 @@ const TURN_MS = 700;
 
 const timeOf = (when) => new Date(performance.timeOrigin + when).toLocaleTimeString("en-GB");
 
-// What is summed up, when there are several.
+// The plural of news that is summed up.
 const MANY = { find: "finds", "player taken down": "players taken down" };
 
 export class Feed {

@@ -15,7 +15,7 @@ class Link {
     this.huntd = new Huntd(location.origin, { token });
     this.heardAt = performance.now();
     this.hasBeenHeard = false;
-    // What the server has refused: 401 wants a token, and any other is told as it is.
+    // The server's last refusal, if there was one. Status 401 asks for a token; others are shown as they are.
     this.refusal = null;
   }
 

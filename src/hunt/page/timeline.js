@@ -67,7 +67,7 @@ export class Timeline {
     const color = (name) => style.getPropertyValue(`--${name}`).trim();
     pen.clearRect(0, 0, width, height);
     const left = (when) => width * (1 - (now - when) / FILM_MS);
-    // What the film does not have is hatched away.
+    // Moments that the film does not have are hatched.
     pen.fillStyle = color("rule");
     pen.fillRect(0, height - 1, width, 1);
     const most = Math.max(1, ...film.seconds.map((second) => second.looted + second.downed));

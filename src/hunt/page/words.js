@@ -16,7 +16,7 @@ const spoken = (name) => name.replaceAll("_", " ");
 // Why a hunt is over.
 export const CAUSES = { all_found: "everything was found", time_up: "time is up", called_off: "it was called off" };
 
-// What everybody may want to know, with its rank: the higher, the rarer. Nothing of anything else.
+// Returns the news in an update, with a rank: the higher, the rarer. Other updates are no news.
 export function news(update) {
   const player = update.player_id && nameOf(update.player_id);
   switch (update.kind) {
@@ -50,7 +50,7 @@ export function news(update) {
   }
 }
 
-// What happens to a player whom one follows.
+// Returns the line about a player whom the viewer follows.
 export function story(update, id) {
   const known = news(update);
   if (known) return known.text;

@@ -67,7 +67,7 @@ export class Zone {
     }, (state, error) => { if (!this.isClosed) this.onState(state, error); });
   }
 
-  // What there was before the stream.
+  // Loads the state before the stream.
   async load() {
     this.finds.clear();
     this.loadPlayers(new Map());
@@ -75,7 +75,7 @@ export class Zone {
     this.loadFinds();
   }
 
-  // What lies there, while the stream goes on: its updates from the answer's position on are not in the answer.
+  // Loads the treasures while the stream goes on. The answer lacks the stream's updates after its position.
   async loadTiles() {
     const missed = this.missed = [];
     const tiles = await this.ask(`/v1/zones/${this.number}/tiles`);
@@ -120,7 +120,7 @@ export class Zone {
     this.told = null;
   }
 
-  // What the best have found of hunts that began before the page was opened.
+  // Loads the finds of the best players in hunts that began before the page was opened.
   async loadFinds() {
     if (this.isClosed || this.hunts.running.length === 0) return;
     const board = await this.ask(`/v1/boards/${this.number}?count=${FIRST_CARDS}`);
