@@ -295,10 +295,8 @@ fn a_shard_goes_on_without_the_letter_of_a_skipped_record_that_its_topic_never_t
     client.set_topic(&published.dead_letters, name, value);
     let group = format!("kafka.group={}-halts", published.group());
     let arguments = ["--set", &group];
-    let mut daemon = Huntd::start_as(kafka::shared(), &published, &[], &arguments);
-    daemon.wait_until("a halt", |daemon| daemon.log().contains("the shard has halted"));
-    let ended = daemon.stop();
-    assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
+    let daemon = Huntd::start_as(kafka::shared(), &published, &[], &arguments);
+    let ended = daemon.stop_halted();
     let line = ended.log.lines().find(|line| line.contains("the shard has halted"));
     let line = line.expect("it was waited for");
     let remedies = ["the dead letter of offset 50", "raise max.message.bytes", "--skip 0:50`"];
@@ -347,7 +345,7 @@ fn a_dead_letter_that_its_topic_does_not_take_halts_its_shard_alone_until_the_to
     produce(kafka::shared(), &topics, &events(2, 10, 6..=20));
 
     let mut huntd = Huntd::start(kafka::shared(), &topics, &[]);
-    huntd.wait_until("the shard halts", |huntd| huntd.log().contains("the shard has halted"));
+    huntd.wait_until_halted(1);
     let mut follower = Follower::new(kafka::shared(), &topics);
     huntd.wait_until("the other shard goes on", |_| follower.covers(&[(1, 100)]));
     let ended = huntd.stop();

@@ -43,7 +43,7 @@ pub(crate) fn assert_damage_halts_until_it_is_passed_over(cluster: &mut Cluster)
 
     let mut huntd = Huntd::start(cluster, &topics, &[]);
     let mut follower = Follower::new(cluster, &topics);
-    huntd.wait_until("the shard halts", |huntd| huntd.log().contains("the shard has halted"));
+    huntd.wait_until_halted(1);
     produce(cluster, &topics, &events(2, 10, 13..=20));
     huntd.wait_until("the other shard goes on", |_| follower.covers(&[(1, 100)]));
     huntd.wait_until("what is before the damage is applied", |_| follower.covers(&[(0, 50)]));
@@ -153,10 +153,8 @@ pub(crate) fn assert_halts(huntd: Huntd, words: &str) {
 }
 
 /// The shard halts, and one of these words says why.
-pub(crate) fn assert_halts_with_any(mut huntd: Huntd, words: &[&str]) {
-    huntd.wait_until("a halt", |huntd| huntd.log().contains("the shard has halted"));
-    let ended = huntd.stop();
-    assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
+pub(crate) fn assert_halts_with_any(huntd: Huntd, words: &[&str]) {
+    let ended = huntd.stop_halted();
     let says_why = words.iter().any(|words| ended.log.contains(words));
     assert!(says_why, "`{words:?}` are not in: {}", ended.log);
 }

@@ -57,9 +57,7 @@ fn a_running_daemon_halts_when_its_input_is_another_one() {
     huntd.wait_until("the shard is live", |huntd| huntd.log().contains("\"live\""));
     let before = read(kafka::shared(), &topics, 0);
     create_again(kafka::shared(), &topics);
-    huntd.wait_until("a halt", |huntd| huntd.log().contains("the shard has halted"));
-    let ended = huntd.stop();
-    assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
+    let ended = huntd.stop_halted();
     assert!(ended.log.contains("the input topic was deleted and created again"), "{}", ended.log);
     assert!(
         read(kafka::shared(), &topics, 0) == before,
@@ -77,15 +75,13 @@ fn a_daemon_that_slept_while_its_input_was_replaced_halts_before_it_applies_a_re
 
 /// A daemon sleeps while no Fetch of it is under way, so no broker can tell it by an error that the
 /// topic went away. When it wakes, its offsets exist again and mean other records.
-pub(crate) fn assert_a_sleeper_halts(cluster: &Cluster, topics: &Topics, mut huntd: Huntd) {
+pub(crate) fn assert_a_sleeper_halts(cluster: &Cluster, topics: &Topics, huntd: Huntd) {
     let before = read(cluster, topics, 0);
     assert!(before.next_offset < 700, "the new topic has no more records");
     huntd.sleep_between_fetches();
     create_again(cluster, topics);
     huntd.signal("CONT");
-    huntd.wait_until("a halt", |huntd| huntd.log().contains("the shard has halted"));
-    let ended = huntd.stop();
-    assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
+    let ended = huntd.stop_halted();
     assert!(ended.log.contains("the input topic was deleted and created again"), "{}", ended.log);
     assert!(read(cluster, topics, 0) == before, "something of the new input was published");
 }
@@ -112,9 +108,7 @@ fn a_shard_whose_input_is_replaced_while_its_output_is_away_halts_before_it_appl
     client.delete_topic(&topics.input);
     client.create_topic(&topics.input, topics.partitions, &[("retention.ms", "-1")]);
     produce(proxied.cluster, &topics, &events(1, 100, 1..=3 * HELD_UP_ROUNDS));
-    huntd.wait_until("a halt", |huntd| huntd.log().contains("the shard has halted"));
-    let ended = huntd.stop();
-    assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
+    let ended = huntd.stop_halted();
     assert!(ended.log.contains("the input topic was deleted and created again"), "{}", ended.log);
     let published = read(proxied.cluster, &topics, 0).updates;
     assert!(old.updates.starts_with(&published), "something of the new input was published");
@@ -159,7 +153,7 @@ fn a_running_daemon_halts_when_its_output_is_another_one() {
     // The topics' ids are known once they were looked for, on a busy machine too.
     std::thread::sleep(Duration::from_secs(3));
     create_output_again(&topics);
-    huntd.wait_until("all halts", |huntd| huntd.get("/readyz").contains("halted shards: 2"));
+    huntd.wait_until_halted(2);
     let ended = huntd.stop();
     assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
     let sentences = [
@@ -226,8 +220,7 @@ fn events_are_posted_to_no_input_that_was_created_again_before_the_zone_starts_o
     assert_eq!(post().0, "200");
     create_again(kafka::shared(), &topics);
     serving.wait_for("no events are taken for the zone");
-    huntd.wait_until("a halt", |huntd| huntd.log().contains("the shard has halted"));
-    assert_eq!(huntd.stop().status.code(), Some(10));
+    huntd.stop_halted();
     let before = client.ends(&topics.input, 1);
     let (status, answer) = post();
     assert!(status == "503" && answer.contains("no event was appended"), "{status} {answer}");
@@ -282,10 +275,8 @@ fn partitions_that_are_added_halt_all_shards_of_every_instance() {
     for (topics, _) in &groups {
         kafka::shared().client().add_partitions(&topics.input, 3);
     }
-    for mut huntd in groups.into_iter().flat_map(|(_, instances)| instances) {
-        huntd.wait_until("a halt", |huntd| huntd.log().contains("the shard has halted"));
-        let ended = huntd.stop();
-        assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
+    for huntd in groups.into_iter().flat_map(|(_, instances)| instances) {
+        let ended = huntd.stop_halted();
         let sentence = "has 3 partitions instead of 2";
         assert!(ended.log.contains(sentence), "{}", ended.log);
     }

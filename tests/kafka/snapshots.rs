@@ -93,9 +93,7 @@ pub(crate) fn published(what: &str, rounds: u64) -> (Topics, tempfile::TempDir) 
 /// Every shard of these topics halts with a sentence that has these words.
 pub(crate) fn assert_halts(topics: &Topics, settings: &[(&str, String)], words: &str) {
     let mut huntd = start(topics, settings, &[]);
-    huntd.wait_until("a halt", |huntd| huntd.log().contains("the shard has halted"));
-    let halted = format!("halted shards: {}", topics.partitions);
-    huntd.wait_until("all halts", |huntd| huntd.get("/readyz").contains(&halted));
+    huntd.wait_until_halted(topics.partitions as usize);
     let ended = huntd.stop();
     assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
     assert!(ended.log.contains(words), "`{words}` is not in: {}", ended.log);

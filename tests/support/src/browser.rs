@@ -9,7 +9,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// A process has one browser at a time: each draws without a graphics card and takes a whole core.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// A browser with one page. Dropped, it is closed.
 pub struct Browser {
@@ -17,6 +21,7 @@ pub struct Browser {
     address: String,
     session: String,
     _profile: tempfile::TempDir,
+    _turn: MutexGuard<'static, ()>,
 }
 
 /// How a page is looked at.
@@ -57,12 +62,18 @@ impl Browser {
         if !is_there {
             return None;
         }
+        // A test that failed has closed its browser.
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let profile = tempfile::tempdir().expect("a temporary folder");
         let (driver, port) =
             (0..DRIVER_STARTS_MAX).find_map(|_| start_driver()).expect("the driver says its port");
-        let address = format!("127.0.0.1:{port}");
-        let mut browser =
-            Browser { _driver: driver, address, session: String::new(), _profile: profile };
+        let mut browser = Browser {
+            _driver: driver,
+            address: format!("127.0.0.1:{port}"),
+            session: String::new(),
+            _profile: profile,
+            _turn: turn,
+        };
         let folder = browser._profile.path().to_str().expect("the path is text");
         let options = json!({"args": [
             "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
@@ -72,6 +83,7 @@ impl Browser {
             "browserName": "chrome",
             "goog:chromeOptions": options,
             "goog:loggingPrefs": {"browser": "ALL"},
+            "timeouts": {"script": PATIENCE.as_millis(), "pageLoad": PATIENCE.as_millis()},
         }}});
         let session = browser.call("POST", "/session", &wanted);
         browser.session = session["sessionId"].as_str().expect("a session").to_owned();

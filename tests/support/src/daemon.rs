@@ -338,6 +338,22 @@ impl Huntd {
         self.child.try_wait().expect("the child can be asked").is_some()
     }
 
+    /// Waits until so many shards are halted. The log does not say it: a shard is no longer halted
+    /// once the group has taken its partition away.
+    pub fn wait_until_halted(&mut self, shards: usize) {
+        self.wait_for_address();
+        let halted = format!("halted shards: {shards};");
+        self.wait_until(&halted, |huntd| huntd.get("/readyz").contains(&halted));
+    }
+
+    /// Waits until a shard is halted, stops the daemon, and checks its exit code.
+    pub fn stop_halted(mut self) -> Ended {
+        self.wait_until_halted(1);
+        let ended = self.stop();
+        assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
+        ended
+    }
+
     /// Sends SIGTERM and waits for the end.
     pub fn stop(self) -> Ended {
         let pid = rustix::process::Pid::from_child(&self.child);
