@@ -65,7 +65,7 @@ impl Ask {
     /// What every event of a stream begins with.
     pub(crate) fn event(self) -> &'static [u8] {
         match self {
-            Ask::Socket => br#"{"event":"card""#,
+            Ask::Socket => br#"[{"event":"card""#,
             Ask::Sight => b"event: sight\n",
             _ => b"event: card\n",
         }

@@ -10,8 +10,17 @@ use tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 pub(crate) enum EventForm {
     /// Server-sent events: name, id and data have a line each.
     ServerSent,
-    /// Messages of a WebSocket: `{"event":NAME,"id":ID,"data":DATA}`.
+    /// Messages of a WebSocket, each an array of events: `{"event":NAME,"id":ID,"data":DATA}`.
     WebSocket,
+}
+
+/// Events that are written together: to a WebSocket as one message, because a browser takes a busy
+/// zone's updates only as fast as it takes messages.
+pub(crate) struct EventBatch<'a> {
+    form: EventForm,
+    out: &'a mut Vec<u8>,
+    /// The place where the batch begins in `out`.
+    begin: usize,
 }
 
 /// The position after an event, with which a client can resume the stream.
@@ -26,26 +35,44 @@ pub(crate) struct EventId<'a> {
 }
 
 impl EventForm {
+    /// Writes what shows that the stream is alive, and no event: a comment or a ping.
+    pub(crate) fn write_sign_of_life(self, out: &mut Vec<u8>) {
+        match self {
+            EventForm::ServerSent => extend(out, &[":\n\n"]),
+            EventForm::WebSocket => {
+                let begin = out.len();
+                frame(out, begin, OpCode::Control(Control::Ping));
+            }
+        }
+    }
+}
+
+impl EventBatch<'_> {
+    /// Begins a batch after what is in `out`.
+    pub(crate) fn begin(form: EventForm, out: &mut Vec<u8>) -> EventBatch<'_> {
+        let begin = out.len();
+        EventBatch { form, out, begin }
+    }
+
     /// Writes an event. The data are JSON.
     pub(crate) fn write(
-        self,
-        out: &mut Vec<u8>,
+        &mut self,
         name: &str,
         id: Option<EventId>,
         data: impl FnOnce(&mut Vec<u8>),
     ) {
-        match self {
+        match self.form {
             EventForm::ServerSent => {
-                extend(out, &["event: ", name]);
+                extend(self.out, &["event: ", name]);
                 if let Some(id) = id {
-                    extend(out, &["\nid: "]);
-                    id.write(out);
+                    extend(self.out, &["\nid: "]);
+                    id.write(self.out);
                 }
-                extend(out, &["\ndata: "]);
-                data(out);
-                extend(out, &["\n\n"]);
+                extend(self.out, &["\ndata: "]);
+                data(self.out);
+                extend(self.out, &["\n\n"]);
             }
-            EventForm::WebSocket => write_message(out, |out| {
+            EventForm::WebSocket => self.write_element(|out| {
                 extend(out, &["{\"event\":\"", name, "\","]);
                 if let Some(id) = id {
                     extend(out, &["\"id\":\""]);
@@ -60,16 +87,24 @@ impl EventForm {
     }
 
     /// Writes an event whose data are one object.
-    pub(crate) fn write_object(self, out: &mut Vec<u8>, name: &str, write: impl FnOnce(&mut Json)) {
-        self.write(out, name, None, |out| Json::object(out, write));
+    pub(crate) fn write_object(&mut self, name: &str, write: impl FnOnce(&mut Json)) {
+        self.write(name, None, |out| Json::object(out, write));
     }
 
-    /// Writes what shows that the stream is alive, and no event: a comment or a ping.
-    pub(crate) fn write_sign_of_life(self, out: &mut Vec<u8>) {
-        match self {
-            EventForm::ServerSent => extend(out, &[":\n\n"]),
-            EventForm::WebSocket => write_frame(out, OpCode::Control(Control::Ping), |_| ()),
+    /// Writes an element of a message's array.
+    pub(crate) fn write_element(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.out.push(if self.out.len() == self.begin { b'[' } else { b',' });
+        write(self.out);
+    }
+
+    /// Ends the batch. Returns whether it has events.
+    pub(crate) fn end(self) -> bool {
+        let has_events = self.out.len() > self.begin;
+        if has_events && self.form == EventForm::WebSocket {
+            self.out.push(b']');
+            frame(self.out, self.begin, OpCode::Data(Data::Text));
         }
+        has_events
     }
 }
 
@@ -81,15 +116,8 @@ impl EventId<'_> {
     }
 }
 
-/// Writes a message of a WebSocket: a text in one frame.
-pub(crate) fn write_message(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
-    write_frame(out, OpCode::Data(Data::Text), write);
-}
-
-/// Writes a frame in place: its header depends on the length of what `write` adds.
-fn write_frame(out: &mut Vec<u8>, opcode: OpCode, write: impl FnOnce(&mut Vec<u8>)) {
-    let begin = out.len();
-    write(out);
+/// Puts the header of a WebSocket's frame before the payload that begins at `begin`.
+fn frame(out: &mut Vec<u8>, begin: usize, opcode: OpCode) {
     let payload = begin..out.len();
     let header = FrameHeader { opcode, ..FrameHeader::default() };
     let header_bytes = header.len(payload.len() as u64);

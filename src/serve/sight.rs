@@ -4,7 +4,7 @@
 //! and a client that reads slowly misses nothing but the time between.
 
 use crate::serve::answers::{Served, at};
-use crate::serve::event_form::EventForm;
+use crate::serve::event_form::EventBatch;
 use crate::serve::problem::Problem;
 use crate::view::card::Card;
 use crate::view::json::Json;
@@ -56,32 +56,26 @@ impl Sight {
 
     /// Writes what has changed, if anything has. Returns false if the zone is within a frame, and
     /// nothing can be said.
-    pub(crate) fn write(&mut self, form: EventForm, served: &Served, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn write(&mut self, served: &Served, events: &mut EventBatch) -> bool {
         let zone = served.zone_of(self.player_id).and_then(|zone| served.zone(zone));
         match zone {
             Ok(zone) if zone.is_within_frame() => return false,
-            Ok(zone) => self.write_players(form, served, zone, out),
-            Err(problem) => self.write_nobody(form, problem, out),
+            Ok(zone) => self.write_players(served, zone, events),
+            Err(problem) => self.write_nobody(problem, events),
         }
         true
     }
 
-    fn write_nobody(&mut self, form: EventForm, problem: Problem, out: &mut Vec<u8>) {
+    fn write_nobody(&mut self, problem: Problem, events: &mut EventBatch) {
         if self.told != Told::Nobody(problem.clone()) {
-            form.write_object(out, "around", |json| {
+            events.write_object("around", |json| {
                 json.id("player_id", self.player_id).text("detail", &problem.sentence());
             });
             self.told = Told::Nobody(problem);
         }
     }
 
-    fn write_players(
-        &mut self,
-        form: EventForm,
-        served: &Served,
-        zone: &ZoneView,
-        out: &mut Vec<u8>,
-    ) {
+    fn write_players(&mut self, served: &Served, zone: &ZoneView, events: &mut EventBatch) {
         let cards = in_sight(zone, self.player_id, self.radius);
         let seen = |card: &&Card| SeenPlayer { player_id: card.player_id, changed: card.changed };
         let players: Vec<SeenPlayer> = cards.iter().map(seen).collect();
@@ -106,7 +100,7 @@ impl Sight {
                     .iter()
                     .filter(|card| was(card).is_some_and(|seen| seen.changed != card.changed));
                 let left = before.iter().filter(|seen| find(&players, seen.player_id).is_none());
-                form.write_object(out, "sight", |json| {
+                events.write_object("sight", |json| {
                     json.id("player_id", self.player_id).number("zone", partition.into());
                     at(json, served.moment(zone));
                     json.objects("entered", entered, write).objects("changed", changed, write);
@@ -115,7 +109,7 @@ impl Sight {
                     });
                 });
             }
-            _ => form.write_object(out, "around", |json| {
+            _ => events.write_object("around", |json| {
                 json.id("player_id", self.player_id).number("zone", partition.into());
                 at(json, served.moment(zone));
                 json.objects("players", cards.iter(), write);

@@ -3,7 +3,7 @@
 
 use crate::http::request::WebSocketAsk;
 use crate::serve::cross_origin::CrossOrigin;
-use crate::serve::event_form::write_message;
+use crate::serve::event_form::{EventBatch, EventForm};
 use crate::serve::problem::Problem;
 use crate::serve::signatures::sha1;
 use crate::view::json::Json;
@@ -154,7 +154,8 @@ impl CommandSocket {
     /// Writes the answer to the command under way.
     pub(crate) fn write_answer(&mut self, status: &str, body: &[u8], out: &mut Vec<u8>) {
         let request = self.request.take();
-        write_message(out, |out| {
+        let mut events = EventBatch::begin(EventForm::WebSocket, out);
+        events.write_element(|out| {
             Json::object(out, |json| {
                 json.text("event", "answer");
                 if let Some(request) = request {
@@ -164,6 +165,7 @@ impl CommandSocket {
                 json.json("data", body);
             });
         });
+        events.end();
     }
 }
 

@@ -8,7 +8,7 @@ use crate::http::request::{parameter, parameters};
 use crate::kit::update::Update;
 use crate::kit::update_json::UpdateTable;
 use crate::serve::answers::{Answer, Moment, Served};
-use crate::serve::event_form::{EventForm, EventId};
+use crate::serve::event_form::{EventBatch, EventForm, EventId};
 use crate::serve::gate::Pass;
 use crate::serve::problem::Problem;
 use crate::serve::routes::{BoardPlaces, BoardQuery, PlayerQuery, Route, TICKET_KEY};
@@ -189,14 +189,16 @@ impl Stream {
 
     /// Writes the last event of a stream: why a zone comes no further.
     pub(crate) fn write_halted(&self, zone: u16, halted: &Problem, out: &mut Vec<u8>) {
-        self.form.write_object(out, "halted", |json| {
+        let mut events = EventBatch::begin(self.form, out);
+        events.write_object("halted", |json| {
             json.number("zone", zone.into()).text("detail", &halted.sentence());
         });
+        events.end();
     }
 
     /// Writes a piece of what has come since. Returns the next turn.
     pub(crate) fn write(&mut self, served: &Served, now_ms: u64, out: &mut Vec<u8>) -> StreamTurn {
-        let (before, form) = (out.len(), self.form);
+        let mut events = EventBatch::begin(self.form, out);
         let mut due_ms = now_ms + ALIVE_EVERY_MS;
         let (mut is_waiting, mut is_flowing) = (false, false);
         for at in 0..self.topics.len() {
@@ -212,9 +214,9 @@ impl Stream {
                         Ok(known) => {
                             let others = || other_positions(*zone, earlier.iter().chain(&*later));
                             let moment = served.moment(known);
-                            write_staleness((form, moment), is_stale, out);
+                            write_staleness(moment, is_stale, &mut events);
                             let updates = served.schema().game.updates;
-                            write_updates(form, (known, updates), moment, from, others, out)
+                            write_updates((known, updates), moment, from, others, &mut events)
                         }
                         Err(_) => UpdatesWritten::None,
                     };
@@ -234,24 +236,24 @@ impl Stream {
                 StreamTopic::State { name, route, written, due_ms: due } => {
                     if *due <= now_ms {
                         *due = now_ms + self.every_ms;
-                        write_state((form, name), served, route, written, out);
+                        write_state(name, served, route, written, &mut events);
                     }
                     due_ms = due_ms.min(*due);
                 }
                 StreamTopic::Sight { sight, due_ms: due } => {
                     if *due <= now_ms {
-                        let is_said = sight.write(form, served, out);
+                        let is_said = sight.write(served, &mut events);
                         *due = now_ms + if is_said { self.every_ms } else { 1 };
                     }
                     due_ms = due_ms.min(*due);
                 }
             }
         }
-        if out.len() > before {
+        if events.end() {
             self.alive_ms = now_ms;
         } else if now_ms >= self.alive_ms + ALIVE_EVERY_MS {
             self.alive_ms = now_ms;
-            form.write_sign_of_life(out);
+            self.form.write_sign_of_life(out);
         }
         let until_ms = due_ms.min(self.alive_ms + ALIVE_EVERY_MS);
         // Frames that follow closely are written together.
@@ -363,22 +365,21 @@ fn is_ahead(zone: &ZoneView, from: UpdatesFrom, since_ms: &mut Option<u64>, now_
 
 /// Writes a zone's next updates. Their ids end with the positions of the stream's other zones.
 fn write_updates(
-    form: EventForm,
     (zone, updates): (&ZoneView, &UpdateTable),
     moment: Moment,
     place: &mut UpdatesFrom,
     others: impl FnOnce() -> String,
-    out: &mut Vec<u8>,
+    events: &mut EventBatch,
 ) -> UpdatesWritten {
     let recent = zone.recent();
     let from = match *place {
         UpdatesFrom::Present => {
-            write_position(form, moment, "at", out);
+            write_position(moment, "at", events);
             recent.next()
         }
         UpdatesFrom::Next(next) if (recent.first()..=recent.next()).contains(&next) => next,
         UpdatesFrom::Next(_) | UpdatesFrom::Reset => {
-            write_position(form, moment, "reset", out);
+            write_position(moment, "reset", events);
             recent.next()
         }
     };
@@ -387,7 +388,7 @@ fn write_updates(
     for number in from..to {
         let update: &Update = recent.get(number).expect("a recent update");
         let id = EventId { zone: zone.partition(), update: number, others: &others };
-        form.write(out, "update", Some(id), |out| {
+        events.write("update", Some(id), |out| {
             updates.write(std::slice::from_ref(update), out);
         });
     }
@@ -400,17 +401,17 @@ fn write_updates(
 }
 
 /// Writes whether a zone's owner has fallen silent or is heard again, if the client does not know.
-fn write_staleness((form, moment): (EventForm, Moment), was_stale: &mut bool, out: &mut Vec<u8>) {
+fn write_staleness(moment: Moment, was_stale: &mut bool, events: &mut EventBatch) {
     let is_stale = moment.stale_ms.is_some();
     if std::mem::replace(was_stale, is_stale) != is_stale {
-        write_position(form, moment, if is_stale { "stale" } else { "live" }, out);
+        write_position(moment, if is_stale { "stale" } else { "live" }, events);
     }
 }
 
 /// Writes the position of a topic of updates.
-fn write_position(form: EventForm, moment: Moment, event: &str, out: &mut Vec<u8>) {
+fn write_position(moment: Moment, event: &str, events: &mut EventBatch) {
     let Moment { zone, position: ZonePosition { update, next_offset }, stale_ms } = moment;
-    form.write_object(out, event, |json| {
+    events.write_object(event, |json| {
         json.number("zone", zone.into()).number("update", update).signed("offset", next_offset);
         if let Some(stale_ms) = stale_ms {
             json.number("stale_ms", stale_ms);
@@ -419,11 +420,11 @@ fn write_position(form: EventForm, moment: Moment, event: &str, out: &mut Vec<u8
 }
 
 fn write_state(
-    (form, name): (EventForm, &str),
+    name: &str,
     served: &Served,
     route: &Route,
     written: &mut Vec<u8>,
-    out: &mut Vec<u8>,
+    events: &mut EventBatch,
 ) {
     let mut body = Vec::new();
     match served.answer(route, &mut body) {
@@ -440,7 +441,7 @@ fn write_state(
     if is_the_same(&body, written) {
         return;
     }
-    form.write(out, name, None, |out| out.extend_from_slice(&body));
+    events.write(name, None, |out| out.extend_from_slice(&body));
     *written = body;
 }
 

@@ -13,8 +13,8 @@ import websockets
 
 async def events(socket, until):
     found = []
-    while not found or not until(found[-1]):
-        found.append(json.loads(await socket.recv()))
+    while not any(map(until, found)):
+        found.extend(json.loads(await socket.recv()))
     return found
 
 async def play(address):
@@ -22,14 +22,15 @@ async def play(address):
     while True:
         socket = await websockets.connect(f"ws://{address}/v1/stream?zone=0&player=7")
         first = await events(socket, lambda event: event["event"] in ("at", "card"))
-        if first[-1]["event"] == "at":
+        if first[0]["event"] == "at":
             break
         await socket.close()
         await asyncio.sleep(0.05)
     join = {"type": "join", "player_id": 7, "x": 2000, "y": 70}
     await socket.send(json.dumps({"request": 1, "zone": 0, "wait_ms": 10000, "post": join}))
-    found = await events(socket, lambda event: event["event"] == "answer")
-    answer = found[-1]
+    answered = lambda request: lambda event: event.get("request") == request
+    found = await events(socket, answered(1))
+    answer = next(filter(answered(1), found))
     assert (answer["request"], answer["status"]) == (1, 200), answer
     assert answer["data"]["outcome"] == "applied", answer
     assert answer["data"]["updates"][0]["kind"] == "joined", answer
@@ -38,8 +39,9 @@ async def play(address):
     turn = {"type": "rotate", "player_id": 7, "heading": 900}
     text = json.dumps({"request": 2, "wait_ms": 10000, "post": turn})
     await socket.send([text[:9], text[9:], ""])
-    found += await events(socket, lambda event: event.get("request") == 2)
-    assert found[-1]["data"]["outcome"] == "applied", found[-1]
+    found += await events(socket, answered(2))
+    answer = next(filter(answered(2), found))
+    assert answer["data"]["outcome"] == "applied", answer
     # The stream has each update once, before the answer or after it.
     turned = lambda event: event["event"] == "update" and event["data"].get("heading") == 900
     if not any(map(turned, found)):

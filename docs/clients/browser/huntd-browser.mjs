@@ -243,12 +243,15 @@ class HuntdStream {
       this.handlers.state?.("open");
       for (const request of this.waiting.keys()) this.send(request);
     };
-    socket.onmessage = (message) => this.take(JSON.parse(message.data));
+    // A message has the events that came together.
+    socket.onmessage = (message) => {
+      for (const event of JSON.parse(message.data)) this.take(event);
+    };
     await new Promise((done) => (socket.onclose = done));
     return isOpen;
   }
 
-  /** @param {any} message */
+  /** @param {any} event */
   take({ event, id, data, request, status }) {
     if (event === "answer") return this.answer(request, status, data);
     this.last = id ?? this.last;

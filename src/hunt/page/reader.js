@@ -1,5 +1,5 @@
-// A worker that reads one stream for the page. A busy zone has thousands of events per second, each of which is a
-// message of its own: here they hinder nobody who draws, and the page gets many at once, some dozen times a second.
+// A worker that reads one stream for the page. A busy zone has thousands of events per second: parsed here, they hinder
+// nobody who draws, and the page gets many at once, some dozen times a second.
 
 import { Huntd } from "/huntd-browser.mjs";
 

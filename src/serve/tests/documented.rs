@@ -40,17 +40,19 @@ pub(super) fn check_events(text: &str) {
     Shown::default().check_events(stream, text);
 }
 
-/// Checks a message of a WebSocket.
-pub(super) fn check_message(text: &str) {
-    let message: Value = serde_json::from_str(text).expect("a message is JSON");
-    let name = message["event"].as_str().expect("it has a name");
+/// Checks an event of a WebSocket.
+pub(super) fn check_socket_event(event: &Value) {
+    let name = event["event"].as_str().expect("it has a name");
     let responses = "/paths/~1v1~1stream/get/responses";
     let mut shown = Shown::default();
     match name {
-        "answer" => shown.check_part(&format!("{responses}/101/x-messages/answer"), name, text),
+        "answer" => {
+            let at = format!("{responses}/101/x-messages/answer");
+            shown.check_part(&at, name, &event.to_string());
+        }
         _ => {
             let at = format!("{responses}/200/content/text~1event-stream/x-events/{name}");
-            shown.check_part(&at, name, &message["data"].to_string());
+            shown.check_part(&at, name, &event["data"].to_string());
         }
     }
 }

@@ -121,14 +121,15 @@ impl Client {
 
     /// The events among them.
     fn events(&mut self) -> Vec<Value> {
-        let messages = self.messages().into_iter();
-        messages
-            .map(|message| {
-                let text = message.into_text().expect("events are texts");
-                documented::check_message(&text);
-                serde_json::from_str(&text).expect("events are JSON")
-            })
-            .collect()
+        let mut events = Vec::new();
+        for message in self.messages() {
+            let text = message.into_text().expect("events are texts");
+            let together: Vec<Value> = serde_json::from_str(&text).expect("an array");
+            assert!(!together.is_empty(), "a message has at least one event");
+            together.iter().for_each(documented::check_socket_event);
+            events.extend(together);
+        }
+        events
     }
 
     /// The code with which the server has closed.
@@ -167,6 +168,23 @@ fn a_socket_has_the_topics_of_a_stream_and_is_resumed_where_it_ended() {
     let mut resumed = Client::open(&world, &target, "");
     resumed.advance(&world);
     assert_eq!(names(&resumed.events()), all[300..]);
+}
+
+#[test]
+fn updates_that_came_together_are_one_message() {
+    let mut world = World::new();
+    let mut client = Client::open(&world, "/v1/stream?zone=0", "");
+    client.advance(&world);
+    client.events();
+    for heading in 1..=40 {
+        world.act(1, Action::Rotate { heading });
+    }
+    client.advance(&world);
+    let messages = client.messages();
+    let [Message::Text(text)] = messages.as_slice() else { panic!("{messages:?}") };
+    let updates: Vec<Value> = serde_json::from_str(text).expect("an array");
+    let headings = updates.iter().filter_map(|update| update["data"]["heading"].as_u64());
+    assert!(headings.eq(1..=40), "{updates:?}");
 }
 
 #[test]
@@ -455,6 +473,7 @@ fn a_socket_of_a_halted_zone_says_so_and_ends() {
         panic!("{messages:?}")
     };
     let halted: Value = serde_json::from_str(halted).expect("JSON");
+    let halted = &halted[0];
     assert_eq!((&halted["event"], &halted["data"]["zone"]), (&json!("halted"), &json!(0)));
     assert_eq!(closed.code, CloseCode::Error);
 }
