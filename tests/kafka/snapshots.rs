@@ -93,7 +93,7 @@ pub(crate) fn published(what: &str, rounds: u64) -> (Topics, tempfile::TempDir) 
 /// Every shard of these topics halts with a sentence that has these words.
 pub(crate) fn assert_halts(topics: &Topics, settings: &[(&str, String)], words: &str) {
     let mut huntd = start(topics, settings, &[]);
-    huntd.wait_until_halted(topics.partitions as usize);
+    huntd.wait_until_halted(topics.partitions as u64);
     let ended = huntd.stop();
     assert_eq!(ended.status.code(), Some(10), "{}", ended.log);
     assert!(ended.log.contains(words), "`{words}` is not in: {}", ended.log);

@@ -189,10 +189,11 @@ fn whatever_bytes_come_get_an_answer_or_a_close() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (state >> 33) as usize % bound
     };
-    let valid = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n";
     let mut seen = BTreeSet::new();
     for round in 0..400 {
-        let mut bytes = valid.to_vec();
+        let page = ["/metrics", "/elsewhere"][random(2)];
+        let valid = format!("GET {page} HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n");
+        let mut bytes = valid.into_bytes();
         for _ in 0..random(4) {
             let at = random(bytes.len());
             match random(4) {

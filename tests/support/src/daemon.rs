@@ -338,12 +338,12 @@ impl Huntd {
         self.child.try_wait().expect("the child can be asked").is_some()
     }
 
-    /// Waits until so many shards are halted. The log does not say it: a shard is no longer halted
-    /// once the group has taken its partition away.
-    pub fn wait_until_halted(&mut self, shards: usize) {
+    /// Waits until at least so many shards are halted. The log does not say it, because a shard is
+    /// no longer halted once the group has taken its partition away.
+    pub fn wait_until_halted(&mut self, shards_min: u64) {
         self.wait_for_address();
-        let halted = format!("halted shards: {shards};");
-        self.wait_until(&halted, |huntd| huntd.get("/readyz").contains(&halted));
+        let is_halted = |huntd: &Huntd| huntd.metric("huntd_shards_halted") >= shards_min;
+        self.wait_until("halted shards", is_halted);
     }
 
     /// Waits until a shard is halted, stops the daemon, and checks its exit code.
