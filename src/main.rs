@@ -5,8 +5,8 @@ use huntd::service::cli::{Cli, Verb};
 use huntd::service::exit::{self, ExitCode};
 use huntd::shards;
 use huntd::tools::{
-    check, demo, load, reference, replay, resources, rules, run, schema, serve, snapshot, tap,
-    topics,
+    check, demo, explain, load, reference, replay, resources, rules, run, schema, serve, snapshot,
+    tap, topics,
 };
 
 fn main() {
@@ -17,6 +17,7 @@ fn main() {
         Verb::Run(args) => run::run(&args),
         Verb::Check(args) => check::run(&args),
         Verb::Demo(args) => demo::run(&args),
+        Verb::Explain(args) => explain::run(&args),
         Verb::Load(args) => load::run(&args),
         Verb::Replay(args) => replay::run(&args),
         Verb::Rules(args) => rules::run(&args),

@@ -35,6 +35,12 @@ pub struct GameSchema {
 }
 
 impl GameSchema {
+    /// Returns a bit for each reason to refuse an event.
+    pub(crate) fn refusal_codes(&self) -> u64 {
+        let codes = (0..).zip(self.refusals).filter(|(_, name)| !name.is_empty());
+        codes.fold(0, |codes, (code, _): (u32, _)| codes | 1 << code)
+    }
+
     /// Returns the names of the actions, by number.
     pub(crate) fn action_names(&self) -> Vec<&'static str> {
         self.events.actions.iter().map(|action| action.name).collect()

@@ -52,6 +52,8 @@ pub mod checkpoint;
 
 pub mod stored_names;
 
+pub(crate) mod state_changes;
+
 pub(crate) mod clock;
 
 pub(crate) mod table;

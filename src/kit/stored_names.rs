@@ -264,7 +264,8 @@ impl<'a> NamedState<'a> {
         Ok(moved.bytes)
     }
 
-    fn parsed(&self) -> Result<StateNames, StateError> {
+    /// Reads the names.
+    pub(super) fn parsed(&self) -> Result<StateNames, StateError> {
         let (text, _) = self.names.as_ref().ok_or(StateError::Unnamed)?;
         StateNames::parse(text).ok_or(StateError::Malformed)
     }
@@ -298,34 +299,36 @@ impl StoredRowView<'_> {
 
 /// The names of a stored state.
 #[derive(Clone, Debug)]
-struct StateNames {
+pub(super) struct StateNames {
     version: u32,
     tables: Vec<NamedTable>,
 }
 
+/// A table of a stored state; see [`StoredTable`].
 #[derive(Clone, Debug)]
-struct NamedTable {
-    name: String,
-    words: usize,
-    fields: Vec<NamedField>,
+pub(super) struct NamedTable {
+    pub name: String,
+    pub words: usize,
+    pub fields: Vec<NamedField>,
 }
 
+/// A field of a stored row; see [`StoredField`].
 #[derive(Clone, Debug)]
-struct NamedField {
-    name: String,
-    form: String,
-    bit: u32,
-    bits: u32,
+pub(super) struct NamedField {
+    pub name: String,
+    pub form: String,
+    pub bit: u32,
+    pub bits: u32,
 }
 
 /// The rows of a run.
 #[derive(Debug)]
-struct Section<'a> {
-    table: &'a NamedTable,
-    instance: u8,
+pub(super) struct Section<'a> {
+    pub table: &'a NamedTable,
+    pub instance: u8,
     is_counted: bool,
-    rows: u32,
-    bytes: &'a [u8],
+    pub rows: u32,
+    pub bytes: &'a [u8],
 }
 
 impl StateNames {
@@ -363,7 +366,7 @@ impl StateNames {
     }
 
     /// Divides the rows of a state into its runs. `None`: the rows are fewer, or more.
-    fn sections<'a>(&'a self, state: &NamedState<'a>) -> Option<Vec<Section<'a>>> {
+    pub(super) fn sections<'a>(&'a self, state: &NamedState<'a>) -> Option<Vec<Section<'a>>> {
         let mut left = state.body;
         let section = |run: &RowRun| {
             let table = self.tables.get(usize::from(run.table))?;
@@ -461,7 +464,7 @@ impl<'a> Move<'a> {
 }
 
 /// Returns the bits of a field of at most a word.
-fn bits_of(words: &[u64], bit: u32, bits: u32) -> u64 {
+pub(super) fn bits_of(words: &[u64], bit: u32, bits: u32) -> u64 {
     words[bit as usize / 64] >> (bit % 64) & u64::MAX >> (64 - bits)
 }
 
@@ -512,7 +515,7 @@ impl MovedRows {
 }
 
 /// Reads as many words as there are bytes for.
-fn read_words(bytes: &[u8], words: &mut [u64]) {
+pub(super) fn read_words(bytes: &[u8], words: &mut [u64]) {
     for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
         *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
     }

@@ -58,6 +58,9 @@ pub enum Verb {
     /// Apply events offline, and print updates and digest of each shard.
     #[command(long_about = help::REPLAY)]
     Replay(ReplayArgs),
+    /// Explain what became of an event, and the state that it changed.
+    #[command(long_about = help::EXPLAIN)]
+    Explain(ExplainArgs),
     /// List the rules in a configuration, or change the rules of a running game.
     #[command(long_about = help::RULES)]
     Rules(RulesArgs),
@@ -249,6 +252,50 @@ pub struct ReplayArgs {
     /// Print one JSON object as the last line.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `explain`.
+#[derive(Clone, Debug, Args)]
+pub struct ExplainArgs {
+    /// The zone and the offset of the event in the input topic.
+    #[arg(value_name = "ZONE:OFFSET", value_parser = place, required_unless_present = "player")]
+    pub place: Option<(i32, i64)>,
+    /// The zone of a player's event.
+    #[arg(long, value_name = "ZONE", requires = "player", conflicts_with = "place")]
+    pub zone: Option<u16>,
+    /// The player.
+    #[arg(long, value_name = "ID", requires_all = ["zone", "seq"])]
+    pub player: Option<u64>,
+    /// The event's `seq`; the first event with it is explained.
+    #[arg(long, value_name = "SEQ", requires = "player")]
+    pub seq: Option<u64>,
+    /// The configuration.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Skip a record, like a daemon with a `skip` for it; repeatable.
+    #[arg(long, value_name = "PARTITION:OFFSET", value_parser = place)]
+    pub skip: Vec<(i32, i64)>,
+    /// Print one JSON object instead.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl ExplainArgs {
+    /// Returns the zone.
+    pub(crate) fn zone(&self) -> u16 {
+        let place = self.place.and_then(|(zone, _)| u16::try_from(zone).ok());
+        place.or(self.zone).expect("one of them is required")
+    }
+
+    /// Returns the offset, if it is given.
+    pub(crate) fn offset(&self) -> Option<i64> {
+        self.place.map(|(_, offset)| offset)
+    }
+
+    /// Returns the player and the `seq`, if they are given.
+    pub(crate) fn event(&self) -> Option<(u64, u64)> {
+        self.player.zip(self.seq)
+    }
 }
 
 /// Arguments of `rules`.

@@ -67,6 +67,17 @@ Examples:
   huntd replay --file events.txt
   huntd replay --brokers 127.0.0.1:9092 --topic hunt-events --json";
 
+/// `huntd explain --help`.
+pub(crate) const EXPLAIN: &str = "\
+Explain what became of an event: the record, its outcome and the reason, the updates, and each \
+field of the zone's state that it changed, before and after. The zone is played again from the \
+newest snapshot before the event, on disk or in the snapshot topic, or from the first record of \
+the input. Nothing is changed anywhere, and the daemons may run.
+
+Examples:
+  huntd explain --config huntd.toml 3:4711
+  huntd explain --config huntd.toml --zone 3 --player 76561198000000001 --seq 1207 --json";
+
 /// `huntd rules --help`.
 pub(crate) const RULES: &str = "\
 List the rules in a configuration, each with its ruleset, the number in every frame. With --zones, \

@@ -2,6 +2,7 @@
 
 use super::brokers;
 use super::failure::ToolError;
+use super::source::SourceRecord;
 use crate::control::dialler;
 use crate::daemon::failure::Failure;
 use crate::kafka::client::{ClientOptions, KafkaReader, client_config, reader};
@@ -12,8 +13,9 @@ use crate::service::config::Config;
 use crate::service::config_args::ClusterArgs;
 use rdkafka::consumer::Consumer;
 use rdkafka::error::KafkaError;
-use rdkafka::message::BorrowedMessage;
+use rdkafka::message::{BorrowedMessage, Message, Timestamp};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use std::ops::{ControlFlow, Range};
 use std::time::Duration;
 
 /// Upper limit of the wait for an answer about topics.
@@ -75,6 +77,15 @@ pub(crate) fn plaintext(brokers: &[String], verb: &str) -> ClientOptions {
         security: Security::default(),
         group: name,
     }
+}
+
+/// Returns a message as a record of a source.
+pub(crate) fn record_of<'a>(partition: u16, message: &'a impl Message) -> SourceRecord<'a> {
+    let time_ms = match message.timestamp() {
+        Timestamp::CreateTime(time_ms) | Timestamp::LogAppendTime(time_ms) => time_ms,
+        Timestamp::NotAvailable => -1,
+    };
+    SourceRecord { partition, offset: message.offset(), time_ms, value: message.payload() }
 }
 
 /// Returns the number of partitions of a topic, after checking that its brokers are reachable.
@@ -230,6 +241,37 @@ impl TopicReader {
                 ))),
                 other => Err(other),
             },
+        }
+    }
+}
+
+impl TopicReader {
+    /// Calls `take` for the records of a partition at these offsets that are there now, until it
+    /// breaks.
+    pub(crate) fn each(
+        &self,
+        partition: u16,
+        offsets: Range<i64>,
+        mut take: impl FnMut(&SourceRecord<'_>) -> Result<ControlFlow<()>, ToolError>,
+    ) -> Result<(), ToolError> {
+        if offsets.is_empty() {
+            return Ok(());
+        }
+        self.start(&[(partition, offsets.start)])?;
+        loop {
+            match self.next(Duration::from_secs(1))? {
+                Read::Message(message) => {
+                    let record = record_of(partition, &message);
+                    if record.offset >= offsets.end || take(&record)?.is_break() {
+                        return Ok(());
+                    }
+                    if record.offset + 1 == offsets.end {
+                        return Ok(());
+                    }
+                }
+                Read::End(_) => return Ok(()),
+                Read::Nothing => {}
+            }
         }
     }
 }

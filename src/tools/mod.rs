@@ -22,6 +22,10 @@ pub mod load;
 
 pub mod replay;
 
+pub mod explain;
+
+mod past;
+
 pub mod serve;
 
 pub mod snapshot;

@@ -2,7 +2,7 @@
 
 use super::accounts::{Account, Applied, OfflineShards};
 use super::failure::ToolError;
-use super::kafka::{self, Cluster, FETCH_WAIT_MS, Isolation, Read, TopicReader};
+use super::kafka::{self, Cluster, FETCH_WAIT_MS, Isolation, Read, TopicReader, record_of};
 use super::progress_bar::ProgressBar;
 use super::source::{Source, SourceRecord};
 use super::tap::write_update;
@@ -14,7 +14,7 @@ use crate::kit::update::Update;
 use crate::output::handoff::HandoffRecord;
 use crate::service::cli::ReplayArgs;
 use crate::telemetry::progress::SHARDS_MAX;
-use rdkafka::message::{Message, Timestamp};
+use rdkafka::message::Message;
 use std::collections::VecDeque;
 use std::fmt::{self, Display};
 use std::io::{BufWriter, StdoutLock, Write};
@@ -263,14 +263,6 @@ fn print(
     write_update(line, partition, number, update);
     out.write_all(line)?;
     Ok(())
-}
-
-fn record_of<'a>(partition: u16, message: &'a impl Message) -> SourceRecord<'a> {
-    let time_ms = match message.timestamp() {
-        Timestamp::CreateTime(time_ms) | Timestamp::LogAppendTime(time_ms) => time_ms,
-        Timestamp::NotAvailable => -1,
-    };
-    SourceRecord { partition, offset: message.offset(), time_ms, value: message.payload() }
 }
 
 /// Prints one account, one number per line.

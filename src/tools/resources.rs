@@ -23,6 +23,7 @@ pub fn check(verb: &Verb) -> Result<(), ToolError> {
         Verb::Demo(_) => resources::check(DESCRIPTORS_KEPT, DEMO_THREADS)?,
         Verb::Serve(_) => resources::check(DESCRIPTORS_KEPT, THREADS_MIN)?,
         Verb::Check(_)
+        | Verb::Explain(_)
         | Verb::Load(_)
         | Verb::Replay(_)
         | Verb::Rules(_)

@@ -79,8 +79,7 @@ fn line(found: &Found) -> String {
             ..
         }) => {
             let Origin { input_topic, .. } = origin;
-            let taken_at = Timestamp::from_millisecond(*taken_at_ms)
-                .map_or_else(|_| format!("{taken_at_ms}ms"), |time| time.to_string());
+            let taken_at = time_text(*taken_at_ms);
             format!(
                 "{name}  {input_topic} next_offset={next_offset} next_update={next_update} \
                  bytes={state_bytes} ruleset={ruleset} epoch={} output_offset={} \
@@ -90,6 +89,12 @@ fn line(found: &Found) -> String {
         }
         Err(error) => format!("{name}  {error}"),
     }
+}
+
+/// Returns a time in milliseconds since the Unix epoch as a text.
+pub(super) fn time_text(time_ms: i64) -> String {
+    Timestamp::from_millisecond(time_ms)
+        .map_or_else(|_| format!("{time_ms}ms"), |time| time.to_string())
 }
 
 fn verify(

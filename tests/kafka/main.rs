@@ -18,6 +18,7 @@ mod data_plane;
 mod delivery;
 mod editions;
 mod exits;
+mod explain;
 mod failover;
 mod group;
 mod handoffs;

@@ -349,6 +349,14 @@ fn each_other_verb_needs_the_rights_that_are_documented_and_no_others() {
     assert_exact(&secure, "replay --topic", topics, |topics| {
         tool(topics, &["replay", "--topic", &topics.input], &[])
     });
+    let with_an_event = || {
+        let topics = topics();
+        produce(&secure.cluster, &topics, &events(1, 1, 1..=1));
+        topics
+    };
+    assert_exact(&secure, "explain", with_an_event, |topics| {
+        tool(topics, &["explain", "0:0"], &[])
+    });
 }
 
 #[test]
@@ -360,6 +368,19 @@ fn each_other_verb_needs_the_rights_that_are_documented_for_a_snapshot_topic_and
     let topics = || with_snapshot_topic(&secure, Topics::create(&secure.cluster, "rights", 1));
     let serve = |topics: &Topics| serve_copies(&secure, topics);
     assert_exact_beside(&secure, &["serve"], "serve with snapshot.topic", topics, serve);
+    let explain = |topics: &Topics| tool(topics, &["explain", "0:0"]);
+    let with_an_event = || {
+        let topics = topics();
+        produce(&secure.cluster, &topics, &events(1, 1, 1..=1));
+        topics
+    };
+    assert_exact_beside(
+        &secure,
+        &["explain"],
+        "explain with snapshot.topic",
+        with_an_event,
+        explain,
+    );
     let check = |topics: &Topics| tool(topics, &["check"]);
     let made = || well_made(&secure);
     assert_exact_beside(&secure, &["check"], "check with snapshot.topic", made, check);

@@ -11,13 +11,13 @@ use crate::testing::turf::{self as first, second, third};
 use crate::testing::whole_state::encode_state;
 use proptest::prelude::*;
 
-fn encoded(zone: &mut (impl Engine + ?Sized)) -> Vec<u8> {
+pub(super) fn encoded(zone: &mut (impl Engine + ?Sized)) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode_state(zone, &mut bytes);
     bytes
 }
 
-fn first_book() -> Rulebook<first::play::TurfRules> {
+pub(super) fn first_book() -> Rulebook<first::play::TurfRules> {
     Rulebook::of(first::play::SMALL_RULES)
 }
 

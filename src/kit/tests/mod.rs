@@ -2,4 +2,5 @@
 
 mod migrating;
 mod proof;
+mod state_changes;
 mod turf;

@@ -29,8 +29,10 @@ pub(super) fn huntd(
 fn every_verb_has_a_help_with_an_example() {
     let cli = Cli::command();
     let verbs: Vec<_> = cli.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
-    let all =
-        ["run", "check", "demo", "load", "replay", "rules", "serve", "snapshot", "tap", "topics"];
+    let all = [
+        "run", "check", "demo", "load", "replay", "explain", "rules", "serve", "snapshot", "tap",
+        "topics",
+    ];
     assert_eq!(verbs, [&all[..], &["config", "schema", "completions", "man"]].concat());
     cli.debug_assert();
     for verb in verbs {

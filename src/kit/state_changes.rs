@@ -1,0 +1,129 @@
+//! The fields in which two stored states of a zone differ.
+
+use crate::kit::stored_names::{NamedState, NamedTable, Section, StateNames, bits_of, read_words};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// A field of a stored row before and after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FieldChange {
+    /// The table.
+    pub table: String,
+    /// The row.
+    pub row: RowName,
+    /// The field.
+    pub field: String,
+    /// The value before; `None`: there was no such row.
+    pub before: Option<FieldValue>,
+    /// The value after; `None`: there is no such row any more.
+    pub after: Option<FieldValue>,
+}
+
+/// What identifies a row in its table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum RowName {
+    /// The player that the row is about.
+    Player(u64),
+    /// The row's number.
+    Number(u64),
+}
+
+/// The value of a field, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FieldValue {
+    /// A number with a sign.
+    Signed(i64),
+    /// Any other value of at most a word.
+    Bits(u64),
+    /// Several words.
+    Words(Vec<u64>),
+}
+
+/// The rows of a stored state, by table, part of the table and name.
+type Rows<'a> = BTreeMap<(&'a str, u8, RowName), (&'a NamedTable, Vec<u64>)>;
+
+/// Returns the fields in which two stored states of one version differ, in the order of their
+/// tables' names. `None`: one of them is not a state with names.
+pub(crate) fn changed_fields(before: &[u8], after: &[u8]) -> Option<Vec<FieldChange>> {
+    let (before, after) = (NamedState::of(before)?, NamedState::of(after)?);
+    let (names_before, names_after) = (before.parsed().ok()?, after.parsed().ok()?);
+    let (was, is) = (rows(&names_before, &before)?, rows(&names_after, &after)?);
+    let keys: BTreeSet<_> = was.keys().chain(is.keys()).copied().collect();
+    let mut changes = Vec::new();
+    for key in keys {
+        let (was, is) = (was.get(&key), is.get(&key));
+        if was.map(|(_, words)| words) == is.map(|(_, words)| words) {
+            continue;
+        }
+        let (table, _) = was.or(is).expect("the key is of one of them");
+        for number in 0..table.fields.len() {
+            let value = |row: Option<&(&NamedTable, Vec<u64>)>| {
+                row.map(|(table, words)| value_of(table, number, words))
+            };
+            let (before, after) = (value(was), value(is));
+            if before != after {
+                let (name, _, row) = key;
+                let field = table.fields[number].name.clone();
+                changes.push(FieldChange { table: name.to_owned(), row, field, before, after });
+            }
+        }
+    }
+    Some(changes)
+}
+
+fn rows<'a>(names: &'a StateNames, state: &NamedState<'a>) -> Option<Rows<'a>> {
+    let mut rows = Rows::new();
+    for Section { table, instance, rows: count, bytes, .. } in names.sections(state)? {
+        let mut words = vec![0; table.words];
+        for number in 0..count as usize {
+            read_words(&bytes[number * 8 * table.words..], &mut words);
+            let name = row_name(table, number, &words);
+            rows.insert((table.name.as_str(), instance, name), (table, words.clone()));
+        }
+    }
+    Some(rows)
+}
+
+/// Players and tombstones are stored without gaps, so their rows name themselves.
+fn row_name(table: &NamedTable, number: usize, words: &[u64]) -> RowName {
+    match table.fields.first().map(|field| field.name.as_str()) {
+        Some("player_id") => RowName::Player(words[0]),
+        Some("row") => RowName::Number(words[0]),
+        _ => RowName::Number(number as u64),
+    }
+}
+
+fn value_of(table: &NamedTable, number: usize, words: &[u64]) -> FieldValue {
+    let field = &table.fields[number];
+    if field.bits > 64 {
+        let first = field.bit as usize / 64;
+        return FieldValue::Words(words[first..][..field.bits as usize / 64].to_vec());
+    }
+    let bits = bits_of(words, field.bit, field.bits);
+    match field.form.as_str() {
+        "i8" => FieldValue::Signed(i64::from(bits as u8 as i8)),
+        "i16" => FieldValue::Signed(i64::from(bits as u16 as i16)),
+        "i32" => FieldValue::Signed(i64::from(bits as u32 as i32)),
+        "i64" => FieldValue::Signed(bits as i64),
+        _ => FieldValue::Bits(bits),
+    }
+}
+
+impl fmt::Display for RowName {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RowName::Player(player_id) => write!(out, "player {player_id}"),
+            RowName::Number(number) => write!(out, "{number}"),
+        }
+    }
+}
+
+impl fmt::Display for FieldValue {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FieldValue::Signed(number) => write!(out, "{number}"),
+            FieldValue::Bits(bits) => write!(out, "{bits}"),
+            FieldValue::Words(words) => write!(out, "{words:?}"),
+        }
+    }
+}
