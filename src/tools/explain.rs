@@ -1,13 +1,13 @@
 //! `huntd explain`: what became of one record of the input, and the state that it changed.
 
 use super::failure::ToolError;
-use super::kafka::{self, Cluster, FETCH_WAIT_MS, Isolation, TopicReader};
-use super::past::{Decided, PastZone, StateOrigin};
+use super::kafka::{Cluster, FETCH_WAIT_MS, Isolation, TopicReader};
+use super::past::{Decided, PastZone, StateOrigin, StoredZones};
 use super::snapshot::time_text;
 use super::source::SourceRecord;
 use super::tap::write_update;
+use super::topics;
 use crate::decoder::{Decoder, RecordPosition};
-use crate::kafka::right::Right;
 use crate::kit::checkpoint::CheckpointRead;
 use crate::kit::engine::{AnyRulebook, Engine, GameSchema};
 use crate::kit::event::PlainEvent;
@@ -48,12 +48,12 @@ struct Named {
 pub fn run(args: &ExplainArgs) -> Result<(), ToolError> {
     let config = args.config.load()?;
     let rulebook: AnyRulebook = super::rulebook(&config.rules_files)?.into();
+    let input = topics::input(&config)?;
     let cluster = Cluster::of_config(&config, "explain")?;
     let (client, topic) = (&cluster.client, &cluster.input_topic);
-    let partitions = kafka::topic_partitions(client, topic, Right::Read)?;
     let zone = args.zone();
-    if zone >= partitions {
-        let last = partitions - 1;
+    if usize::from(zone) >= input.partitions {
+        let last = input.partitions - 1;
         return Err(ToolError::Usage(format!("`{topic}` has the zones 0 to {last}, not {zone}")));
     }
     let reader = TopicReader::connect(client, topic, Isolation::Committed, FETCH_WAIT_MS)?;
@@ -69,7 +69,9 @@ pub fn run(args: &ExplainArgs) -> Result<(), ToolError> {
     })?;
     let skips = args.skip.iter().filter(|(of, _)| *of == i32::from(zone));
     let skips = skips.map(|(_, offset)| *offset).collect();
-    let mut past = PastZone::before((zone, offset), &reader, start, &config, &rulebook, skips)?;
+    let mut stored = StoredZones::open(&config, input.id)?;
+    let place = (zone, offset);
+    let mut past = PastZone::before(place, (&reader, start), &mut stored, &rulebook, skips)?;
     let mut explained = None;
     reader.each(zone, offset..offset.saturating_add(1), |record| {
         explained = Some(explain(&mut past, record, rulebook.schema())?);

@@ -14,7 +14,7 @@ use crate::kit::update::Updates;
 use crate::ownership::start_error::StartError;
 use crate::service::config::Config;
 use crate::snapshot::disk::Files;
-use crate::snapshot::format::Header;
+use crate::snapshot::format::{Header, Origin};
 use crate::snapshot::replicas::Replicas;
 use crate::snapshot::slots::Store;
 use crate::telemetry::progress::TopicId;
@@ -79,17 +79,15 @@ impl PastZone {
     /// include it. `start` is the input's first offset; the records at `skips` are passed over.
     pub(super) fn before(
         (zone, offset): (u16, i64),
-        reader: &TopicReader,
-        start: i64,
-        config: &Config,
+        (reader, start): (&TopicReader, i64),
+        stored: &mut StoredZones,
         rulebook: &AnyRulebook,
         skips: BTreeSet<i64>,
     ) -> Result<PastZone, ToolError> {
-        let mut stored = StoredPasts::open(config, rulebook)?;
         let is_wanted = |header: &Header| {
             header.engine_version == rulebook.version() && header.next_offset <= offset
         };
-        let mut past = match stored.newest(zone, start, &is_wanted)? {
+        let mut past = match stored.newest(zone, start, rulebook, &is_wanted)? {
             Some(StoredZone { origin, header, engine }) => {
                 let skips = skips.into_iter().chain(header.skips).collect();
                 let from = (header.next_offset, header.next_update);
@@ -181,22 +179,23 @@ struct StoredZone {
 }
 
 /// The snapshots of a configuration: on this host, and in the topic.
-struct StoredPasts<'a> {
-    rulebook: &'a AnyRulebook,
+pub(super) struct StoredZones {
+    origin: Origin,
     disk: Option<Store<Files>>,
     topic: Option<Replicas>,
 }
 
-impl<'a> StoredPasts<'a> {
-    fn open(config: &Config, rulebook: &'a AnyRulebook) -> Result<StoredPasts<'a>, ToolError> {
-        let origin = snapshots::origin(config, &TopicId::default());
+impl StoredZones {
+    /// Finds the snapshots of zones whose input has this id.
+    pub(super) fn open(config: &Config, input_id: u128) -> Result<StoredZones, ToolError> {
+        let origin = snapshots::origin(config, &TopicId::new(input_id.to_be_bytes().into()));
         let directory = config.snapshot.directory.as_deref();
         let disk = directory.map(|directory| {
             Store::new(Files::of(directory), origin.clone(), config.snapshot.keep)
         });
         let topic = snapshots::replica_options(config, &origin).map(Replicas::connect);
         let topic = topic.transpose().map_err(|error| ToolError::TopicWrong(error.to_string()))?;
-        Ok(StoredPasts { rulebook, disk, topic })
+        Ok(StoredZones { origin, disk, topic })
     }
 
     /// Returns the newest state of a zone that is wanted and whole, and of which all later records
@@ -205,10 +204,13 @@ impl<'a> StoredPasts<'a> {
         &mut self,
         zone: u16,
         start: i64,
+        rulebook: &AnyRulebook,
         is_wanted: &dyn Fn(&Header) -> bool,
     ) -> Result<Option<StoredZone>, ToolError> {
         let partition = i32::from(zone);
-        let is_wanted = |header: &Header| header.next_offset >= start && is_wanted(header);
+        let is_wanted = |header: &Header| {
+            header.next_offset >= start && header.origin.agrees(&self.origin) && is_wanted(header)
+        };
         let unreadable = |error| ToolError::TopicWrong(format!("{error}"));
         let mut watch = || ControlFlow::Continue(());
         let replica = match &self.topic {
@@ -225,13 +227,13 @@ impl<'a> StoredPasts<'a> {
             headers.first().is_none_or(|header| header.next_offset < replica.header.next_offset)
         });
         if let (Some(topic), Some(replica)) = (&self.topic, newer) {
-            let engine = topic.load(&replica, self.rulebook, &mut watch).map_err(unreadable)?;
+            let engine = topic.load(&replica, rulebook, &mut watch).map_err(unreadable)?;
             let origin = StateOrigin::Topic(replica.header.next_offset);
             return Ok(Some(StoredZone { origin, header: replica.header, engine }));
         }
         let Some(disk) = &mut self.disk else { return Ok(None) };
         Ok(headers.into_iter().find_map(|header| {
-            let engine = disk.load(&header, self.rulebook).ok()?;
+            let engine = disk.load(&header, rulebook).ok()?;
             Some(StoredZone { origin: StateOrigin::Disk(header.next_offset), header, engine })
         }))
     }

@@ -53,6 +53,13 @@ pub(super) fn connect(config: &Config) -> Result<TopicClient, ToolError> {
     TopicClient::connect(&dial_options(config, &config.fetch.input_topic), 0).map_err(of_control)
 }
 
+/// Returns the input topic as it is now.
+pub(super) fn input(config: &Config) -> Result<FoundTopic, ToolError> {
+    let found = connect(config)?.find(&config.fetch.input_topic, Right::Read);
+    let missing = || ToolError::TopicMissing(config.fetch.input_topic.clone());
+    found.map_err(of_control)?.ok_or_else(missing)
+}
+
 /// Creates or checks topics. `output_right` is what the verb needs later on the output topic.
 pub(super) fn prepare(
     args: &TopicsArgs,
