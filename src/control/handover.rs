@@ -3,9 +3,8 @@
 //! The simulator's control thread uses these functions, too.
 
 use crate::kit::engine::Engine;
-use crate::output::mark::Mark;
 use crate::ownership::acquired::Acquired;
-use crate::ownership::action::Opening;
+use crate::ownership::action::{Cover, Opening};
 use crate::ownership::event::ShardFacts;
 use crate::publisher::ToPublisher;
 use crate::shards::ToHot;
@@ -20,6 +19,7 @@ pub fn facts(progress: &Progress, partition: i32) -> ShardFacts {
     ShardFacts {
         partition,
         input_end: progress.high_watermark.get(),
+        decoded: progress.decoded.get(),
         applied: progress.applied.get(),
         acked: progress.acked.get(),
         settled_offset: progress.settled_offset.get(),
@@ -63,9 +63,9 @@ pub fn promote(progress: &Progress, opening: Opening) -> (ToPublisher, ToHot) {
 
 /// The output covers more than an engine was told that follows: its progress is set, and this
 /// message goes to the hot thread.
-pub fn cover(progress: &Progress, partition: i32, ownership_id: u32, mark: Mark) -> ToHot {
-    progress.shard(partition).acked.set(mark.next_offset);
-    ToHot::Cover { partition, ownership_id, mark }
+pub fn cover(progress: &Progress, cover: Cover) -> ToHot {
+    progress.shard(cover.partition).acked.set(cover.mark.next_offset);
+    ToHot::Cover(cover)
 }
 
 fn begin(progress: &Progress, opening: &Opening) -> ToPublisher {

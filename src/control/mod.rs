@@ -15,7 +15,7 @@ mod link;
 mod lookup;
 pub mod output_log;
 mod panic_file;
-mod random;
+pub(crate) mod random;
 pub(crate) mod roll_call;
 mod states;
 pub mod surveyor;
@@ -27,14 +27,15 @@ mod topic_watch;
 
 use crate::kafka::group::{GroupOptions, Membership};
 use crate::kafka::group_lag::GroupLag;
+use crate::kafka::group_watch::GroupWatch;
 use crate::kafka::membership::MembershipEvent;
 use crate::kit::engine::{AnyRulebook, Engine};
 use crate::output::fence_id::FenceIds;
-use crate::output::mark::Mark;
 use crate::ownership::acquisition::Remedy;
-use crate::ownership::action::{Opening, OwnershipAction};
+use crate::ownership::action::{Cover, Opening, OwnershipAction};
 use crate::ownership::event::{OutputEvent, OwnershipEvent, ShardFacts, Survey, ToControl};
 use crate::ownership::read_slots::READ_SLOTS;
+use crate::ownership::standby::StandbyOptions;
 use crate::ownership::{Ownership, OwnershipOptions};
 use crate::publisher::ToPublisher;
 use crate::queue::{Receiver, Sender};
@@ -132,6 +133,8 @@ pub(crate) struct ControlOptions {
     pub remedy: Remedy,
     /// Records to be passed over for good, by partition and offset.
     pub skips: Vec<(i32, i64)>,
+    /// The copies of zones that other instances own.
+    pub standby: StandbyOptions,
 }
 
 /// The control thread's state.
@@ -148,11 +151,13 @@ struct Control {
     /// Events of the group that came while states were searched.
     group_events: VecDeque<MembershipEvent>,
     /// How far engines may go that follow, by partition, as far as the hot thread does not know it.
-    covers: BTreeMap<i32, (u32, Mark)>,
+    covers: BTreeMap<i32, Cover>,
     /// States that were loaded for shards that are not open yet.
     loaded: BTreeMap<i32, Box<dyn Engine>>,
     journal: Journal,
     group_lag: GroupLag,
+    /// `None`: this instance keeps no copies.
+    group_watch: Option<GroupWatch>,
     certificates: Certificates,
     topic_watch: TopicWatch,
     /// Set while the group does not count the daemon in.
@@ -181,6 +186,8 @@ impl Control {
             States::new(ends.snapshots.take(), options.origin.clone(), options.replicas.clone());
         let output_topic = &options.output.output_topic;
         let group_lag = GroupLag::start(&options.group, output_topic, ends.progress.clone());
+        let group_watch = (options.standby.copies > 0)
+            .then(|| GroupWatch::start(&options.group, output.partitions()));
         let topic_watch = TopicWatch::start(&options, ends.status.clone());
         journal::partitions_known(output.partitions(), &options.skips);
         let ownership = OwnershipOptions {
@@ -190,6 +197,7 @@ impl Control {
             remedy: options.remedy,
             skips: options.skips.clone(),
             read_slots: READ_SLOTS,
+            standby: options.standby,
             fence_ids: FenceIds::new(&options.group.client.group, random_bits() as u64),
             updates: ends.rulebook.schema().updates,
         };
@@ -207,6 +215,7 @@ impl Control {
             loaded: BTreeMap::new(),
             journal: Journal::new(),
             group_lag,
+            group_watch,
             certificates,
             topic_watch,
             joining: None,
@@ -224,12 +233,14 @@ impl Control {
             self.poll_service();
             self.poll_topics();
             self.poll_surveys();
+            self.poll_group_watch();
             self.poll_output();
             let facts = self.facts();
             self.ownership.on(OwnershipEvent::Tick(&facts), Instant::now());
             while let Some(action) = self.ownership.next_action() {
                 if let ControlFlow::Break(end) = self.execute(action) {
-                    leave((self.membership, self.output, self.group_lag, self.topic_watch));
+                    let watches = (self.group_lag, self.group_watch, self.topic_watch);
+                    leave((self.membership, self.output, watches));
                     return end;
                 }
             }
@@ -249,7 +260,7 @@ impl Control {
         let has_successors = match self.asked_for_successors_at {
             None => {
                 self.ends.status.enter(Phase::Draining);
-                self.membership.resign()
+                self.membership.resign(self.options.standby.copies > 0)
             }
             Some(at) if at.elapsed() < SUCCESSORS_EVERY => return,
             Some(_) => self.membership.has_successors(),
@@ -323,6 +334,12 @@ impl Control {
         }
     }
 
+    fn poll_group_watch(&mut self) {
+        if let Some(view) = self.group_watch.as_ref().and_then(GroupWatch::next_view) {
+            self.on(OwnershipEvent::GroupSeen(&view));
+        }
+    }
+
     fn poll_surveys(&mut self) {
         let Control { surveyor, states, ownership, .. } = self;
         surveyor.poll(|partition, bounds| {
@@ -362,6 +379,11 @@ impl Control {
                     }));
                 }
             }
+            OwnershipAction::Note { partition, header } => {
+                if !self.output.append_note(partition, &header) {
+                    self.on(OwnershipEvent::Output(OutputEvent::Noted { partition, offset: None }));
+                }
+            }
             OwnershipAction::Forget { partition } => self.output.forget(partition),
             OwnershipAction::Ask { question, offsets } => self.membership.ask(question, &offsets),
             OwnershipAction::Load { partition, candidate, begun_by, migrates_to } => {
@@ -369,9 +391,7 @@ impl Control {
             }
             OwnershipAction::Open(opening) => self.open(*opening),
             OwnershipAction::Follow(opening) => self.follow(*opening),
-            OwnershipAction::Cover { partition, ownership_id, mark } => {
-                self.covers.insert(partition, (ownership_id, mark));
-            }
+            OwnershipAction::Cover(cover) => drop(self.covers.insert(cover.partition, cover)),
             OwnershipAction::Promote(opening) => self.promote(*opening),
             OwnershipAction::Close { partition } => self.tell_hot(ToHot::Close { partition }),
             OwnershipAction::Drop { partition } => self.tell_hot(ToHot::Drop { partition }),
@@ -406,7 +426,12 @@ impl Control {
                 });
             }
             OwnershipAction::Fail(error) => return ControlFlow::Break(Err(error.into())),
-            OwnershipAction::Log(note) => self.journal.write(&note, &self.ends.progress),
+            OwnershipAction::Log(note) => {
+                if let Some(counter) = journal::counter(&note) {
+                    self.ends.metrics.add(counter, 1);
+                }
+                self.journal.write(&note, &self.ends.progress);
+            }
         }
         ControlFlow::Continue(())
     }
@@ -479,9 +504,8 @@ impl Control {
     /// told the newest only, once it has taken what was sent before.
     fn tell_covers(&mut self) {
         if self.ends.hot.len() < COVERS_SENT_MAX {
-            for (partition, (ownership_id, mark)) in std::mem::take(&mut self.covers) {
-                let cover = handover::cover(&self.ends.progress, partition, ownership_id, mark);
-                self.tell_hot(cover);
+            for cover in std::mem::take(&mut self.covers).into_values() {
+                self.tell_hot(handover::cover(&self.ends.progress, cover));
             }
         }
     }
@@ -502,6 +526,9 @@ impl Control {
         let summary = self.ownership.summary();
         let partitions = self.membership.partitions().unsigned_abs();
         self.ends.metrics.set_gauge(Gauge::Partitions, partitions.into());
+        self.ends.metrics.set_gauge(Gauge::Copies, summary.copies.into());
+        let warm = self.ownership.warm_copies(Instant::now());
+        self.ends.metrics.set_gauge(Gauge::WarmCopies, warm.into());
         self.journal.restoring(&self.ends.metrics, &self.ends.progress);
         self.ends.status.set_halted_shards(summary.halted);
         self.ends.status.set_setbacks(self.ownership.setbacks());

@@ -50,6 +50,8 @@ pub struct OutputLog {
     appends: usize,
     /// The append that each partition waits for.
     waiting: BTreeMap<i32, usize>,
+    /// The notes that are on their way, by number, each with its partition.
+    notes: BTreeMap<usize, i32>,
     /// Partitions that are being read.
     reading: Vec<i32>,
     partitions: i32,
@@ -76,6 +78,7 @@ impl OutputLog {
             writer,
             appends: 0,
             waiting: BTreeMap::new(),
+            notes: BTreeMap::new(),
             reading: Vec::new(),
             partitions: output,
         })
@@ -118,6 +121,21 @@ impl OutputLog {
     /// Appends a frame without updates. Its outcome is reported as an event; the outcome of an
     /// earlier append to the same partition no longer is.
     pub fn append(&mut self, partition: i32, header: &FrameHeader) -> Result<(), TopicError> {
+        let number = self.send(partition, header)?;
+        self.waiting.insert(partition, number);
+        Ok(())
+    }
+
+    /// Appends a note. Its outcome is reported as an event of its own. False: it was not sent.
+    pub(crate) fn append_note(&mut self, partition: i32, header: &FrameHeader) -> bool {
+        let sent = self.send(partition, header);
+        if let Ok(number) = sent {
+            self.notes.insert(number, partition);
+        }
+        sent.is_ok()
+    }
+
+    fn send(&mut self, partition: i32, header: &FrameHeader) -> Result<usize, TopicError> {
         let mut bytes = Vec::new();
         encode_empty(self.options.format, header, &mut bytes);
         self.appends += 1;
@@ -127,8 +145,7 @@ impl OutputLog {
         );
         let record = record.partition(partition).payload(&bytes);
         self.writer.producer.send(record).map_err(|(error, _)| self.failure(&error))?;
-        self.waiting.insert(partition, self.appends);
-        Ok(())
+        Ok(self.appends)
     }
 
     /// Lets the clients fetch tokens while nothing is read or appended.
@@ -140,13 +157,13 @@ impl OutputLog {
     /// Reports events, and waits at most `wait_max` for the first one.
     pub fn poll(&mut self, wait_max: Duration, mut take: impl FnMut(OutputEvent<'_>)) {
         let mut wait = wait_max;
-        if !self.waiting.is_empty() {
+        if !self.waiting.is_empty() || !self.notes.is_empty() {
             self.writer.producer.poll(if self.reading.is_empty() { wait } else { Duration::ZERO });
             self.take_appended(&mut take);
             wait = wait.min(POLL_INTERVAL);
         }
         if self.reading.is_empty() {
-            if self.waiting.is_empty() {
+            if self.waiting.is_empty() && self.notes.is_empty() {
                 // Ownership waits for something that does not wake this thread.
                 std::thread::sleep(wait.min(POLL_INTERVAL));
             }
@@ -171,6 +188,10 @@ impl OutputLog {
 
     fn take_appended(&mut self, take: &mut impl FnMut(OutputEvent<'_>)) {
         while let Some(DeliveryReport { number: reported, offset }) = self.writer.next_report() {
+            if let Some(partition) = self.notes.remove(&reported) {
+                take(OutputEvent::Noted { partition, offset: offset.ok() });
+                continue;
+            }
             let waits = |(_, number): &(&i32, &usize)| **number == reported;
             let Some(partition) = self.waiting.iter().find(waits).map(|(partition, _)| *partition)
             else {

@@ -1,7 +1,7 @@
 //! Bits that tell one process from all others. Nothing that an event means depends on them.
 
 /// 128 bits that no other process has.
-pub(super) fn random_bits() -> u128 {
+pub(crate) fn random_bits() -> u128 {
     let mut bits = [0; 16];
     // A request for so few bytes is never cut short (getrandom(2)).
     rustix::rand::getrandom(&mut bits, rustix::rand::GetRandomFlags::empty())

@@ -156,9 +156,7 @@ impl Stages {
                 Received::Item(ToHot::Open { grant, role, engine, skips }) => {
                     self.shards.open(grant, role, engine, skips);
                 }
-                Received::Item(ToHot::Cover { partition, ownership_id, mark }) => {
-                    self.shards.cover(partition, ownership_id, mark);
-                }
+                Received::Item(ToHot::Cover(cover)) => self.shards.cover(cover),
                 Received::Item(ToHot::Promote { grant, settled_offset }) => {
                     self.shards.promote(grant, settled_offset);
                 }

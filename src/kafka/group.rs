@@ -149,10 +149,11 @@ impl Membership {
 
     /// Begins to leave the group, so that the others share our partitions out, if there are others
     /// that will: whether there are. Nobody takes the place of a static member (KIP-345) before its
-    /// session times out.
-    pub(crate) fn resign(&self) -> bool {
-        let has_successors = self.options.instance_id.is_none() && self.members_max_known() > 1;
-        if has_successors {
+    /// session times out, unless there are copies of its zones.
+    pub(crate) fn resign(&self, has_copies: bool) -> bool {
+        let is_static = self.options.instance_id.is_some();
+        let has_successors = (has_copies || !is_static) && self.members_max_known() > 1;
+        if has_successors && !is_static {
             self.consumer.unsubscribe();
         }
         has_successors

@@ -60,6 +60,8 @@ pub mod group;
 
 pub mod group_lag;
 
+pub(crate) mod group_watch;
+
 #[cfg(test)]
 mod tests;
 

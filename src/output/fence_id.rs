@@ -9,11 +9,21 @@
 //! By them, an owner recognizes fences of its own deployment, and whether an earlier owner
 //! published from the same input. Ids of another form tell neither: other writers choose 128 random
 //! bits.
+//!
+//! A *note* is a fence of owner epoch 0, which changes nothing for readers. Its id begins with a
+//! form of its own: a probe asks whether the output takes records, and a resignation says which
+//! owner epoch is about to end.
 
 use crate::kit::mix;
 
 /// Marks ids of this form.
 const FORM: u128 = 0x4854;
+
+/// Marks the ids of probes.
+const PROBE_FORM: u128 = 0x4850;
+
+/// Marks the ids of resignations. They end with an owner epoch instead of a counted number.
+const RESIGNATION_FORM: u128 = 0x4852;
 
 /// Bits of a hash in an id.
 const TAG_BITS: u32 = 24;
@@ -65,14 +75,34 @@ impl FenceIds {
     /// Returns the id of the next fence. It is not 0.
     pub(crate) fn next(&mut self) -> u128 {
         self.last = self.last.wrapping_add(1);
-        let high = (FORM << TAG_BITS | u128::from(self.deployment)) << TAG_BITS;
-        (high | u128::from(self.input.0)) << 64 | u128::from(self.last)
+        self.id(FORM, self.last)
+    }
+
+    /// Returns the id of the next probe.
+    pub(crate) fn next_probe(&mut self) -> u128 {
+        self.last = self.last.wrapping_add(1);
+        self.id(PROBE_FORM, self.last)
+    }
+
+    /// Returns the id of the note by which the owner with this epoch resigns.
+    pub(crate) fn resignation(&self, owner_epoch: u64) -> u128 {
+        self.id(RESIGNATION_FORM, owner_epoch)
+    }
+
+    fn id(&self, form: u128, number: u64) -> u128 {
+        let high = (form << TAG_BITS | u128::from(self.deployment)) << TAG_BITS;
+        (high | u128::from(self.input.0)) << 64 | u128::from(number)
     }
 
     /// Returns whether an instance of this deployment wrote the fence.
     pub(crate) fn are_of_deployment(&self, fence_id: u128) -> bool {
         has_form(fence_id) && (fence_id >> (64 + TAG_BITS)) as u32 & TAG_MAX == self.deployment
     }
+}
+
+/// Returns whether an id is that of a resignation.
+pub(crate) fn is_resignation(fence_id: u128) -> bool {
+    fence_id >> (64 + 2 * TAG_BITS) == RESIGNATION_FORM
 }
 
 fn has_form(fence_id: u128) -> bool {
@@ -115,5 +145,16 @@ mod tests {
         let id = ids.next();
         assert_eq!(id as u64, 0);
         assert!(ids.are_of_deployment(id) && id != 0);
+    }
+
+    #[test]
+    fn a_note_is_no_fence_of_the_deployment_and_a_resignation_names_an_epoch_of_it() {
+        let mut ids = FenceIds::new("huntd", 7);
+        assert!(!ids.are_of_deployment(ids.resignation(3)));
+        assert_ne!(ids.resignation(3), ids.resignation(4));
+        assert_ne!(ids.resignation(3), FenceIds::new("huntd-staging", 7).resignation(3));
+        let probe = ids.next_probe();
+        assert!(!ids.are_of_deployment(probe) && !is_resignation(probe));
+        assert!(is_resignation(ids.resignation(3)) && !is_resignation(ids.next()));
     }
 }

@@ -4,8 +4,8 @@
 
 use crate::kit::update_json::UpdateTable;
 use crate::output::encode::{self, FrameError};
-use crate::output::fence_id::InputTag;
-use crate::output::frame::{Chain, FrameHeader};
+use crate::output::fence_id::{InputTag, is_resignation};
+use crate::output::frame::{Chain, FrameHeader, FrameKind};
 use crate::output::mark::Mark;
 use crate::output::reader::{Reader, Verdict};
 use std::collections::BTreeSet;
@@ -82,6 +82,8 @@ pub(crate) struct Fold {
     begun_by: Option<u32>,
     /// The input of the last accepted frame, if its owner's fence states it.
     input: Option<InputTag>,
+    /// The id of the last resignation.
+    resignation: Option<u128>,
 }
 
 impl Fold {
@@ -108,9 +110,19 @@ impl Fold {
     }
 
     fn new(next: i64, reader: Reader, anchor: Option<Mark>, updates: &'static UpdateTable) -> Fold {
-        let skips = BTreeSet::new();
-        let (genesis, ruleset, takeover, begun_by, input) = (None, None, None, None, None);
-        Fold { updates, next, reader, anchor, skips, genesis, ruleset, takeover, begun_by, input }
+        Fold {
+            updates,
+            next,
+            reader,
+            anchor,
+            skips: BTreeSet::new(),
+            genesis: None,
+            ruleset: None,
+            takeover: None,
+            begun_by: None,
+            input: None,
+            resignation: None,
+        }
     }
 
     /// Output offset of the next record.
@@ -153,6 +165,11 @@ impl Fold {
         self.input
     }
 
+    /// The id of the last resignation in this range.
+    pub(crate) fn resignation(&self) -> Option<u128> {
+        self.resignation
+    }
+
     /// The position after the last record. `None` until the reader has joined.
     pub(crate) fn mark(&self) -> Option<Mark> {
         Some(Mark::new(self.next, self.reader()?.position()))
@@ -179,6 +196,9 @@ impl Fold {
         }
         // No reader accepts a record that is not a frame.
         let Some((header, updates)) = frame else { return Ok(()) };
+        if is_note(&header) && is_resignation(header.fence_id) {
+            self.resignation = Some(header.fence_id);
+        }
         let reader = &mut self.reader;
         let epoch_before = reader.position().owner_epoch;
         let verdict = reader.fold(&header, &updates);
@@ -229,6 +249,11 @@ impl Fold {
         }
         Ok(())
     }
+}
+
+/// Returns whether a frame is a note: a fence of no owner.
+fn is_note(header: &FrameHeader) -> bool {
+    header.kind == FrameKind::Fence && header.owner_epoch == 0
 }
 
 #[cfg(test)]

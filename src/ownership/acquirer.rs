@@ -7,7 +7,7 @@ use crate::kafka::metadata::MetadataError;
 use crate::kafka::topic_error::TopicError;
 use crate::ownership::acquired::Acquired;
 use crate::ownership::acquisition::{Acquisition, Brief, Candidate, Need, Remedy};
-use crate::ownership::action::{Note, Opening, OwnershipAction, Waiting};
+use crate::ownership::action::{Cover, Note, Opening, OwnershipAction, Waiting};
 use crate::ownership::event::{ShardFacts, Survey};
 use crate::ownership::history::History;
 use crate::ownership::log_task::{LogTask, Purpose};
@@ -15,6 +15,7 @@ use crate::ownership::panic_counts::PanicCounts;
 use crate::ownership::rivals::{OutputState, Rivals};
 use crate::ownership::shard_state::{FollowingShard, ShardState};
 use crate::ownership::shard_table::ShardTable;
+use crate::ownership::standby::Standby;
 use crate::ownership::start_error::StartError;
 use crate::ownership::{GROUP_ANSWER_MS_MAX, OwnershipOptions, PANICS_MAX};
 use std::time::{Duration, Instant};
@@ -32,6 +33,8 @@ pub(super) struct Acquirer {
     ownerships: u32,
     /// Other deployments that publish to our output.
     pub(super) rivals: Rivals,
+    /// The copies of zones that other instances own.
+    pub(super) standby: Standby,
 }
 
 /// A question to the group: do these partitions still belong to us?
@@ -46,6 +49,7 @@ impl Acquirer {
     /// Nothing is acquired yet.
     pub(super) fn new(options: OwnershipOptions) -> Acquirer {
         Acquirer {
+            standby: Standby::new(options.standby),
             options,
             panics: None,
             question: None,
@@ -72,11 +76,12 @@ impl Acquirer {
     }
 
     /// Another number of partitions may send players to other zones, so no shard can go on.
-    pub(super) fn counted(&self, table: &mut ShardTable, partitions: i32) {
+    pub(super) fn counted(&mut self, table: &mut ShardTable, partitions: i32) {
         let (before, now) = (self.partitions() as usize, partitions as usize);
         if now <= before {
             return;
         }
+        self.standby.end();
         let sentence = MetadataError::PartitionCount { before, now }.to_string();
         for partition in table.partitions() {
             if !table.is_halted(partition) {
@@ -176,6 +181,7 @@ impl Acquirer {
         let stall_max = Duration::from_millis(READ_STALL_MS_MAX);
         for partition in table.partitions() {
             self.follow(table, partition, now);
+            self.go_on_without_group(table, partition, now);
             let Some(task) = table.task(partition) else { continue };
             // Reading on from the end takes no slot: another owner may publish little.
             if matches!(task.need(), Need::Follow { .. }) && task.was_at_end() {
@@ -240,7 +246,8 @@ impl Acquirer {
         now: Instant,
     ) {
         let partition = facts.partition;
-        let Some(ShardState::Acquiring { task, follower: Some(follower), .. }) =
+        let is_copy = table.is_copy(partition);
+        let Some(ShardState::Acquiring { task, follower: Some(follower), history, .. }) =
             table.get_mut(partition)
         else {
             return;
@@ -254,20 +261,30 @@ impl Acquirer {
         let mut cover = None;
         if let Some(mark) = task.cover().filter(|mark| *mark != follower.covered) {
             (follower.covered, follower.covered_at) = (mark, now);
-            cover = Some(OwnershipAction::Cover { partition, ownership_id, mark });
+            let settled = task.committed.filter(|offset| *offset <= mark.next_offset);
+            let settled_offset = settled.unwrap_or(follower.begun.start.next_offset);
+            let cover_to = Cover { partition, ownership_id, mark, settled_offset };
+            cover = Some(OwnershipAction::Cover(cover_to));
         }
         if matches!(task.need(), Need::Follow { .. }) && task.cover().is_some() {
             let is_read_to_end = task.was_at_end();
-            if follower.stays_ahead(facts.next_update, now) {
-                follower.cannot_promote = true;
-                task.bid();
-            } else if follower.is_warm(facts.applied, is_read_to_end, now) {
+            let may_bid = !is_copy && history.not_before.is_none_or(|at| at <= now);
+            let stays_ahead = follower.stays_ahead(facts.next_update, now);
+            follower.cannot_promote |= stays_ahead;
+            let is_warm = !stays_ahead && follower.is_warm(facts.applied, is_read_to_end, now);
+            if is_warm {
+                follower.warm_at = Some(now);
+            }
+            if (stays_ahead || is_warm) && may_bid {
                 task.bid();
             } else if follower.goal.1 == now {
                 task.forget_end();
             }
         }
         table.actions.extend(cover);
+        if is_copy {
+            self.watch_owner(table, facts, now);
+        }
     }
 
     /// One shard at a time: if brokers do not answer, it takes a while, and the group's events are

@@ -346,7 +346,19 @@ impl Acquisition {
 
     /// The group counts us in. The id has never been used before.
     pub fn confirm(&mut self, fence_id: u128) {
-        assert!(self.state == AcquisitionState::Confirming && fence_id != 0);
+        assert_eq!(self.state, AcquisitionState::Confirming);
+        self.write_fence(fence_id);
+    }
+
+    /// The owner is silent or has resigned, and the engine that follows is warm: the output is to
+    /// be ours, whatever the group says.
+    pub(super) fn take_over(&mut self, fence_id: u128) {
+        assert_eq!(self.state, AcquisitionState::Following);
+        self.write_fence(fence_id);
+    }
+
+    fn write_fence(&mut self, fence_id: u128) {
+        assert_ne!(fence_id, 0);
         // Not higher, whatever a state knows: a reader would conclude that it has missed a fence.
         self.owner_epoch = self.position().map_or(0, |position| position.owner_epoch) + 1;
         self.fence_id = fence_id;
@@ -694,6 +706,16 @@ impl Acquisition {
     /// The owner epoch in force, and the id of the fence that has set it.
     pub(super) fn fence_in_force(&self) -> Option<(u64, u128)> {
         self.fold.reader().map(|reader| (reader.position().owner_epoch, reader.fence_id()))
+    }
+
+    /// The id of the last resignation in the output.
+    pub(super) fn resignation(&self) -> Option<u128> {
+        self.fold.resignation()
+    }
+
+    /// The first output offset that was not read.
+    pub(super) fn read_to(&self) -> i64 {
+        self.fold.next()
     }
 
     /// Where the output ended when it was surveyed.

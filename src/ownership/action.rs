@@ -37,6 +37,13 @@ pub enum OwnershipAction {
         /// The frame.
         header: FrameHeader,
     },
+    /// Append a note, which changes nothing for readers: `OutputEvent::Noted`.
+    Note {
+        /// Output partition.
+        partition: i32,
+        /// The frame.
+        header: FrameHeader,
+    },
     /// Stop reading, and stop waiting for an append.
     Forget {
         /// Output partition.
@@ -55,14 +62,7 @@ pub enum OwnershipAction {
     /// nothing of it leaves.
     Follow(Box<Opening>),
     /// The output covers more of a shard's input than before: the engine that follows goes on.
-    Cover {
-        /// The shard's partition.
-        partition: i32,
-        /// The ownership for which it follows.
-        ownership_id: u32,
-        /// Where a reader of the output stands.
-        mark: Mark,
-    },
+    Cover(Cover),
     /// Hand the output to the engine that follows it: it is ours.
     Promote(Box<Opening>),
     /// Load the state to start from: `OwnershipEvent::Loaded`.
@@ -155,6 +155,28 @@ pub struct Opening {
     pub settled_offset: i64,
 }
 
+/// How far a shard may go that follows another owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cover {
+    /// The shard's partition.
+    pub partition: i32,
+    /// The ownership for which it follows.
+    pub ownership_id: u32,
+    /// Where a reader of the output stands.
+    pub mark: Mark,
+    /// Up to this input offset, dead letters and handoffs need not be kept.
+    pub settled_offset: i64,
+}
+
+/// Why a copy takes its zone over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakeoverCause {
+    /// Its owner has published nothing for this long, although there is input.
+    Silence(Duration),
+    /// Its owner has resigned.
+    Resignation,
+}
+
 /// What an operator may want to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
@@ -232,6 +254,39 @@ pub enum Note {
         partition: i32,
         /// Up to this input offset.
         offset: i64,
+    },
+    /// A copy of a zone begins on this host.
+    Copies {
+        /// The zone's partition.
+        partition: i32,
+        /// How many other copies come first when the zone is taken over.
+        rank: u32,
+    },
+    /// The copy of a zone ends, and another begins after a while.
+    CopyEnds {
+        /// The zone's partition.
+        partition: i32,
+        /// Why.
+        why: String,
+    },
+    /// The copy of a zone has made other updates than its owner.
+    CopyDiverged {
+        /// The zone's partition.
+        partition: i32,
+        /// How it differs.
+        error: StartError,
+    },
+    /// An owner is silent: a probe shows whether its output takes records.
+    Probes {
+        /// The zone's partition.
+        partition: i32,
+    },
+    /// The copy of a zone takes it over.
+    TakesOver {
+        /// The zone's partition.
+        partition: i32,
+        /// Why.
+        cause: TakeoverCause,
     },
     /// A shard is ours, but it cannot be started now. That may pass.
     CannotStart {

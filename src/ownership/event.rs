@@ -9,6 +9,7 @@ use crate::ownership::acquisition::Candidate;
 use crate::ownership::bounds::Bounds;
 use crate::ownership::foreign_span::ForeignSpan;
 use crate::ownership::panic_counts::PanicCounts;
+use crate::ownership::placement::GroupView;
 use crate::ownership::start_error::StartError;
 
 /// Something that has happened.
@@ -75,6 +76,8 @@ pub enum OwnershipEvent<'a> {
     OutputRecreated,
     /// The input has this many partitions.
     InputCounted(i32),
+    /// Who is in the group, and what it has committed.
+    GroupSeen(&'a GroupView),
     /// Time has passed; this is where the shards of [`Ownership::watched`] are.
     ///
     /// [`Ownership::watched`]: crate::ownership::Ownership::watched
@@ -208,6 +211,14 @@ pub enum OutputEvent<'a> {
         /// Its offset.
         offset: i64,
     },
+    /// The note that was appended last is in the output, at this offset; `None`: it is not known to
+    /// be.
+    Noted {
+        /// Output partition.
+        partition: i32,
+        /// Its offset.
+        offset: Option<i64>,
+    },
     /// Nothing can be read from the offset that was asked for; or the frame was not appended, or it
     /// is not known whether it was.
     RequestFailed {
@@ -227,6 +238,8 @@ pub struct ShardFacts {
     pub partition: i32,
     /// Where the input ends, as the last Fetch said; -1 while unknown.
     pub input_end: i64,
+    /// The first input offset that was not read.
+    pub decoded: i64,
     /// The first input offset that the engine has not applied.
     pub applied: i64,
     /// The first input offset that no acknowledged frame covers.

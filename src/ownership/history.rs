@@ -27,6 +27,8 @@ pub(super) struct History {
     /// Fences that we wrote in a row, none of which kept the shard on the hot thread for
     /// [`SETTLED_MS`].
     pub(super) fences: u32,
+    /// Another instance has just taken it over: it is not taken back before this time.
+    pub(super) not_before: Option<Instant>,
     /// What ended the last attempt.
     pub(super) why: Option<String>,
 }

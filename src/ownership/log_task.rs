@@ -158,6 +158,13 @@ impl LogTask {
         }
     }
 
+    /// The owner is silent or has resigned: the engine that follows takes over.
+    pub(super) fn take_over(&mut self, fence_id: u128) {
+        if let Purpose::Acquire(acquisition) = &mut self.purpose {
+            acquisition.take_over(fence_id);
+        }
+    }
+
     /// Whether the group was asked because a fence comes next, or an engine is to follow; `None`:
     /// it was not asked.
     pub(super) fn may_fence(&self) -> Option<bool> {

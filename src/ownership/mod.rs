@@ -27,12 +27,15 @@ pub mod history;
 pub(crate) mod instance_id;
 mod log_task;
 pub mod panic_counts;
+pub mod placement;
 pub(crate) mod read_slots;
 pub(crate) mod release;
 mod rivals;
 mod setback;
 mod shard_state;
 mod shard_table;
+pub(crate) mod silence;
+pub mod standby;
 pub mod start_error;
 pub mod summary;
 
@@ -54,6 +57,7 @@ use read_slots::ReadSlots;
 use release::{PLAY_ON_MS_MAX, Release};
 use shard_state::{OpenPhase, ShardState};
 use shard_table::ShardTable;
+use standby::{StandbyOptions, TAKE_BACK_MS};
 use std::time::{Duration, Instant};
 
 /// Milliseconds that the group may take to say whether we are a member.
@@ -85,6 +89,8 @@ pub struct OwnershipOptions {
     pub skips: Vec<(i32, i64)>,
     /// Output partitions that are read at once.
     pub read_slots: usize,
+    /// The copies of zones that other instances own.
+    pub standby: StandbyOptions,
     /// Makes the ids of fences.
     pub fence_ids: FenceIds,
     /// The updates of the game.
@@ -153,6 +159,8 @@ impl Ownership {
             // The count is reported again after the release.
             OwnershipEvent::InputCounted(_) if table.release.is_some() => {}
             OwnershipEvent::InputCounted(partitions) => acquirer.counted(table, partitions),
+            OwnershipEvent::GroupSeen(_) if session.is_rejoining() => {}
+            OwnershipEvent::GroupSeen(view) => acquirer.group_seen(table, view, now),
             OwnershipEvent::Tick(facts) => self.tick(facts, now),
             OwnershipEvent::Stop { has_successors } => self.stop(has_successors, now),
         }
@@ -220,6 +228,13 @@ impl Ownership {
                 open.is_assigned = true;
                 continue;
             }
+            // A copy follows already, and needs nothing more than the group's word.
+            let was_copy = self.table.copies.remove(partition).is_some();
+            let is_on_its_way =
+                self.table.get(*partition).is_some_and(ShardState::is_being_acquired);
+            if was_copy && is_on_its_way {
+                continue;
+            }
             self.table.drop_shard(*partition);
             self.table.make_due(*partition, now, History::default());
         }
@@ -275,10 +290,21 @@ impl Ownership {
             return;
         }
         self.plays_until = Some(now + Duration::from_millis(PLAY_ON_MS_MAX));
+        if self.acquirer.standby.is_on() {
+            self.acquirer.resign(&mut self.table);
+        }
+        self.end_copies();
         let mut partitions = self.table.partitions();
         partitions.retain(|partition| !self.table.is_halted(*partition));
         self.give_up(&partitions);
         self.table.log(Note::GivenUp(partitions));
+    }
+
+    fn end_copies(&mut self) {
+        self.acquirer.standby.end();
+        for partition in std::mem::take(&mut self.table.copies).into_keys() {
+            self.table.end_copy(partition);
+        }
     }
 
     /// Ends the daemon's shards once nobody else plays them in time.
@@ -293,6 +319,7 @@ impl Ownership {
     /// Begins to release all shards. Those on the hot thread end in order.
     fn begin_release(&mut self, now: Instant) {
         let mut release = Release::new(now);
+        self.end_copies();
         let partitions = self.table.partitions();
         for partition in &partitions {
             let settled = self.table.open_mut(*partition).map(|open| open.settled_offset);
@@ -411,6 +438,9 @@ impl Ownership {
                     }
                 }
             }
+            OutputEvent::Noted { partition, offset } => {
+                acquirer.standby.noted(*partition, *offset, now);
+            }
             OutputEvent::RequestFailed { partition, error } => {
                 acquirer.fail(table, *partition, error, now);
             }
@@ -453,7 +483,10 @@ impl Ownership {
                 // it may not have told us yet.
                 let why = format!("another instance has fenced it with owner epoch {owner_epoch}");
                 let open = table.open_mut(partition).expect("just looked at");
-                let history = open.history(why, now);
+                let mut history = open.history(why, now);
+                if acquirer.standby.is_on() {
+                    history.not_before = Some(now + Duration::from_millis(TAKE_BACK_MS));
+                }
                 table.drop_shard(partition);
                 table.make_due(partition, now + history.wait(), history);
             }
@@ -468,6 +501,7 @@ impl Ownership {
 
     /// Time has passed.
     fn tick(&mut self, facts: &[ShardFacts], now: Instant) {
+        self.acquirer.standby.tick(&self.table, now);
         for facts in facts {
             if let Some(release) = &mut self.table.release {
                 release.take(facts);

@@ -103,6 +103,7 @@ mod tests {
         ShardFacts {
             partition,
             input_end: 100,
+            decoded: acked,
             applied: acked,
             acked,
             settled_offset: acked,

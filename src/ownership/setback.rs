@@ -14,7 +14,8 @@ use std::time::Instant;
 impl Acquirer {
     /// Readers have positions in a log that is gone, so no shard can go on. This event is repeated,
     /// and halts the shards that the group has given to us meanwhile.
-    pub(super) fn output_recreated(&self, table: &mut ShardTable) {
+    pub(super) fn output_recreated(&mut self, table: &mut ShardTable) {
+        self.standby.end();
         for partition in table.partitions() {
             if !table.is_halted(partition) {
                 table.drop_shard(partition);
@@ -61,6 +62,9 @@ impl Acquirer {
         why_unknown: Option<String>,
         now: Instant,
     ) {
+        if table.is_copy(partition) {
+            return table.give_copy_up(partition, error.to_string());
+        }
         let is_played = self.look_for_owner(table, partition, now);
         if let Some(why) = why_unknown {
             let error = TopicError::NotNow(format!("{}, and {why}", error.cause()));
@@ -118,6 +122,10 @@ impl Acquirer {
         error: StartError,
         now: Instant,
     ) {
+        if table.is_copy(partition) {
+            table.end_copy(partition);
+            return table.log(Note::CopyDiverged { partition, error });
+        }
         // The second try may replay the other records, and only find that they differ.
         let seen = table.get(partition).and_then(ShardState::open).and_then(|at| at.changed_from);
         let changed_from = error.input_changed_from().into_iter().chain(seen).min();
@@ -140,6 +148,9 @@ impl Acquirer {
         changed_from: Option<i64>,
         now: Instant,
     ) {
+        if table.is_copy(partition) {
+            return table.give_copy_up(partition, why);
+        }
         table.leave_hot_thread(partition);
         match self.options.remedy {
             _ if self.rivals.are_suspected(partition, now) => {

@@ -75,6 +75,10 @@ pub(super) struct FollowingShard {
     pub(super) ahead_since: Option<Instant>,
     /// It cannot go on as the owner: once the output is ours, another engine begins.
     pub(super) cannot_promote: bool,
+    /// When it was warm last.
+    pub(super) warm_at: Option<Instant>,
+    /// Since when it is known that the owner has resigned.
+    pub(super) resigned_at: Option<Instant>,
 }
 
 impl FollowingShard {
@@ -88,6 +92,8 @@ impl FollowingShard {
             goal: (begun.mark.next_offset, now),
             ahead_since: None,
             cannot_promote: false,
+            warm_at: None,
+            resigned_at: None,
             begun,
         }
     }
@@ -126,6 +132,8 @@ impl FollowingShard {
 pub(super) struct OpenShard {
     /// Number of this ownership within the process.
     pub(super) ownership_id: u32,
+    /// The owner epoch of its frames.
+    pub(super) owner_epoch: u64,
     /// The group gives it to us. If not, it is played until another instance has fenced it.
     pub(super) is_assigned: bool,
     /// When it went to the hot thread, and after how many fences in a row.

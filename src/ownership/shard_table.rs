@@ -10,12 +10,24 @@ use crate::ownership::start_error::StartError;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
+/// A zone that this instance follows beside its owner, without being told to own it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ZoneCopy {
+    /// How many other copies come first when the zone is taken over.
+    pub(super) rank: u32,
+    /// When it began last.
+    pub(super) begun_at: Instant,
+}
+
 /// All shards of a daemon, with the actions that they need.
 #[derive(Debug)]
 pub(super) struct ShardTable {
     shards: BTreeMap<i32, ShardState>,
     /// Which of their outputs are read now.
     pub(super) slots: ReadSlots,
+    /// The zones of which this instance keeps a copy beside an owner, each with its rank. What the
+    /// group gives to us, and what we play, is none of them.
+    pub(super) copies: BTreeMap<i32, ZoneCopy>,
     /// The daemon's end, once it is under way.
     pub(super) release: Option<Release>,
     /// The actions.
@@ -28,6 +40,7 @@ impl ShardTable {
         ShardTable {
             shards: BTreeMap::new(),
             slots: ReadSlots::new(read_slots),
+            copies: BTreeMap::new(),
             release: None,
             actions: VecDeque::new(),
         }
@@ -71,6 +84,24 @@ impl ShardTable {
     /// Returns whether an engine on the hot thread follows for this ownership.
     pub(super) fn is_following(&self, partition: i32, ownership_id: u32) -> bool {
         self.get(partition).and_then(ShardState::followed_for) == Some(ownership_id)
+    }
+
+    /// Returns whether a shard is a copy beside its owner.
+    pub(super) fn is_copy(&self, partition: i32) -> bool {
+        self.copies.contains_key(&partition)
+    }
+
+    /// A copy ends. Its zone goes on without it, and another one may begin later.
+    pub(super) fn end_copy(&mut self, partition: i32) {
+        self.stop_following(partition);
+        self.stop_reading(partition);
+        self.shards.remove(&partition);
+    }
+
+    /// A copy ends because of this.
+    pub(super) fn give_copy_up(&mut self, partition: i32, why: String) {
+        self.end_copy(partition);
+        self.log(Note::CopyEnds { partition, why });
     }
 
     /// Whether a shard has stopped for good.
@@ -132,9 +163,11 @@ impl ShardTable {
         let phase = OpenPhase::Restoring(None);
         let History { fences, changed_from, .. } = self.history(partition);
         let opened_at = now;
+        let is_assigned = self.copies.remove(&partition).is_none();
         let open = OpenShard {
             ownership_id,
-            is_assigned: true,
+            owner_epoch: opening.acquired.owner_epoch,
+            is_assigned,
             opened_at,
             fences,
             changed_from,
@@ -199,6 +232,9 @@ impl ShardTable {
 
     /// A shard stops for good, and is no longer on the hot thread.
     pub(super) fn halt(&mut self, partition: i32, sentence: String) {
+        if self.is_copy(partition) {
+            return self.give_copy_up(partition, sentence);
+        }
         self.stop(partition);
         self.log(Note::Halted { partition, sentence, start_error: None });
     }
@@ -214,6 +250,9 @@ impl ShardTable {
 
     /// A shard stops for good, because it cannot be started.
     pub(super) fn halt_unstartable(&mut self, partition: i32, error: StartError) {
+        if self.is_copy(partition) {
+            return self.give_copy_up(partition, error.to_string());
+        }
         self.stop(partition);
         let sentence = error.to_string();
         self.log(Note::Halted { partition, sentence, start_error: Some(error) });

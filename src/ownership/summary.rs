@@ -2,6 +2,7 @@
 
 use super::Ownership;
 use crate::ownership::shard_state::{OpenPhase, ShardState};
+use std::time::Instant;
 
 /// A summary of all shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub struct Summary {
     pub restoring: u32,
     /// Shards that are being acquired, or will be.
     pub acquiring: u32,
+    /// Copies of zones that other instances own.
+    pub copies: u32,
     /// Shards that only an operator can help.
     pub halted: u32,
 }
@@ -22,7 +25,7 @@ impl Ownership {
     /// All shards together.
     pub fn summary(&self) -> Summary {
         let mut summary = Summary { is_member: self.session.is_member(), ..Summary::default() };
-        for (_, shard) in self.table.iter() {
+        for (partition, shard) in self.table.iter() {
             match shard {
                 ShardState::Halted => summary.halted += 1,
                 ShardState::Open(open) => {
@@ -30,15 +33,22 @@ impl Ownership {
                     let is_restoring = matches!(open.phase, OpenPhase::Restoring(_));
                     summary.restoring += u32::from(is_restoring && open.is_assigned);
                 }
+                _ if self.table.is_copy(partition) => summary.copies += 1,
                 _ => summary.acquiring += 1,
             }
         }
         summary
     }
 
+    /// How many copies are warm: they could take their zones over.
+    pub fn warm_copies(&self, now: Instant) -> u32 {
+        self.acquirer.warm_copies(&self.table, now)
+    }
+
     /// The shards whose last attempt at acquiring them has failed, and why.
     pub(crate) fn setbacks(&self) -> impl Iterator<Item = (i32, &str)> {
-        self.table.iter().filter_map(|(partition, shard)| {
+        let own = self.table.iter().filter(|(partition, _)| !self.table.is_copy(*partition));
+        own.filter_map(|(partition, shard)| {
             let why = shard.history().and_then(|history| history.why.as_deref());
             why.map(|why| (partition, why))
         })

@@ -11,6 +11,9 @@ use crate::kafka::group::{GroupOptions, GroupProtocol};
 use crate::kit::rulebook::RULES_FILES_MAX;
 use crate::output::frame::{Compression, FRAME_BYTES_MAX, Format};
 use crate::ownership::acquisition::Remedy;
+use crate::ownership::placement::COPIES_MAX;
+use crate::ownership::silence::{SILENCE_MS_MAX, SILENCE_MS_MIN};
+use crate::ownership::standby::StandbyOptions;
 use crate::shards::{LINGER_US_MAX, SHARD_FRAMES_MAX, ShardOptions};
 use crate::{fetch, kafka, publisher, runtime, snapshot};
 use std::cell::RefCell;
@@ -37,6 +40,8 @@ pub struct Config {
     pub snapshot: snapshot::SnapshotOptions,
     /// Remedy for a shard without a usable state; set on the command line.
     pub remedy: Remedy,
+    /// Options of copies of zones.
+    pub standby: StandbyOptions,
     /// Options of the hot thread.
     pub runtime: runtime::RuntimeOptions,
     /// The files with the game's rules, the first for new zones. If empty, the built-in rules are
@@ -151,6 +156,7 @@ impl Check<'_> {
             publisher,
             snapshot: self.snapshot()?,
             remedy: Remedy::Refuse,
+            standby: self.standby()?,
             runtime: self.runtime()?,
             rules_files: self.rules_files()?,
             service: self.service()?,
@@ -302,6 +308,22 @@ impl Check<'_> {
             )?,
             topic: self.unless_empty("snapshot.topic", Check::topic)?,
         })
+    }
+
+    fn standby(&self) -> Result<StandbyOptions, ConfigError> {
+        let copies = self.number("standby.copies", 0..=COPIES_MAX)?;
+        let silence_ms = self.number("standby.silence_ms", 0..=SILENCE_MS_MAX)?;
+        if (1..SILENCE_MS_MIN).contains(&silence_ms) {
+            let sentence = format!("= {silence_ms}: choose 0, or at least {SILENCE_MS_MIN}");
+            return Err(self.error("standby.silence_ms", sentence));
+        }
+        if copies > 0 && self.text("kafka.group_protocol") == "consumer" {
+            let sentence = "needs kafka.group_protocol = \"classic\" or \"eager\": brokers do \
+                            not tell yet who is in a group of the other protocol"
+                .to_owned();
+            return Err(self.error("standby.copies", sentence));
+        }
+        Ok(StandbyOptions { copies, silence_ms })
     }
 
     fn runtime(&self) -> Result<runtime::RuntimeOptions, ConfigError> {

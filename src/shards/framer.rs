@@ -138,13 +138,12 @@ impl Framer {
         self.is_following().then_some(self.grant.published_offset)
     }
 
-    /// The output covers more. An owner knows that by itself.
+    /// The output covers more, as another owner has published.
     pub(crate) fn cover(&mut self, mark: Mark) {
-        if self.is_following() {
-            self.grant.published = mark.next_update;
-            self.grant.published_chain = mark.chain;
-            self.grant.published_offset = mark.next_offset;
-        }
+        assert!(self.is_following(), "an owner is told what it covers");
+        self.grant.published = mark.next_update;
+        self.grant.published_chain = mark.chain;
+        self.grant.published_offset = mark.next_offset;
     }
 
     /// The output is ours: what is not published yet leaves from now on. The first frame says where

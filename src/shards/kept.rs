@@ -44,7 +44,12 @@ impl KeptBeside {
 
     /// The group says that everything of the input before this offset is settled.
     pub(super) fn settle(&mut self, settled_offset: i64) {
+        if settled_offset <= self.settled_offset {
+            return;
+        }
+        self.settled_offset = settled_offset;
         self.items.retain(|item| offset(item) >= settled_offset);
+        self.bytes = self.items.iter().map(Outgoing::bytes_max).sum();
     }
 
     /// Returns whether some were dropped.
@@ -94,7 +99,20 @@ mod tests {
         let mut kept = KeptBeside::from(3);
         assert!((0..9).all(|at| kept.keep(handoff(at))));
         kept.settle(6);
-        assert_eq!(offsets(kept), [6, 7, 8]);
+        assert!(kept.keep(handoff(5)) && kept.keep(handoff(9)));
+        kept.settle(4);
+        assert_eq!(offsets(kept), [6, 7, 8, 9]);
+    }
+
+    #[test]
+    fn what_is_settled_makes_room_for_more() {
+        let mut kept = KeptBeside::from(0);
+        for at in 0..3 * KEPT_MAX as i64 {
+            assert!(kept.keep(handoff(at)));
+            kept.settle(at - 9);
+        }
+        assert!(!kept.has_dropped());
+        assert_eq!((offsets(kept).len(), KEPT_MAX > 10), (10, true));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::fetch::block::{Block, BlockPool};
 use crate::fetch::cursor::{Cursor, CursorFault, Cursors};
 use crate::kit::engine::{AnyRulebook, Engine};
 use crate::output::frame::Frame;
-use crate::output::mark::Mark;
+use crate::ownership::action::Cover;
 use crate::ownership::event::{ShardNotice, ToControl};
 use crate::ownership::start_error::StartError;
 use crate::publisher::{OUTBOX_ITEMS_MAX, ToPublisher};
@@ -68,14 +68,7 @@ pub enum ToHot {
         skips: Box<[i64]>,
     },
     /// A follower may go on: the output covers more input.
-    Cover {
-        /// The shard's partition.
-        partition: i32,
-        /// The ownership for which it follows.
-        ownership_id: u32,
-        /// Where a reader of the output stands.
-        mark: Mark,
-    },
+    Cover(Cover),
     /// A follower becomes the owner.
     Promote {
         /// What it must know of its output now.
@@ -321,12 +314,12 @@ impl Shards {
     }
 
     /// A follower may go on. One that is gone, or that owns its output by now, need not know.
-    pub(crate) fn cover(&mut self, partition: i32, ownership_id: u32, mark: Mark) {
-        let index = usize::try_from(partition).expect("a partition number");
+    pub(crate) fn cover(&mut self, cover: Cover) {
+        let index = usize::try_from(cover.partition).expect("a partition number");
         if let Some(shard) = self.shards[index].as_deref_mut()
-            && shard.cursor.ownership_id == ownership_id
+            && shard.cursor.ownership_id == cover.ownership_id
         {
-            shard.framer.cover(mark);
+            shard.cover(&cover);
             self.workspace.context.turns.turn_again();
         }
     }

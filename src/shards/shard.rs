@@ -7,6 +7,7 @@ use crate::fetch::cursor::Cursor;
 use crate::kit::engine::{BlockReport, Engine};
 use crate::output::dead_letter::DeadLetter;
 use crate::output::handoff::HandoffRecord;
+use crate::ownership::action::Cover;
 use crate::ownership::event::{NoOps, ShardNotice, ToControl};
 use crate::ownership::start_error::StartError;
 use crate::publisher::{Outgoing, ToPublisher};
@@ -109,6 +110,14 @@ impl OwnedShard {
     /// Returns whether something has to be handed over before any frame that accounts for it.
     fn owes_beside(&self) -> bool {
         !self.handoffs.is_empty() || (!self.kept.is_empty() && !self.framer.is_following())
+    }
+
+    /// The output covers more. An owner knows that by itself.
+    pub(super) fn cover(&mut self, cover: &Cover) {
+        if self.framer.is_following() {
+            self.kept.settle(cover.settled_offset);
+            self.framer.cover(cover.mark);
+        }
     }
 
     /// A follower becomes the owner.

@@ -68,6 +68,14 @@ counters! {
         "Snapshot replicas stored in the snapshot topic.";
     SnapshotReplicasFailed, "snapshot_replicas_failed", "replicator",
         "Snapshot replicas that could not be stored.";
+    TakeoversBySilence, "takeovers_by_silence", "control thread",
+        "Zones that this instance has taken over because their owner was silent.";
+    TakeoversAtResignation, "takeovers_at_resignation", "control thread",
+        "Zones that this instance has taken over because their owner has resigned.";
+    Probes, "probes", "control thread",
+        "Probes of outputs whose owner was silent.";
+    CopiesDiverged, "copies_diverged", "control thread",
+        "Copies of zones that have made other updates than the zone's owner.";
     Turns, "turns", "hot thread",
         "Turns of the hot thread's loop.";
     ControlTurns, "control_turns", "control thread",
@@ -96,10 +104,14 @@ pub enum Gauge {
     InFlightBytes,
     /// Partitions of the input topic; 0 while unknown. Control thread.
     Partitions,
+    /// Copies of zones that other instances own. Control thread.
+    Copies,
+    /// Of these, those that could take their zone over now. Control thread.
+    WarmCopies,
 }
 
 /// Number of gauges.
-const GAUGES: usize = Gauge::Partitions as usize + 1;
+const GAUGES: usize = Gauge::WarmCopies as usize + 1;
 
 /// Limit, in microseconds, of an event's age, and of its lead over the clock: Kafka keeps records
 /// for seven days by default. A producer that counts in milliseconds is decades off.

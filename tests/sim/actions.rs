@@ -14,9 +14,8 @@ use huntd::decoder::{Decoder, RecordPosition};
 use huntd::hunt::event::{Action, EVENTS};
 use huntd::kafka::membership::{MembershipError, MembershipEvent};
 use huntd::output::frame::{FrameHeader, FrameKind};
-use huntd::output::mark::Mark;
 use huntd::ownership::GROUP_ANSWER_MS_MAX;
-use huntd::ownership::action::{Note, Opening, OwnershipAction};
+use huntd::ownership::action::{Cover, Note, Opening, OwnershipAction};
 use huntd::ownership::event::OwnershipEvent;
 use huntd::ownership::history::REACQUIRE_MS;
 use huntd::ownership::panic_counts::PanicCounts;
@@ -62,12 +61,13 @@ impl Control {
             OwnershipAction::Append { partition, header } => {
                 self.append(around, partition, &header)
             }
+            OwnershipAction::Note { partition, header } => {
+                self.output.append_note(around, partition, &header);
+            }
             OwnershipAction::Forget { partition } => self.forget(around, partition),
             OwnershipAction::Open(opening) => self.open(around, *opening),
             OwnershipAction::Follow(opening) => self.follow(around, *opening),
-            OwnershipAction::Cover { partition, ownership_id, mark } => {
-                self.cover(around, partition, ownership_id, mark);
-            }
+            OwnershipAction::Cover(cover) => self.cover(around, cover),
             OwnershipAction::Promote(opening) => self.promote(around, *opening),
             OwnershipAction::Close { partition } => self.close(partition),
             OwnershipAction::Drop { partition } => self.tell_hot(ToHot::Drop { partition }),
@@ -252,20 +252,14 @@ impl Control {
         }
     }
 
-    fn cover(
-        &mut self,
-        around: &Surroundings<'_>,
-        partition: i32,
-        ownership_id: u32,
-        mut mark: Mark,
-    ) {
-        self.check_follower(around, partition);
-        let (covered, _) = self.covered.get_mut(&partition).expect("it follows");
-        *covered = mark.next_offset.max(*covered);
+    fn cover(&mut self, around: &Surroundings<'_>, mut cover: Cover) {
+        self.check_follower(around, cover.partition);
+        let (covered, _) = self.covered.get_mut(&cover.partition).expect("it follows");
+        *covered = cover.mark.next_offset.max(*covered);
         if self.mutation == Mutation::FollowerAppliesAhead {
-            mark.next_offset = i64::MAX;
+            cover.mark.next_offset = i64::MAX;
         }
-        self.tell_hot(handover::cover(&self.ends.progress, partition, ownership_id, mark));
+        self.tell_hot(handover::cover(&self.ends.progress, cover));
     }
 
     /// The engine that has followed owns the output.
@@ -340,6 +334,15 @@ impl Control {
                         Some(format!("partition {partition} is closed, and nobody has fenced it"));
                 }
             }
+            Note::Copies { .. } => around.chance.see(Sight::Copied),
+            Note::CopyEnds { .. } => around.chance.see(Sight::CopyEnded),
+            Note::CopyDiverged { partition, error } => {
+                around.chance.see(Sight::Diverged);
+                let partition = *partition;
+                self.check_divergence(around, partition, error);
+            }
+            Note::Probes { .. } => around.chance.see(Sight::Probed),
+            Note::TakesOver { partition, cause } => self.check_takeover(around, *partition, *cause),
             Note::CannotStart { partition, error } => {
                 around.chance.see(Sight::CannotStart);
                 if *error == StartError::InputRecreated {

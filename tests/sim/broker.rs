@@ -64,6 +64,8 @@ pub(crate) struct OutputLog {
     pub(crate) start: i64,
     /// The last record that no owner has written.
     pub(crate) forged: Option<i64>,
+    /// When readers came further last.
+    pub(crate) moved_at: u64,
 }
 
 impl OutputLog {

@@ -32,8 +32,13 @@ impl Sim {
     /// Readers and views take what has come.
     pub(crate) fn follow(&mut self) -> Result<(), String> {
         for (partition, follower) in self.followers.iter_mut().enumerate() {
-            let output = &self.broker.outputs[partition];
+            let output = &mut self.broker.outputs[partition];
+            let before = follower.mark();
             let followed = follower.follow(output, &mut self.chance);
+            let after = follower.mark();
+            if (before.next_update, before.next_offset) != (after.next_update, after.next_offset) {
+                output.moved_at = self.now;
+            }
             let viewed = followed.and_then(|()| self.viewers[partition].follow(output, follower));
             viewed.map_err(|what| format!("partition {partition}: {what}"))?;
             for offset in &follower.era.skips {
@@ -65,6 +70,7 @@ impl Sim {
             let idle = progress.sent.get() == progress.settled.get();
             let offsets = [&progress.applied, &progress.published, &progress.acked];
             progress.ownership_id.get() != 0
+                && progress.following.get() == 0
                 && self.broker.is_read_by(&node.progress)
                 && offsets.iter().all(|offset| offset.get() == end)
                 && idle

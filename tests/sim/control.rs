@@ -3,6 +3,7 @@
 
 use crate::answers::TOPIC;
 use crate::chance::{Chance, Fault, Sight};
+use crate::copies::CopyWatch;
 use crate::game::fewer_rules;
 use crate::group::GroupEvent;
 use crate::line::Late;
@@ -95,6 +96,7 @@ pub(crate) struct Control {
     /// Errors in decisions.
     pub(crate) wrong: Option<String>,
     pub(crate) mutation: Mutation,
+    pub(crate) watch: CopyWatch,
 }
 
 /// A state that was loaded, with what its snapshot says if it is of one.
@@ -153,6 +155,7 @@ impl Control {
         (options.rulesets, options.version) = (rulebook.rulesets(), rulebook.version());
         options.read_slots = chance.between(1, 2) as usize;
         options.fence_ids = FenceIds::new("huntd", chance.next());
+        let watch = CopyWatch::new(options.standby, now);
         Control {
             member,
             host,
@@ -183,6 +186,7 @@ impl Control {
             acquired: Vec::new(),
             wrong: None,
             mutation,
+            watch,
         }
     }
 
@@ -232,6 +236,11 @@ impl Control {
         self.ownership.is_busy() || !self.ends.messages.is_empty()
     }
 
+    /// Microseconds that a busy thread waits at most for something to come.
+    pub(crate) fn rest_us_max(&self) -> u64 {
+        if self.watch.keeps_copies() { 9_000 } else { 2_000 }
+    }
+
     pub(crate) fn turn(&mut self, around: &mut Surroundings<'_>) {
         if self.has_left {
             return;
@@ -245,9 +254,11 @@ impl Control {
         self.hear_what_comes(around);
         self.hear_topics(around);
         self.hear_output(around);
+        self.see_group(around);
         let watched = self.ownership.watched().into_iter();
         let facts = |partition| handover::facts(&self.ends.progress, partition);
         let facts: Vec<ShardFacts> = watched.map(facts).collect();
+        self.note_standstill(around, &facts);
         self.on(around, OwnershipEvent::Tick(&facts));
         while let Some(action) = self.ownership.next_action() {
             self.execute(around, action);
@@ -294,7 +305,6 @@ impl Control {
     /// Notes whether anything is on its way that may hold up a release.
     fn note_quiet(&mut self, around: &Surroundings<'_>) {
         let was_paused = around.now - self.turned_at > 200_000;
-        self.turned_at = around.now;
         if self.output.is_behind(around) || was_paused || around.is_disturbed {
             self.unquiet_at = around.now;
         }

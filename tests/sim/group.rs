@@ -2,6 +2,7 @@
 //! of it.
 
 use crate::chance::{Chance, Fault};
+use huntd::ownership::placement::{GroupMember, GroupView};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What a member is told.
@@ -168,6 +169,25 @@ impl Group {
     pub(crate) fn settled(&self, node: u64) -> Option<&[i32]> {
         let member = self.members.get(&node).filter(|member| member.is_counted())?;
         (member.events.is_empty() && member.revoked.is_empty()).then_some(&member.has)
+    }
+
+    /// Who is in the group, as the coordinator says; `None` while partitions are shared out.
+    pub(crate) fn view(&self, ours: u64) -> Option<GroupView> {
+        let is_settled = self.owners.iter().all(Option::is_some) && !self.is_unsettled;
+        let owned = |node: u64| (0..self.partitions).filter(move |at| self.owns(node, *at));
+        let member = |(node, member): (&u64, &Member)| GroupMember {
+            name: node.to_string(),
+            host: member.host.to_string(),
+            partitions: owned(*node).collect(),
+        };
+        let members = self.members.iter().filter(|(_, member)| member.is_counted());
+        let committed = self.committed.iter().map(|(at, offset)| (*at, *offset)).collect();
+        let members = members.map(member).collect();
+        is_settled.then(|| GroupView { members, ours: ours.to_string(), committed })
+    }
+
+    fn owns(&self, node: u64, partition: i32) -> bool {
+        self.owners[partition as usize] == Some(node)
     }
 
     /// The coordinator's own time: group sessions end, partitions are shared out.

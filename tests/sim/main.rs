@@ -17,6 +17,7 @@ mod chance;
 mod check;
 mod commits;
 mod control;
+mod copies;
 mod cut_off;
 mod damage;
 mod dialler;

@@ -28,6 +28,12 @@ closed_list! {
         /// Of two fences of one owner epoch, the daemon takes its own for the one in force,
         /// whichever comes first.
         SecondFenceTaken,
+        /// A copy takes its zone over, and no probe has shown that the output takes records.
+        ProbeSkipped,
+        /// A copy takes its zone over before those that come first.
+        RankIgnored,
+        /// A copy counts the time for which its own host has stood still as the owner's silence.
+        TiltIgnored,
         /// A shard that the group gives to another daemon is closed at once.
         PlaysOnNever,
         /// The group is told what the output covers, whatever stands beside it.
@@ -98,6 +104,8 @@ impl Mutation {
     pub(crate) fn faults(self) -> &'static [Fault] {
         match self {
             Mutation::PanicsForgotten => &[Fault::Poison, Fault::Kill],
+            Mutation::ProbeSkipped | Mutation::RankIgnored => &[Fault::Pause],
+            Mutation::TiltIgnored => &[Fault::Pause, Fault::ControlStalls],
             Mutation::SpanCheckForgotten => &[Fault::AppendedLate, Fault::Stop],
             Mutation::MovedSpanPassed => &[Fault::CloneGoesOn],
             Mutation::EpochOfNoOwnerTaken => &[Fault::FenceForged],

@@ -219,7 +219,7 @@ impl Node {
                 let soon = around.now + around.chance.between(1, 500);
                 self.next[Thread::Hot as usize] = self.next[Thread::Hot as usize].min(soon);
                 self.next[Thread::Control as usize] = match self.control.is_busy() {
-                    true => around.now + around.chance.between(10, 2_000),
+                    true => around.now + around.chance.between(10, self.control.rest_us_max()),
                     false => around.now + around.chance.between(5_000, 80_000),
                 }
                 .max(self.control.blocked_until);

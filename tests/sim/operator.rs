@@ -57,6 +57,7 @@ impl Sim {
             remedy,
             skips,
             read_slots: 1,
+            standby: self.standby,
             fence_ids: FenceIds::new("", 0),
         }
     }

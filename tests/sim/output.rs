@@ -28,6 +28,10 @@ pub(crate) struct Output {
     fences: BTreeMap<i32, usize>,
     /// The last fence of each partition.
     own_fences: BTreeMap<i32, FrameHeader>,
+    /// Notes that are on their way.
+    notes: Vec<(i32, Append)>,
+    /// The partitions in which a probe has landed since they were taken over last.
+    pub(crate) probed: BTreeSet<i32>,
     mutation: Mutation,
 }
 
@@ -72,7 +76,8 @@ impl Output {
         let (readers, appends) = (BTreeMap::new(), BTreeMap::new());
         let (own, failed, fences) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
         let own_fences = BTreeMap::new();
-        Output { readers, appends, own, failed, fences, own_fences, mutation }
+        let (notes, probed) = (Vec::new(), BTreeSet::new());
+        Output { readers, appends, own, failed, fences, own_fences, notes, probed, mutation }
     }
 
     pub(crate) fn read(&mut self, partition: i32, from: i64) {
@@ -115,6 +120,7 @@ impl Output {
         for partition in self.appends.keys().copied().collect::<Vec<i32>>() {
             happened.extend(self.go_on_appending(around, partition).map(Happened::Other));
         }
+        happened.extend(self.go_on_noting(around).into_iter().map(Happened::Other));
         happened.extend(self.fail(around).map(OutputEvent::Failed).map(Happened::Other));
         happened
     }
@@ -228,6 +234,55 @@ impl Output {
         let fails = around.chance.strikes_of(Fault::FenceFails, 5);
         let sent = Sent { id: 0, lane: Lane::Output(partition), bytes, alone: 0 };
         self.appends.insert(partition, Append::Flying { lands_at, sent, fails });
+    }
+
+    pub(crate) fn append_note(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        partition: i32,
+        header: &FrameHeader,
+    ) {
+        if self.mutation == Mutation::ProbeSkipped {
+            let told = Append::Told { at: around.now, offset: Some(-1) };
+            return self.notes.push((partition, told));
+        }
+        let mut bytes = Vec::new();
+        encode(Format::Binary, header, &[], &mut bytes);
+        let mut lands_at = around.now + around.chance.delay_us();
+        if around.chance.strikes_of(Fault::NoteLate, 20) {
+            lands_at += around.chance.between(0, 3_000_000);
+        }
+        let fails = around.chance.strikes_of(Fault::NoteLost, 20);
+        let sent = Sent { id: 0, lane: Lane::Output(partition), bytes, alone: 0 };
+        self.notes.push((partition, Append::Flying { lands_at, sent, fails }));
+    }
+
+    fn go_on_noting(&mut self, around: &mut Surroundings<'_>) -> Vec<OutputEvent<'static>> {
+        let mut told = Vec::new();
+        for (partition, note) in std::mem::take(&mut self.notes) {
+            let is_due = match &note {
+                Append::Flying { lands_at: at, .. } | Append::Told { at, .. } => *at <= around.now,
+            };
+            match note {
+                Append::Flying { sent, fails, .. } if is_due => {
+                    let offset = (!fails).then(|| append(around.broker, &sent, around.now));
+                    let wait = match offset {
+                        Some(_) => around.chance.delay_us(),
+                        None => FENCE_MS_MAX * 1000,
+                    };
+                    let at = around.now + wait;
+                    self.notes.push((partition, Append::Told { at, offset }));
+                }
+                Append::Told { offset, .. } if is_due => {
+                    if offset.is_some_and(|offset| offset >= 0) {
+                        self.probed.insert(partition);
+                    }
+                    told.push(OutputEvent::Noted { partition, offset });
+                }
+                waits => self.notes.push((partition, waits)),
+            }
+        }
+        told
     }
 
     fn go_on_appending(

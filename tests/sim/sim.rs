@@ -16,6 +16,7 @@ use crate::viewer::Viewer;
 use huntd::hunt::rules::rulebook::Rulebook;
 use huntd::kit::engine::AnyRulebook;
 use huntd::ownership::acquisition::Remedy;
+use huntd::ownership::standby::StandbyOptions;
 use huntd::ownership::start_error::StartError;
 use huntd::shards::STALL_RETRY_MS;
 use huntd::snapshot::format::Header;
@@ -39,7 +40,7 @@ const POISON_US_MAX: u64 = 20_000_000;
 const SETTLE_US: u64 = 5 * 1_000 * STALL_RETRY_MS;
 
 /// Turns of threads in one simulation: beyond it something turns without end.
-const TURNS_MAX: u64 = 400_000;
+const TURNS_MAX: u64 = 1_000_000;
 
 /// The simulated world.
 pub(crate) struct Sim {
@@ -77,6 +78,8 @@ pub(crate) struct Sim {
     /// The operator lets shards that cannot be started start over, and has asked for that.
     pub(crate) starts_over: bool,
     pub(crate) is_genesis_asked: bool,
+    /// The copies that all daemons keep.
+    pub(crate) standby: StandbyOptions,
 }
 
 /// A host: what lasts longer than its daemon.
@@ -146,6 +149,10 @@ impl Sim {
             asked_skips: BTreeMap::new(),
             starts_over: chance.is_on(Fault::GenesisAsked),
             is_genesis_asked: false,
+            standby: StandbyOptions {
+                copies: chance.pick(&[0, 0, 1, 2]) as u32,
+                silence_ms: chance.pick(&[0, 150, 400]) as u32,
+            },
             chance,
         }
     }

@@ -269,7 +269,7 @@ impl Sim {
 /// An output that was created again and got the same updates up to this mark, in other frames. It
 /// has a record before the mark of a snapshot.
 fn created_again(chance: &mut Chance, replay: &Replay, end: &Mark, taken: &Mark) -> OutputLog {
-    let mut log = OutputLog { records: Vec::new(), start: 0, forged: None };
+    let mut log = OutputLog { records: Vec::new(), start: 0, forged: None, moved_at: 0 };
     let (mut chain, mut published) = (Chain::default(), 0);
     let owner_epoch = chance.pick(&[1, taken.owner_epoch, taken.owner_epoch]);
     let mut is_whole = false;

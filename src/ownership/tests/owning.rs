@@ -16,6 +16,7 @@ use crate::ownership::history::{REACQUIRE_MS, REACQUIRE_MS_MAX, SETTLED_MS};
 use crate::ownership::instance_id::IdLoss;
 use crate::ownership::panic_counts::PanicCounts;
 use crate::ownership::release::{PLAY_ON_MS_MAX, RELEASE_MS_MAX};
+use crate::ownership::standby::StandbyOptions;
 use crate::ownership::start_error::StartError;
 use crate::ownership::tests::log::{RULESET, VERSION};
 use crate::ownership::{
@@ -56,6 +57,7 @@ impl Daemon {
             remedy,
             skips: Vec::new(),
             read_slots,
+            standby: StandbyOptions::default(),
             fence_ids: FenceIds::new("huntd", 1),
         };
         let mut ownership = Ownership::new(options, now);

@@ -1,0 +1,152 @@
+//! Who is in the group, and what it has committed: asked once a second, for the placement of copies.
+
+use crate::kafka::client::{KafkaReader, reader, reader_config};
+use crate::kafka::group::GroupOptions;
+use crate::kafka::wire::WireReader;
+use crate::ownership::placement::{GroupMember, GroupView};
+use rdkafka::consumer::Consumer;
+use rdkafka::groups::GroupInfo;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
+
+/// Time between two questions.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+
+/// Milliseconds that brokers may take to answer one.
+const VIEW_MS_MAX: u64 = 2_000;
+
+/// Views that wait for the control thread. One that is behind needs the next one only.
+const VIEWS_MAX: usize = 1;
+
+/// The state of a group that is not being shared out anew.
+const STABLE: &str = "Stable";
+
+/// A thread that asks the brokers. Dropped, it ends with its next question; nobody waits for it.
+pub(crate) struct GroupWatch {
+    views: Receiver<GroupView>,
+    /// Nothing is ever sent: dropping it ends the thread.
+    _alive: Option<Sender<()>>,
+}
+
+impl GroupWatch {
+    /// Begins to ask. Without a thread or a client for it, nothing is ever seen.
+    pub(crate) fn start(options: &GroupOptions, partitions: i32) -> GroupWatch {
+        let (seen, views) = mpsc::sync_channel(VIEWS_MAX);
+        let (alive, ended) = mpsc::channel::<()>();
+        let (options, client) =
+            (options.clone(), reader(&reader_config(&options.client), &options.client));
+        let watch = move |client: KafkaReader| {
+            while ended.recv_timeout(WATCH_EVERY) == Err(RecvTimeoutError::Timeout) {
+                // The client reads nothing; polling only lets it ask for a token.
+                drop(client.poll(Duration::ZERO));
+                if let Some(view) = view(&client, &options, partitions) {
+                    // A view that the control thread has not taken yet is as good as this one.
+                    drop(seen.try_send(view));
+                }
+            }
+        };
+        let thread = client.ok().and_then(|client| {
+            thread::Builder::new().name("group-watch".to_owned()).spawn(move || watch(client)).ok()
+        });
+        GroupWatch { views, _alive: thread.map(|_| alive) }
+    }
+
+    /// The newest view that was not taken yet.
+    pub(crate) fn next_view(&self) -> Option<GroupView> {
+        self.views.try_recv().ok()
+    }
+}
+
+/// The group as it is now; `None`: it is being shared out anew, or nobody says.
+fn view(client: &KafkaReader, options: &GroupOptions, partitions: i32) -> Option<GroupView> {
+    let (group, topic) = (&options.client.group, &options.input_topic);
+    let wait = Duration::from_millis(VIEW_MS_MAX);
+    let listed = client.client().fetch_group_list(Some(group), wait).ok()?;
+    let listed = listed.groups().iter().find(|listed| listed.name() == group)?;
+    let members = members(listed, topic)?;
+    let mut list = TopicPartitionList::with_capacity(partitions as usize);
+    list.add_partition_range(topic, 0, partitions - 1);
+    let committed = client.committed_offsets(list, wait).ok()?;
+    let known = committed.elements();
+    let known = known.iter().filter_map(|element| match element.offset() {
+        Offset::Offset(offset) => Some((element.partition(), offset)),
+        _ => None,
+    });
+    let ours = options.client.client_id.clone();
+    Some(GroupView { members, ours, committed: known.collect() })
+}
+
+fn members(listed: &GroupInfo, topic: &str) -> Option<Vec<GroupMember>> {
+    if listed.state() != STABLE {
+        return None;
+    }
+    let member = |member: &rdkafka::groups::GroupMemberInfo| {
+        Some(GroupMember {
+            name: member.client_id().to_owned(),
+            host: member.client_host().to_owned(),
+            partitions: assigned(member.assignment().unwrap_or_default(), topic)?,
+        })
+    };
+    listed.members().iter().map(member).collect()
+}
+
+/// The partitions of a topic in a member's assignment (`ConsumerProtocolAssignment`); `None` if it
+/// is none.
+fn assigned(assignment: &[u8], topic: &str) -> Option<Vec<i32>> {
+    if assignment.is_empty() {
+        return Some(Vec::new());
+    }
+    let mut reader = WireReader::resume(assignment, 0);
+    let _version = reader.i16().ok()?;
+    let mut partitions = Vec::new();
+    for _ in 0..reader.i32().ok()? {
+        let name = reader.string(false).ok()?;
+        let is_ours = name == topic;
+        for _ in 0..reader.i32().ok()? {
+            let partition = reader.i32().ok()?;
+            partitions.extend(is_ours.then_some(partition));
+        }
+    }
+    Some(partitions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kafka::wire::WireWriter;
+
+    /// An assignment of these topics.
+    fn assignment(topics: &[(&str, &[i32])]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut writer = WireWriter::new(&mut bytes);
+        writer.i16(1);
+        writer.i32(topics.len() as i32);
+        for (topic, partitions) in topics {
+            writer.string(topic, false);
+            writer.i32(partitions.len() as i32);
+            partitions.iter().for_each(|partition| writer.i32(*partition));
+        }
+        writer.i32(-1); // user data
+        bytes
+    }
+
+    #[test]
+    fn an_assignment_names_partitions_of_the_topic_and_nothing_that_is_cut() {
+        let whole = assignment(&[("others", &[7]), ("events", &[0, 3])]);
+        assert_eq!(assigned(&whole, "events"), Some(vec![0, 3]));
+        assert_eq!(assigned(&whole, "nothing"), Some(Vec::new()));
+        assert_eq!(assigned(&[], "events"), Some(Vec::new()));
+        for cut in 1..whole.len() - 4 {
+            assert_eq!(assigned(&whole[..cut], "events"), None, "{cut}");
+        }
+    }
+
+    #[test]
+    fn a_count_beyond_the_end_is_no_assignment() {
+        let mut bytes = assignment(&[("events", &[0])]);
+        bytes[2..6].copy_from_slice(&i32::MAX.to_be_bytes());
+        assert_eq!(assigned(&bytes, "events"), None);
+    }
+}

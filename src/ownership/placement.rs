@@ -1,0 +1,153 @@
+//! Which instance keeps a copy of which zone: rendezvous hashing over the group's members. All
+//! instances come to the same answer without a word to each other. A member that comes or goes
+//! moves its own share of the copies only.
+
+use crate::kit::mix;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// Copies of a zone, at most.
+pub const COPIES_MAX: u32 = 2;
+
+/// What the group's coordinator says, while the group is not being shared out anew.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupView {
+    /// The members. No two have one name.
+    pub members: Vec<GroupMember>,
+    /// The name of this instance.
+    pub ours: String,
+    /// Input offsets that the group has committed, by partition.
+    pub committed: Vec<(i32, i64)>,
+}
+
+/// A member of the group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupMember {
+    /// Its name, which no other instance has.
+    pub name: String,
+    /// The address of its host.
+    pub host: String,
+    /// The partitions that it is told to own.
+    pub partitions: Vec<i32>,
+}
+
+impl GroupView {
+    /// Returns whether the group counts this instance in.
+    pub(super) fn has_us(&self) -> bool {
+        self.members.iter().any(|member| member.name == self.ours)
+    }
+
+    /// The place of a zone's owner among the members.
+    pub(super) fn owner_of(&self, partition: i32) -> Option<usize> {
+        self.members.iter().position(|member| member.partitions.contains(&partition))
+    }
+
+    /// The zones of which this instance keeps a copy, each with its rank: how many other copies
+    /// come first.
+    pub fn our_copies(&self, partitions: i32, copies: u32) -> BTreeMap<i32, u32> {
+        let ranked = |partition| Some((partition, self.our_rank(partition, copies)?));
+        (0..partitions).filter_map(ranked).collect()
+    }
+
+    /// The members with the highest hashes keep the copies; those on the owner's host come last.
+    fn our_rank(&self, partition: i32, copies: u32) -> Option<u32> {
+        let owner = self.owner_of(partition);
+        let owner_host = owner.map(|owner| &self.members[owner].host);
+        let mut others: Vec<&GroupMember> = self.members.iter().collect();
+        if let Some(owner) = owner {
+            others.remove(owner);
+        }
+        others.sort_by_key(|member| {
+            let shares_host = Some(&member.host) == owner_host;
+            (shares_host, Reverse(weight(&member.name, partition)), &member.name)
+        });
+        let ours = others.iter().take(copies as usize).position(|it| it.name == self.ours);
+        ours.map(|rank| rank as u32)
+    }
+}
+
+/// The hash of a member and a zone.
+fn weight(name: &str, partition: i32) -> u64 {
+    let words = name.bytes().map(u64::from);
+    words.fold(u64::from(partition.unsigned_abs()), |hash, word| mix::hash(&[word], hash))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    const ZONES: i32 = 64;
+
+    /// A group of these instances, each on a host of its own, and what the named one sees.
+    fn group(names: &[&str], ours: &str) -> GroupView {
+        let owned = |place: usize| (0..ZONES).filter(move |at| *at as usize % names.len() == place);
+        let member = |(place, name): (usize, &&str)| GroupMember {
+            name: (*name).to_owned(),
+            host: format!("/10.0.0.{place}"),
+            partitions: owned(place).collect(),
+        };
+        let members = names.iter().enumerate().map(member).collect();
+        GroupView { members, ours: ours.to_owned(), committed: Vec::new() }
+    }
+
+    /// Who keeps which copies, as each instance sees it by itself.
+    fn placed(names: &[&str], copies: u32) -> BTreeSet<(i32, u32, String)> {
+        let of = |name: &&str| {
+            let kept = group(names, name).our_copies(ZONES, copies);
+            let name = (*name).to_owned();
+            kept.into_iter().map(move |(partition, rank)| (partition, rank, name.clone()))
+        };
+        names.iter().flat_map(of).collect()
+    }
+
+    #[test]
+    fn each_zone_has_its_copies_on_members_that_do_not_own_it() {
+        let names = ["a", "b", "c", "d"];
+        let placed = placed(&names, 2);
+        assert_eq!(placed.len(), 2 * ZONES as usize);
+        for (partition, _, name) in &placed {
+            assert_ne!(*name, names[*partition as usize % names.len()], "zone {partition}");
+        }
+        let share = placed.iter().filter(|(_, _, name)| name == "a").count();
+        assert!((16..48).contains(&share), "a has {share} of {} copies", placed.len());
+    }
+
+    #[test]
+    fn a_group_of_one_has_no_copies_and_a_group_of_two_has_one_of_each_zone() {
+        assert_eq!(placed(&["a"], 2).len(), 0);
+        let two = placed(&["a", "b"], 2);
+        assert_eq!(two.len(), ZONES as usize);
+        assert!(two.iter().all(|(_, rank, _)| *rank == 0));
+    }
+
+    #[test]
+    fn a_copy_is_on_the_owner_s_host_only_if_there_is_no_other() {
+        let mut view = group(&["a", "b", "c"], "b");
+        view.members[1].host = view.members[0].host.clone();
+        let of_a = |view: &GroupView| {
+            let copies = view.our_copies(ZONES, 1);
+            copies.keys().filter(|partition| *partition % 3 == 0).count()
+        };
+        assert_eq!(of_a(&view), 0, "c is on another host");
+        view.members.pop();
+        assert_eq!(of_a(&view), 22, "there is nobody else");
+    }
+
+    #[test]
+    fn a_member_that_comes_moves_only_copies_to_itself() {
+        let before = group(&["a", "b", "c"], "a");
+        let mut after = before.clone();
+        let host = "/10.0.0.9".to_owned();
+        after.members.push(GroupMember { name: "d".to_owned(), host, partitions: Vec::new() });
+        let (before, kept) = (before.our_copies(ZONES, 1), after.our_copies(ZONES, 1));
+        assert!(kept.keys().all(|partition| before.contains_key(partition)));
+        assert!(kept.len() < before.len());
+    }
+
+    #[test]
+    fn who_is_not_in_the_group_keeps_no_copy() {
+        let view = group(&["a", "b"], "z");
+        assert!(!view.has_us() && view.our_copies(ZONES, 2).is_empty());
+    }
+}

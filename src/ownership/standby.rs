@@ -1,0 +1,293 @@
+//! The copies that this instance keeps of zones that other instances own. A copy follows its zone's
+//! output, and takes the zone over if its owner resigns or falls silent. It asks nobody for that:
+//! the fence decides who owns the zone.
+
+use crate::output::frame::{Chain, FrameHeader, FrameKind, POSITION_UNKNOWN};
+use crate::ownership::acquirer::Acquirer;
+use crate::ownership::acquisition::Need;
+use crate::ownership::action::{Note, OwnershipAction, TakeoverCause};
+use crate::ownership::event::ShardFacts;
+use crate::ownership::history::History;
+use crate::ownership::placement::GroupView;
+use crate::ownership::shard_state::ShardState;
+use crate::ownership::shard_table::{ShardTable, ZoneCopy};
+use crate::ownership::silence::{RANK_MS, Sighting, Silence, SilenceStep};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// Milliseconds before a copy that has ended because of a trouble begins again.
+const COPY_AGAIN_MS: u64 = 30_000;
+
+/// Milliseconds between two ticks after which nothing is known of the time between: this thread has
+/// stood still, and others may be blamed for it.
+const STOOD_STILL_MS: u64 = 50;
+
+/// Milliseconds for which an instance leaves a zone to who has taken it over, before it takes the
+/// zone back: a host that stutters must not drag its zones to and fro.
+pub(super) const TAKE_BACK_MS: u64 = 10_000;
+
+/// Milliseconds after which a copy is not warm any more that was.
+const WARM_FOR_MS: u64 = 2_000;
+
+/// What the operator chose for copies of zones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StandbyOptions {
+    /// Copies of each zone beside its owner.
+    pub copies: u32,
+    /// Milliseconds for which an owner may publish nothing although there is input; 0: for ever.
+    pub silence_ms: u32,
+}
+
+/// What all copies have in common.
+#[derive(Debug)]
+pub(super) struct Standby {
+    options: StandbyOptions,
+    /// What is known of the owners of all zones that were ever followed.
+    silences: BTreeMap<i32, Silence>,
+    /// The place in the group of the owner of each zone.
+    owners: BTreeMap<i32, usize>,
+    ticked_at: Option<Instant>,
+    /// The zones of several owners are silent.
+    is_crowd: bool,
+}
+
+impl Standby {
+    /// No copy is kept yet.
+    pub(super) fn new(options: StandbyOptions) -> Standby {
+        Standby {
+            options,
+            silences: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            ticked_at: None,
+            is_crowd: false,
+        }
+    }
+
+    /// Returns whether copies are to be kept.
+    pub(super) fn is_on(&self) -> bool {
+        self.options.copies > 0
+    }
+
+    /// No copy is kept any more.
+    pub(super) fn end(&mut self) {
+        self.options.copies = 0;
+    }
+
+    /// A note was appended, at this offset; `None`: it is not known to be.
+    pub(super) fn noted(&mut self, partition: i32, offset: Option<i64>, now: Instant) {
+        if let Some(silence) = self.silences.get_mut(&partition) {
+            silence.probed(offset, now);
+        }
+    }
+
+    /// Takes the time of a tick.
+    pub(super) fn tick(&mut self, table: &ShardTable, now: Instant) {
+        let before = self.ticked_at.replace(now).unwrap_or(now);
+        if now.saturating_duration_since(before) >= Duration::from_millis(STOOD_STILL_MS) {
+            self.silences.values_mut().for_each(Silence::begin_again);
+        }
+        let is_suspicious = |partition: &&i32| {
+            self.silences.get(partition).is_some_and(|silence| silence.is_suspicious(now))
+        };
+        let suspicious: Vec<i32> = table.copies.keys().filter(is_suspicious).copied().collect();
+        let owners: BTreeSet<_> = suspicious.iter().map(|at| self.owners.get(at)).collect();
+        self.is_crowd = owners.len() > 1 && 2 * suspicious.len() > table.copies.len();
+    }
+
+    fn begin_watching(&mut self, partition: i32, now: Instant) {
+        let silence_ms = self.options.silence_ms;
+        let silence = self.silences.entry(partition);
+        silence.or_insert_with(|| Silence::new(silence_ms, now)).begin_again();
+    }
+}
+
+impl Acquirer {
+    /// Takes who is in the group: copies begin and end.
+    pub(super) fn group_seen(&mut self, table: &mut ShardTable, view: &GroupView, now: Instant) {
+        if !self.standby.is_on() || !view.has_us() {
+            return;
+        }
+        for (partition, offset) in &view.committed {
+            if table.is_copy(*partition)
+                && let Some(task) = table.task(*partition)
+            {
+                task.committed = Some(*offset);
+            }
+        }
+        let placed = view.our_copies(self.partitions(), self.standby.options.copies);
+        let owner = |partition: &i32| Some((*partition, view.owner_of(*partition)?));
+        self.standby.owners = placed.keys().filter_map(owner).collect();
+        let kept: Vec<i32> = table.copies.keys().copied().collect();
+        for partition in kept.into_iter().filter(|kept| !placed.contains_key(kept)) {
+            table.end_copy(partition);
+            table.copies.remove(&partition);
+        }
+        for (partition, rank) in placed {
+            self.place(table, partition, rank, now);
+        }
+    }
+
+    /// This instance is to keep a copy.
+    fn place(&mut self, table: &mut ShardTable, partition: i32, rank: u32, now: Instant) {
+        let is_there = table.get(partition).is_some();
+        let again = Duration::from_millis(COPY_AGAIN_MS);
+        match table.copies.get_mut(&partition) {
+            Some(copy) => {
+                copy.rank = rank;
+                if is_there || now.saturating_duration_since(copy.begun_at) < again {
+                    return;
+                }
+            }
+            // It is ours already, or on its way.
+            None if is_there => return,
+            None => table.log(Note::Copies { partition, rank }),
+        }
+        table.copies.insert(partition, ZoneCopy { rank, begun_at: now });
+        table.make_due(partition, now, History::default());
+        self.standby.begin_watching(partition, now);
+    }
+
+    /// A copy follows without a word of the group, and it fences nothing because of the group.
+    pub(super) fn go_on_without_group(
+        &mut self,
+        table: &mut ShardTable,
+        partition: i32,
+        now: Instant,
+    ) {
+        if !table.is_copy(partition) {
+            return;
+        }
+        let Some(task) = table.task(partition) else { return };
+        if !matches!(task.need(), Need::Confirm { .. }) {
+            return;
+        }
+        if task.acquisition().is_some_and(|acquisition| !acquisition.may_fence()) {
+            task.follow();
+            return table.slots.moved(partition, now);
+        }
+        let why = "no engine can follow its output now".to_owned();
+        table.give_copy_up(partition, why);
+    }
+
+    /// Watches the owner of a zone, and takes the zone over if it resigns or is silent.
+    pub(super) fn watch_owner(&mut self, table: &mut ShardTable, facts: &ShardFacts, now: Instant) {
+        let partition = facts.partition;
+        let Some(ZoneCopy { rank, .. }) = table.copies.get(&partition).copied() else { return };
+        let Some(ShardState::Acquiring { task, follower: Some(follower), .. }) =
+            table.get_mut(partition)
+        else {
+            return;
+        };
+        let (Need::Follow { .. }, Some(acquisition)) = (task.need(), task.acquisition()) else {
+            return;
+        };
+        if follower.cannot_promote {
+            let why = "it cannot go on as its owner; it begins at a snapshot again".to_owned();
+            return table.give_copy_up(partition, why);
+        }
+        let (Some(mark), Some((owner_epoch, in_force))) =
+            (acquisition.cover(), acquisition.fence_in_force())
+        else {
+            return;
+        };
+        if !self.options.fence_ids.are_of_deployment(in_force) {
+            return;
+        }
+        let is_eligible = !follower.begun.takes_over
+            && follower.ahead_since.is_none()
+            && mark == follower.covered
+            && facts.applied >= mark.next_offset
+            && facts.next_update == mark.next_update;
+        let resignation = self.options.fence_ids.resignation(owner_epoch);
+        let is_resigned = acquisition.resignation() == Some(resignation);
+        let sighting = Sighting {
+            owner_epoch,
+            position: (mark.next_update, mark.next_offset),
+            decoded: facts.decoded,
+            read_to: acquisition.read_to(),
+            is_eligible,
+            is_crowd: self.standby.is_crowd,
+        };
+        if is_resigned {
+            let turn_at = *follower.resigned_at.get_or_insert(now)
+                + Duration::from_millis(RANK_MS * u64::from(rank));
+            if is_eligible && turn_at <= now {
+                return self.take_over(table, partition, TakeoverCause::Resignation, now);
+            }
+        }
+        if self.standby.options.silence_ms == 0 {
+            return;
+        }
+        let Some(silence) = self.standby.silences.get_mut(&partition) else { return };
+        match silence.look(&sighting, rank, now) {
+            SilenceStep::Wait => {}
+            SilenceStep::Probe => {
+                let probe = self.options.fence_ids.next_probe();
+                let header = self.note(probe);
+                table.log(Note::Probes { partition });
+                table.actions.push_back(OwnershipAction::Note { partition, header });
+            }
+            SilenceStep::TakeOver(silence) => {
+                self.take_over(table, partition, TakeoverCause::Silence(silence), now);
+            }
+        }
+    }
+
+    fn take_over(
+        &mut self,
+        table: &mut ShardTable,
+        partition: i32,
+        cause: TakeoverCause,
+        now: Instant,
+    ) {
+        let fence_id = self.options.fence_ids.next();
+        let Some(ShardState::Acquiring { task, history, .. }) = table.get_mut(partition) else {
+            unreachable!("the caller looked");
+        };
+        let owner_epoch = task.fence_in_force().map_or(0, |(owner_epoch, _)| owner_epoch);
+        task.take_over(fence_id);
+        history.fences += 1;
+        self.rivals.fence(partition, owner_epoch + 1);
+        table.slots.moved(partition, now);
+        table.log(Note::TakesOver { partition, cause });
+    }
+
+    /// The owner of these shards is about to end: their copies need not wait for its silence.
+    pub(super) fn resign(&self, table: &mut ShardTable) {
+        let open = table.iter().filter_map(|(at, shard)| Some((at, shard.open()?.owner_epoch)));
+        let notes: Vec<OwnershipAction> = open
+            .map(|(partition, owner_epoch)| {
+                let header = self.note(self.options.fence_ids.resignation(owner_epoch));
+                OwnershipAction::Note { partition, header }
+            })
+            .collect();
+        table.actions.extend(notes);
+    }
+
+    /// How many copies are warm.
+    pub(super) fn warm_copies(&self, table: &ShardTable, now: Instant) -> u32 {
+        let is_warm = |partition: &&i32| match table.get(**partition) {
+            Some(ShardState::Acquiring { follower: Some(follower), .. }) => {
+                let warm_at = follower.warm_at;
+                warm_at.is_some_and(|at| {
+                    now.saturating_duration_since(at) < Duration::from_millis(WARM_FOR_MS)
+                })
+            }
+            _ => false,
+        };
+        table.copies.keys().filter(is_warm).count() as u32
+    }
+
+    fn note(&self, fence_id: u128) -> FrameHeader {
+        FrameHeader {
+            kind: FrameKind::Fence,
+            owner_epoch: 0,
+            first_update: 0,
+            count: 0,
+            next_offset: POSITION_UNKNOWN,
+            ruleset: self.options.rulesets[0],
+            chain: Chain::default(),
+            fence_id,
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Copies of zones: what the group tells a daemon about its members, and whether a zone is taken
+//! over for a reason.
+
+use crate::chance::{Fault, Sight};
+use crate::control::Control;
+use crate::mutation::Mutation;
+use crate::surroundings::Surroundings;
+use huntd::ownership::action::TakeoverCause;
+use huntd::ownership::event::{OwnershipEvent, ShardFacts};
+use huntd::ownership::placement::GroupView;
+use huntd::ownership::standby::StandbyOptions;
+use huntd::ownership::start_error::StartError;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Microseconds for which the control thread may stand still before it must not blame anybody.
+const STOOD_STILL_US: u64 = 50_000;
+
+/// Microseconds for which a copy waits for the one before it.
+const RANK_US: u64 = 150_000;
+
+/// What the simulator knows of the copies of a daemon.
+pub(crate) struct CopyWatch {
+    options: StandbyOptions,
+    /// When the daemon is told of the group next.
+    view_at: u64,
+    view: Option<GroupView>,
+    /// How many copies come before its own, by partition.
+    ranks: BTreeMap<i32, u32>,
+    /// When the control thread went on after a standstill.
+    went_on_at: u64,
+}
+
+impl CopyWatch {
+    pub(crate) fn new(options: StandbyOptions, now: u64) -> CopyWatch {
+        let (view, ranks) = (None, BTreeMap::new());
+        CopyWatch { options, view_at: now, view, ranks, went_on_at: now }
+    }
+
+    pub(crate) fn keeps_copies(&self) -> bool {
+        self.options.copies > 0
+    }
+}
+
+impl Control {
+    /// The daemon hears who is in the group.
+    pub(crate) fn see_group(&mut self, around: &mut Surroundings<'_>) {
+        if !self.watch.keeps_copies() || around.now < self.watch.view_at {
+            return;
+        }
+        self.watch.view_at = around.now + around.chance.pick(&[20_000, 100_000, 1_000_000]);
+        if !around.chance.strikes_of(Fault::ViewStale, 20) {
+            self.watch.view = around.group.view(self.member);
+        }
+        let Some(mut view) = self.watch.view.clone() else { return };
+        let partitions = around.broker.inputs.len() as i32;
+        self.watch.ranks = view.our_copies(partitions, self.watch.options.copies);
+        if self.mutation == Mutation::RankIgnored {
+            let ranks = &self.watch.ranks;
+            let is_owner =
+                |partitions: &Vec<i32>| partitions.iter().any(|of| ranks.contains_key(of));
+            view.members.retain(|it| it.name == view.ours || is_owner(&it.partitions));
+        }
+        self.on(around, OwnershipEvent::GroupSeen(&view));
+        if self.ownership.warm_copies(around.instant()) > 0 {
+            around.chance.see(Sight::CopyWarm);
+        }
+    }
+
+    /// Notes whether the thread has stood still since its last turn.
+    pub(crate) fn note_standstill(&mut self, around: &Surroundings<'_>, facts: &[ShardFacts]) {
+        let before = std::mem::replace(&mut self.turned_at, around.now);
+        if around.now - before < STOOD_STILL_US {
+            return;
+        }
+        self.watch.went_on_at = around.now;
+        if self.mutation == Mutation::TiltIgnored {
+            for at in (before..around.now).step_by(STOOD_STILL_US as usize / 2) {
+                let at = around.base + Duration::from_micros(at);
+                self.ownership.on(OwnershipEvent::Tick(facts), at);
+            }
+        }
+    }
+
+    /// The daemon takes a zone over without asking the group.
+    pub(crate) fn check_takeover(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        partition: i32,
+        cause: TakeoverCause,
+    ) {
+        self.confirmed.insert(partition);
+        let is_probed = self.output.probed.remove(&partition);
+        let TakeoverCause::Silence(_) = cause else {
+            return around.chance.see(Sight::TakenAtResignation);
+        };
+        around.chance.see(Sight::TakenBySilence);
+        let silence_us = 1_000 * u64::from(self.watch.options.silence_ms);
+        let rank = self.watch.ranks.get(&partition).copied().unwrap_or(0);
+        let moved_at = around.broker.outputs[partition as usize].moved_at;
+        let why = if !is_probed {
+            "no probe has shown that its output takes records"
+        } else if around.now < moved_at + silence_us + RANK_US * u64::from(rank) {
+            "its owner was silent for too short a time"
+        } else if around.now < self.watch.went_on_at + silence_us {
+            "the daemon itself has stood still"
+        } else {
+            return;
+        };
+        self.wrong = Some(format!("partition {partition} is taken over, and {why}"));
+    }
+
+    /// A copy differs from its owner only if its input does.
+    pub(crate) fn check_divergence(
+        &mut self,
+        around: &Surroundings<'_>,
+        partition: i32,
+        error: &StartError,
+    ) {
+        let input = &around.broker.inputs[partition as usize];
+        let is_explained = input.truncated_to.is_some() || around.broker.was_input_deleted();
+        if matches!(error, StartError::Diverged { .. }) && !is_explained {
+            around.trace(|| format!("partition {partition} has a copy that differs: {error}"));
+        }
+    }
+}
