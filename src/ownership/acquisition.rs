@@ -331,7 +331,9 @@ impl Acquisition {
     pub fn cover(&self) -> Option<Mark> {
         let followed = self.followed.as_ref()?;
         let is_begun_there = |genesis: Start| genesis == followed.start;
+        // Before a zone's first owner it is not known which rules that will begin it by.
         let goes_on = self.fold.genesis().is_none_or(is_begun_there)
+            && self.begun_by() == followed.begun_by
             && self.fold.skips().len() == self.skips_followed;
         // An engine does not make the updates of another version.
         let follows = |mark: &Mark| !self.is_of_other_version() || is_at_end(followed.start, *mark);

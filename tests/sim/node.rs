@@ -12,6 +12,7 @@ use crate::mutation::Mutation;
 use crate::network::Network;
 use crate::producer::SimProducer;
 use crate::publishing::Publishing;
+use crate::sim::PARTITIONS_MAX;
 use crate::snapshot_thread::SnapshotThread;
 use crate::surroundings::Surroundings;
 use crate::threads::Watched;
@@ -128,7 +129,9 @@ impl Node {
         now: u64,
     ) -> Node {
         let ((to_control, control_messages), (to_publisher, inbox)) = (bounded(64), bounded(2048));
-        let (free_frames, hot_free_frames) = recycled_frames(chance.between(2, 6) as usize);
+        // Each shard may keep one, and one is on its way.
+        let frames = PARTITIONS_MAX as u64 + chance.between(1, 4);
+        let (free_frames, hot_free_frames) = recycled_frames(frames as usize);
         let (metrics, progress) = (Arc::new(metrics(chance)), Arc::new(Progress::new()));
         let (driver, limits) = (common.turns(now), Limits::new(chance));
         let (to_hot, hot_messages) = bounded_with_bell(64, driver.bell());

@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 pub(crate) const HOSTS: usize = 3;
 
 /// Partitions of a topic, after some were added.
-const PARTITIONS_MAX: usize = 3;
+pub(crate) const PARTITIONS_MAX: usize = 3;
 
 /// Simulated time in which everything has to be caught up once faults are off: the longest wait
 /// anywhere is for an answer that never comes, and it may be followed by another.
