@@ -46,6 +46,7 @@ mod serving_failures;
 mod snapshots;
 mod sockets;
 mod stalls;
+mod standby;
 mod tapping;
 mod threads;
 mod tutorial;

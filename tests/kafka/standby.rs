@@ -1,0 +1,116 @@
+//! Copies of zones: what happens to a zone whose owner is killed, frozen, stopped or idle, while the
+//! group would give it to nobody else for a minute.
+
+use crate::players::{Load, events, produce};
+use crate::restarts::{wait_for_more, wait_until_owned};
+use support::accounts::{self, Follower};
+use support::daemon::{Huntd, Topics};
+use support::kafka;
+
+const COPIES: (&str, &str) = ("standby", "copies = 1");
+
+/// The group gives nothing of a silent member to others for a minute.
+const PATIENT: &str = "session_timeout_ms = 60000";
+
+/// Starts two daemons that share four zones, each with a warm copy of the other's.
+fn start_both(topics: &Topics, kafka: [&str; 2]) -> [Huntd; 2] {
+    let start = |kafka| Huntd::start(kafka::shared(), topics, &[("kafka", kafka), COPIES]);
+    let mut both = kafka.map(start);
+    for huntd in &mut both {
+        wait_until_owned(huntd, 2);
+    }
+    for huntd in &mut both {
+        huntd.wait_until("warm copies", |huntd| huntd.metric("huntd_copies_warm") == 2);
+    }
+    both
+}
+
+/// The daemon plays all zones until its copies have nothing more to do, and the output is right.
+fn finish(load: Load, topics: &Topics, mut follower: Follower, mut huntd: Huntd) {
+    load.finish();
+    accounts::wait_until_covered(kafka::shared(), topics, &mut follower, &mut huntd);
+    let ended = huntd.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    accounts::assert_is_the_replay(kafka::shared(), topics, follower);
+}
+
+#[test]
+fn a_killed_owners_zones_are_played_by_their_copies_before_the_group_notices() {
+    let topics = Topics::create(kafka::shared(), "killed", 4);
+    let load = Load::start(kafka::shared(), &topics);
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    let [mut first, second] = start_both(&topics, [PATIENT; 2]);
+    second.kill9();
+    wait_until_owned(&mut first, 4);
+    wait_for_more(&topics, &mut follower, &mut first);
+    assert_eq!(first.metric("huntd_takeovers_by_silence_total"), 2, "{}", first.log());
+    finish(load, &topics, follower, first);
+}
+
+#[test]
+fn a_frozen_owner_is_replaced_and_once_it_goes_on_it_is_fenced_and_loses_nothing() {
+    let topics = Topics::create(kafka::shared(), "frozen", 4);
+    let load = Load::start(kafka::shared(), &topics);
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    let [mut first, mut second] = start_both(&topics, [PATIENT; 2]);
+    second.signal("STOP");
+    wait_until_owned(&mut first, 4);
+    wait_for_more(&topics, &mut follower, &mut first);
+    second.signal("CONT");
+    second.wait_until("it is fenced", |second| {
+        second.log().matches("another instance has fenced the shard").count() >= 2
+    });
+    // The group has never taken its zones away, so it takes them back.
+    wait_until_owned(&mut second, 2);
+    wait_until_owned(&mut first, 2);
+    wait_for_more(&topics, &mut follower, &mut second);
+    let ended = second.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    wait_until_owned(&mut first, 4);
+    finish(load, &topics, follower, first);
+}
+
+/// Nobody but a copy takes the place of a static member before its session times out.
+#[test]
+fn a_stopped_owners_copies_take_over_when_it_resigns() {
+    let topics = Topics::create(kafka::shared(), "resigned", 4);
+    let load = Load::start(kafka::shared(), &topics);
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    let named = ["one", "two"].map(|id| format!("group_instance_id = \"{id}\"\n{PATIENT}"));
+    let [mut first, second] = start_both(&topics, [&named[0], &named[1]]);
+    let ended = second.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    wait_until_owned(&mut first, 4);
+    wait_for_more(&topics, &mut follower, &mut first);
+    assert_eq!(first.metric("huntd_takeovers_at_resignation_total"), 2, "{}", first.log());
+    finish(load, &topics, follower, first);
+}
+
+/// An owner repeats its fence every ten seconds, and says nothing else without input.
+#[test]
+fn an_idle_zone_is_not_taken() {
+    let topics = Topics::create(kafka::shared(), "idle", 4);
+    produce(kafka::shared(), &topics, &events(4, 20, 1..=10));
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    let [mut first, mut second] = start_both(&topics, [PATIENT; 2]);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut first);
+    let probes = |huntd: &Huntd| huntd.metric("huntd_probes_total");
+    let before = [probes(&first), probes(&second)];
+    for huntd in [&mut first, &mut second] {
+        let sent = huntd.metric("huntd_frames_sent_total");
+        huntd.wait_until("repeated fences", |huntd| {
+            huntd.metric("huntd_frames_sent_total") >= sent + 4
+        });
+    }
+    assert_eq!([probes(&first), probes(&second)], before);
+    produce(kafka::shared(), &topics, &events(4, 20, 11..=20));
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut first);
+    for huntd in [&first, &second] {
+        assert_eq!(huntd.metric("huntd_shards_owned"), 2, "{}", huntd.log());
+    }
+    for huntd in [first, second] {
+        let ended = huntd.stop();
+        assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    }
+    accounts::assert_is_the_replay(kafka::shared(), &topics, follower);
+}
