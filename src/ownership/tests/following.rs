@@ -27,7 +27,7 @@ fn beside_an_owner() -> (Daemon, FrameMaker) {
 }
 
 /// The owner publishes a frame, and the daemon reads it.
-fn publish(daemon: &mut Daemon, owner: &mut FrameMaker) {
+pub(super) fn publish(daemon: &mut Daemon, owner: &mut FrameMaker) {
     let frame = owner.frame(2);
     let mut payload = Vec::new();
     encode(Format::Binary, &frame.header, frame.updates.as_slice(), &mut payload);
@@ -39,12 +39,12 @@ fn publish(daemon: &mut Daemon, owner: &mut FrameMaker) {
     daemon.hear(OwnershipEvent::Output(OutputEvent::End { partition }));
 }
 
-fn follows(daemon: &Daemon) -> usize {
+pub(super) fn follows(daemon: &Daemon) -> usize {
     let is_follow = |done: &&OwnershipAction| matches!(done, OwnershipAction::Follow(_));
     daemon.done.iter().filter(is_follow).count()
 }
 
-fn is_promoted(daemon: &Daemon) -> bool {
+pub(super) fn is_promoted(daemon: &Daemon) -> bool {
     daemon.done.iter().any(|done| matches!(done, OwnershipAction::Promote(_)))
 }
 
@@ -75,7 +75,7 @@ fn an_engine_that_follows_is_told_how_far_the_output_is() {
     publish(&mut daemon, &mut owner);
     daemon.pass(1, 0, false);
     let mut covers = daemon.done.iter().filter_map(|done| match done {
-        OwnershipAction::Cover { mark, .. } => Some(mark.next_offset),
+        OwnershipAction::Cover(cover) => Some(cover.mark.next_offset),
         _ => None,
     });
     assert_eq!(covers.next_back(), Some(owner.next_offset));

@@ -7,4 +7,5 @@ mod following;
 mod foreign;
 mod log;
 mod owning;
+mod standby;
 mod upgrades;

@@ -27,7 +27,7 @@ use crate::testing::frame_maker::FrameMaker;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-const PARTITIONS: i32 = 8;
+pub(super) const PARTITIONS: i32 = 8;
 
 /// A daemon's ownership, and what it asked for.
 pub(super) struct Daemon {
@@ -44,10 +44,22 @@ pub(super) struct Daemon {
     /// Partitions whose shards follow another owner, and how far they have come.
     following: BTreeSet<i32>,
     pub(super) followed_to: i64,
+    /// How many updates they have made, and how far their input is read.
+    pub(super) made: u64,
+    pub(super) decoded: i64,
 }
 
 impl Daemon {
     pub(super) fn with(read_slots: usize, remedy: Remedy) -> Daemon {
+        Daemon::begin(read_slots, remedy, StandbyOptions::default())
+    }
+
+    /// A daemon that keeps copies.
+    pub(super) fn with_copies(standby: StandbyOptions) -> Daemon {
+        Daemon::begin(PARTITIONS as usize, Remedy::Refuse, standby)
+    }
+
+    fn begin(read_slots: usize, remedy: Remedy, standby: StandbyOptions) -> Daemon {
         let now = Instant::now();
         let options = OwnershipOptions {
             updates: crate::hunt::change::UPDATES,
@@ -57,7 +69,7 @@ impl Daemon {
             remedy,
             skips: Vec::new(),
             read_slots,
-            standby: StandbyOptions::default(),
+            standby,
             fence_ids: FenceIds::new("huntd", 1),
         };
         let mut ownership = Ownership::new(options, now);
@@ -72,6 +84,8 @@ impl Daemon {
             outputs: BTreeMap::new(),
             following: BTreeSet::new(),
             followed_to: i64::MAX,
+            made: 0,
+            decoded: 0,
         }
     }
 
@@ -176,10 +190,11 @@ impl Daemon {
         let facts = |partition: &i32| ShardFacts {
             partition: *partition,
             input_end: 100,
+            decoded: self.decoded,
             applied: if self.following.contains(partition) { self.followed_to } else { acked },
             acked,
             settled_offset: acked,
-            next_update: 0,
+            next_update: self.made,
             is_busy,
         };
         self.ownership.watched().iter().map(facts).collect()

@@ -1,0 +1,232 @@
+//! Copies of zones that other instances own: when they begin, end, and take over.
+
+use crate::hunt::frames::encode;
+use crate::kafka::membership::MembershipEvent;
+use crate::output::fence_id::{FenceIds, is_resignation};
+use crate::output::frame::{Format, FrameHeader};
+use crate::ownership::action::{Note, OwnershipAction, TakeoverCause};
+use crate::ownership::event::{OutputEvent, OwnershipEvent, ShardNotice};
+use crate::ownership::placement::{GroupMember, GroupView};
+use crate::ownership::standby::StandbyOptions;
+use crate::ownership::start_error::StartError;
+use crate::ownership::tests::following::{follows, is_promoted, publish};
+use crate::ownership::tests::log::INPUT_ID;
+use crate::ownership::tests::owning::{Daemon, PARTITIONS};
+use crate::testing::frame_maker::FrameMaker;
+
+const SILENCE_MS: u32 = 600;
+
+/// Milliseconds of the first silence, and some more.
+const LONG_MS: u64 = SILENCE_MS as u64 + 100;
+
+/// What all instances of the deployment write fences with.
+fn fence_ids() -> FenceIds {
+    let mut fence_ids = FenceIds::new("huntd", 2);
+    fence_ids.read_from(&INPUT_ID);
+    fence_ids
+}
+
+/// A group in which another instance owns partition 0, and this one the others.
+fn view() -> GroupView {
+    let member = |name: &str, partitions: Vec<i32>| GroupMember {
+        name: name.to_owned(),
+        host: name.to_owned(),
+        partitions,
+    };
+    let members = vec![member("owner", vec![0]), member("ours", (1..PARTITIONS).collect())];
+    GroupView { members, ours: "ours".to_owned(), committed: vec![(0, 3)] }
+}
+
+/// A daemon with a copy of partition 0, which has come to what its owner has published.
+fn beside_an_owner() -> (Daemon, FrameMaker) {
+    let standby = StandbyOptions { copies: 1, silence_ms: SILENCE_MS };
+    let mut daemon = Daemon::with_copies(standby);
+    let mut owner = FrameMaker::new(0);
+    append(&mut daemon, FrameHeader { next_offset: -1, ..owner.fence(fence_ids().next()) });
+    for _ in 0..9 {
+        publish(&mut daemon, &mut owner);
+    }
+    daemon.group(MembershipEvent::Assigned(Vec::new()));
+    daemon.hear(OwnershipEvent::GroupSeen(&view()));
+    keep_up(&mut daemon, &owner);
+    rest(&mut daemon, 50);
+    (daemon, owner)
+}
+
+/// The copy has applied all that its owner has published.
+fn keep_up(daemon: &mut Daemon, owner: &FrameMaker) {
+    (daemon.followed_to, daemon.made) = (owner.next_offset, owner.next_update);
+    daemon.decoded = daemon.decoded.max(owner.next_offset);
+}
+
+/// Time passes, and the control thread turns all the while.
+fn rest(daemon: &mut Daemon, duration_ms: u64) {
+    for _ in 0..duration_ms.div_ceil(10) {
+        daemon.pass(10, 0, false);
+    }
+}
+
+/// A frame without updates comes into the output of partition 0, and the daemon reads it.
+fn append(daemon: &mut Daemon, header: FrameHeader) -> i64 {
+    let mut payload = Vec::new();
+    encode(Format::Binary, &header, &[], &mut payload);
+    let records = daemon.outputs.entry(0).or_default();
+    records.push(payload.clone());
+    let (partition, offset) = (0, records.len() as i64 - 1);
+    let record = OutputEvent::Record { partition, offset, payload: &payload };
+    daemon.hear(OwnershipEvent::Output(record));
+    daemon.hear(OwnershipEvent::Output(OutputEvent::End { partition }));
+    offset
+}
+
+/// The notes that the daemon wants to append, in order.
+fn notes(daemon: &Daemon) -> Vec<(i32, FrameHeader)> {
+    let note = |done: &OwnershipAction| match done {
+        OwnershipAction::Note { partition, header } => Some((*partition, *header)),
+        _ => None,
+    };
+    daemon.done.iter().filter_map(note).collect()
+}
+
+/// The last probe is in the output.
+fn answer_probe(daemon: &mut Daemon) {
+    let (partition, header) = notes(daemon).pop().expect("the owner is silent");
+    let offset = Some(append(daemon, header));
+    daemon.hear(OwnershipEvent::Output(OutputEvent::Noted { partition, offset }));
+}
+
+fn causes(daemon: &Daemon) -> Vec<TakeoverCause> {
+    let cause = |done: &OwnershipAction| match done {
+        OwnershipAction::Log(Note::TakesOver { cause, .. }) => Some(*cause),
+        _ => None,
+    };
+    daemon.done.iter().filter_map(cause).collect()
+}
+
+#[test]
+fn a_copy_follows_without_a_word_of_the_group_and_fences_nothing_while_its_owner_plays() {
+    let (mut daemon, mut owner) = beside_an_owner();
+    for _ in 0..200 {
+        publish(&mut daemon, &mut owner);
+        keep_up(&mut daemon, &owner);
+        rest(&mut daemon, 50);
+    }
+    let has_asked = daemon.done.iter().any(|done| matches!(done, OwnershipAction::Ask { .. }));
+    assert!(!has_asked && !is_promoted(&daemon));
+    assert_eq!((follows(&daemon), notes(&daemon).len()), (1, 0));
+    let summary = daemon.ownership.summary();
+    assert_eq!((summary.copies, summary.acquiring, summary.open), (1, 0, 0));
+    assert_eq!(daemon.ownership.warm_copies(daemon.now), 1);
+}
+
+#[test]
+fn a_copy_takes_its_zone_over_at_once_when_the_owner_in_force_resigns() {
+    let (mut daemon, owner) = beside_an_owner();
+    let note = FrameHeader { owner_epoch: 0, next_offset: -1, ..owner.fence(0) };
+    append(&mut daemon, FrameHeader { fence_id: fence_ids().resignation(7), ..note });
+    rest(&mut daemon, 50);
+    assert!(!is_promoted(&daemon), "somebody has resigned who does not own the zone");
+    daemon.hear(OwnershipEvent::GroupSeen(&view()));
+    append(&mut daemon, FrameHeader { fence_id: fence_ids().resignation(1), ..note });
+    rest(&mut daemon, 10);
+    assert_eq!((is_promoted(&daemon), causes(&daemon)), (true, vec![TakeoverCause::Resignation]));
+    let opening = daemon.openings()[0];
+    assert_eq!((opening.acquired.owner_epoch, opening.settled_offset), (2, 3));
+}
+
+#[test]
+fn a_copy_takes_its_zone_over_from_a_silent_owner_once_a_probe_was_answered() {
+    let (mut daemon, owner) = beside_an_owner();
+    rest(&mut daemon, 10 * LONG_MS);
+    assert_eq!(notes(&daemon).len(), 0, "an idle owner is not silent");
+    daemon.decoded = owner.next_offset + 1;
+    rest(&mut daemon, LONG_MS);
+    assert_eq!((notes(&daemon).len(), is_promoted(&daemon)), (1, false), "the output may be away");
+    daemon.hear(OwnershipEvent::Output(OutputEvent::Noted { partition: 0, offset: None }));
+    rest(&mut daemon, u64::from(SILENCE_MS) * 2 / 3 + 10);
+    answer_probe(&mut daemon);
+    rest(&mut daemon, LONG_MS);
+    assert!(is_promoted(&daemon));
+    assert!(matches!(causes(&daemon)[..], [TakeoverCause::Silence(_)]));
+}
+
+#[test]
+fn an_owner_that_publishes_before_the_probe_is_read_keeps_its_zone() {
+    let (mut daemon, mut owner) = beside_an_owner();
+    for _ in 0..10 {
+        daemon.decoded = owner.next_offset + 1;
+        rest(&mut daemon, u64::from(SILENCE_MS) * 2 / 3 + 10);
+        publish(&mut daemon, &mut owner);
+        answer_probe(&mut daemon);
+        keep_up(&mut daemon, &owner);
+    }
+    assert!(!is_promoted(&daemon));
+}
+
+#[test]
+fn a_copy_that_has_not_come_to_what_is_published_takes_nothing_over() {
+    let (mut daemon, mut owner) = beside_an_owner();
+    publish(&mut daemon, &mut owner);
+    daemon.decoded = owner.next_offset + 1;
+    rest(&mut daemon, u64::from(SILENCE_MS) * 2 / 3 + 10);
+    answer_probe(&mut daemon);
+    rest(&mut daemon, 10 * LONG_MS);
+    assert!(!is_promoted(&daemon));
+}
+
+#[test]
+fn a_control_thread_that_has_stood_still_blames_no_owner() {
+    let (mut daemon, owner) = beside_an_owner();
+    daemon.decoded = owner.next_offset + 1;
+    for _ in 0..20 {
+        rest(&mut daemon, u64::from(SILENCE_MS) / 2);
+        daemon.pass(LONG_MS, 0, false);
+    }
+    assert_eq!(notes(&daemon).len(), 0);
+}
+
+#[test]
+fn a_copy_whose_zone_the_group_gives_to_this_instance_goes_on_with_its_engine() {
+    let (mut daemon, _owner) = beside_an_owner();
+    daemon.group(MembershipEvent::Assigned(vec![0]));
+    rest(&mut daemon, 20);
+    assert_eq!((follows(&daemon), is_promoted(&daemon)), (1, true));
+    assert_eq!(causes(&daemon), [], "it was told to own the zone");
+}
+
+#[test]
+fn a_copy_that_differs_ends_and_begins_again_later_and_halts_nothing() {
+    let (mut daemon, _owner) = beside_an_owner();
+    let following = daemon.done.iter().rev().find_map(|done| match done {
+        OwnershipAction::Follow(opening) => Some(opening.ownership_id),
+        _ => None,
+    });
+    let ownership_id = following.expect("it follows");
+    let (partition, error) = (0, StartError::Diverged { update: 5 });
+    let diverged = ShardNotice::Diverged { partition, ownership_id, error };
+    daemon.hear(OwnershipEvent::Shard(diverged));
+    assert!(daemon.has_said(|note| matches!(note, Note::CopyDiverged { partition: 0, .. })));
+    daemon.hear(OwnershipEvent::GroupSeen(&view()));
+    rest(&mut daemon, 20);
+    assert_eq!((follows(&daemon), daemon.ownership.summary().halted), (1, 0));
+    daemon.pass(30_000, 0, false);
+    daemon.hear(OwnershipEvent::GroupSeen(&view()));
+    rest(&mut daemon, 20);
+    assert_eq!((follows(&daemon), is_promoted(&daemon)), (2, false));
+}
+
+#[test]
+fn an_owner_that_is_stopped_resigns_only_if_there_may_be_copies() {
+    for copies in [0, 1] {
+        let standby = StandbyOptions { copies, silence_ms: SILENCE_MS };
+        let mut daemon = Daemon::with_copies(standby).given(&[0, 2]);
+        daemon.hear(OwnershipEvent::Stop { has_successors: true });
+        let notes = notes(&daemon);
+        let resigned: Vec<i32> = notes.iter().map(|(partition, _)| *partition).collect();
+        assert_eq!(resigned, if copies > 0 { vec![0, 2] } else { Vec::new() });
+        let is_note = |header: &FrameHeader| {
+            header.owner_epoch == 0 && header.next_offset == -1 && is_resignation(header.fence_id)
+        };
+        assert!(notes.iter().all(|(_, header)| is_note(header)));
+    }
+}
