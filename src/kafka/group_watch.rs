@@ -1,9 +1,10 @@
-//! Who is in the group, and what it has committed: asked once a second, for the placement of copies.
+//! Who is in the group, and what it has committed: brokers are asked once a second, for the
+//! placement of copies.
 
 use crate::kafka::client::{KafkaReader, reader, reader_config};
 use crate::kafka::group::GroupOptions;
+use crate::kafka::membership::{GroupMember, GroupView};
 use crate::kafka::wire::WireReader;
-use crate::ownership::placement::{GroupMember, GroupView};
 use rdkafka::consumer::Consumer;
 use rdkafka::groups::GroupInfo;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
@@ -20,7 +21,7 @@ const VIEW_MS_MAX: u64 = 2_000;
 /// Views that wait for the control thread. One that is behind needs the next one only.
 const VIEWS_MAX: usize = 1;
 
-/// The state of a group that is not being shared out anew.
+/// The state of a group that is not being rebalanced.
 const STABLE: &str = "Stable";
 
 /// A thread that asks the brokers. Dropped, it ends with its next question; nobody waits for it.
@@ -59,7 +60,7 @@ impl GroupWatch {
     }
 }
 
-/// The group as it is now; `None`: it is being shared out anew, or nobody says.
+/// The group as it is now; `None`: it is being rebalanced, or nobody says.
 fn view(client: &KafkaReader, options: &GroupOptions, partitions: i32) -> Option<GroupView> {
     let (group, topic) = (&options.client.group, &options.input_topic);
     let wait = Duration::from_millis(VIEW_MS_MAX);

@@ -26,6 +26,28 @@ pub enum MembershipEvent {
     Error(MembershipError),
 }
 
+/// What the group's coordinator says, unless the group is being rebalanced.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupView {
+    /// The members. No two have one name.
+    pub members: Vec<GroupMember>,
+    /// The name of this instance.
+    pub ours: String,
+    /// Input offsets that the group has committed, by partition.
+    pub committed: Vec<(i32, i64)>,
+}
+
+/// A member of the group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupMember {
+    /// Its name, which no other instance has.
+    pub name: String,
+    /// The address of its host.
+    pub host: String,
+    /// The partitions that it is told to own.
+    pub partitions: Vec<i32>,
+}
+
 /// Why the group cannot be joined or reached.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MembershipError {

@@ -3,13 +3,13 @@
 //! [`Ownership`]: crate::ownership::Ownership
 
 use crate::kafka::error_code::ErrorCode;
+use crate::kafka::membership::GroupView;
 use crate::kafka::membership::{MembershipError, MembershipEvent};
 use crate::kafka::topic_error::TopicError;
 use crate::ownership::acquisition::Candidate;
 use crate::ownership::bounds::Bounds;
 use crate::ownership::foreign_span::ForeignSpan;
 use crate::ownership::panic_counts::PanicCounts;
-use crate::ownership::placement::GroupView;
 use crate::ownership::start_error::StartError;
 
 /// Something that has happened.

@@ -2,34 +2,13 @@
 //! instances come to the same answer without a word to each other. A member that comes or goes
 //! moves its own share of the copies only.
 
+use crate::kafka::membership::{GroupMember, GroupView};
 use crate::kit::mix;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Copies of a zone, at most.
-pub const COPIES_MAX: u32 = 2;
-
-/// What the group's coordinator says, while the group is not being shared out anew.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GroupView {
-    /// The members. No two have one name.
-    pub members: Vec<GroupMember>,
-    /// The name of this instance.
-    pub ours: String,
-    /// Input offsets that the group has committed, by partition.
-    pub committed: Vec<(i32, i64)>,
-}
-
-/// A member of the group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GroupMember {
-    /// Its name, which no other instance has.
-    pub name: String,
-    /// The address of its host.
-    pub host: String,
-    /// The partitions that it is told to own.
-    pub partitions: Vec<i32>,
-}
+pub(crate) const COPIES_MAX: u32 = 2;
 
 impl GroupView {
     /// Returns whether the group counts this instance in.

@@ -1,8 +1,8 @@
 //! Whether the owner of a zone has fallen silent: it has published nothing for a while, although
 //! there is input that its output does not cover.
 //!
-//! The output may be what is silent, if no record reaches it. So a probe is appended first, and only
-//! an owner that publishes nothing before the probe is acknowledged and read is taken for silent.
+//! The output may be what is silent, if no record reaches it. So a probe is appended first. Only an
+//! owner that publishes nothing before the probe is acknowledged and read is taken for silent.
 
 use std::time::{Duration, Instant};
 
@@ -22,13 +22,13 @@ const SEEN_MS_FIRST: u64 = 250;
 /// Time in which the memory of a silence halves.
 const SEEN_HALVES: Duration = Duration::from_secs(120);
 
-/// How many times as long a copy waits if the zones of several owners fall silent at once: the cause
-/// is this host, or the brokers.
+/// How many times as long a copy waits if the zones of several owners fall silent at once: the
+/// cause is this host, or the brokers.
 const CROWD: u32 = 3;
 
 /// What a copy knows of its zone at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sighting {
+pub(super) struct OwnerSighting {
     /// The owner epoch in force.
     pub(super) owner_epoch: u64,
     /// The number of the next update, and the input offset that the output covers.
@@ -99,7 +99,12 @@ impl Silence {
     }
 
     /// Takes what is known of the zone now.
-    pub(super) fn look(&mut self, sighting: &Sighting, rank: u32, now: Instant) -> SilenceStep {
+    pub(super) fn look(
+        &mut self,
+        sighting: &OwnerSighting,
+        rank: u32,
+        now: Instant,
+    ) -> SilenceStep {
         let heard = (sighting.owner_epoch, sighting.position);
         if self.heard != Some(heard) {
             self.hear(heard, now);
@@ -180,7 +185,7 @@ mod tests {
     const SILENCE_MS: u32 = 600;
 
     /// A zone of a silent owner, with input that it owes.
-    const OWED: Sighting = Sighting {
+    const OWED: OwnerSighting = OwnerSighting {
         owner_epoch: 3,
         position: (70, 10),
         decoded: 12,
@@ -192,7 +197,7 @@ mod tests {
     /// Looks at the zone every 10 ms, and answers probes after this time: when it is taken over.
     fn taken_at(
         silence: &mut Silence,
-        sighting: impl Fn(u64) -> Sighting,
+        sighting: impl Fn(u64) -> OwnerSighting,
         rank: u32,
         probe_ms: u64,
         start: Instant,
@@ -226,11 +231,11 @@ mod tests {
     #[test]
     fn who_owes_nothing_or_is_slow_is_not_silent() {
         let start = Instant::now();
-        let idle = |_| Sighting { decoded: 10, ..OWED };
+        let idle = |_| OwnerSighting { decoded: 10, ..OWED };
         assert_eq!(taken_at(&mut Silence::new(SILENCE_MS, start), idle, 0, 20, start), None);
         let slow = |ms: u64| {
             let steps = ms / 500;
-            Sighting { position: (70 + steps, 10 + steps as i64), decoded: 1_000, ..OWED }
+            OwnerSighting { position: (70 + steps, 10 + steps as i64), decoded: 1_000, ..OWED }
         };
         assert_eq!(taken_at(&mut Silence::new(SILENCE_MS, start), slow, 0, 20, start), None);
     }
@@ -240,9 +245,9 @@ mod tests {
         let start = Instant::now();
         let late = taken_at(&mut Silence::new(SILENCE_MS, start), |_| OWED, 0, 700, start);
         assert_eq!(late, None);
-        let unread = |_| Sighting { read_to: 99, ..OWED };
+        let unread = |_| OwnerSighting { read_to: 99, ..OWED };
         assert_eq!(taken_at(&mut Silence::new(SILENCE_MS, start), unread, 0, 20, start), None);
-        let cold = |_| Sighting { is_eligible: false, ..OWED };
+        let cold = |_| OwnerSighting { is_eligible: false, ..OWED };
         assert_eq!(taken_at(&mut Silence::new(SILENCE_MS, start), cold, 0, 20, start), None);
     }
 
@@ -252,7 +257,7 @@ mod tests {
         let mut silence = Silence::new(SILENCE_MS, start);
         let after = |ms: u64| start + Duration::from_millis(ms);
         assert_eq!(silence.look(&OWED, 0, start), SilenceStep::Wait);
-        let moved = Sighting { position: (71, 11), ..OWED };
+        let moved = OwnerSighting { position: (71, 11), ..OWED };
         assert_eq!(silence.look(&moved, 0, after(550)), SilenceStep::Wait);
         let at = taken_at(&mut silence, |_| moved, 0, 20, after(550));
         assert!(at.is_some_and(|at| (1_090..=1_100).contains(&at)), "{at:?}");
@@ -267,11 +272,11 @@ mod tests {
         let mut silence = Silence::new(SILENCE_MS, start);
         let mut waits = Vec::new();
         for owner_epoch in 3..8 {
-            let fenced = |_| Sighting { owner_epoch, ..OWED };
+            let fenced = |_| OwnerSighting { owner_epoch, ..OWED };
             waits.push(taken_at(&mut silence, fenced, 0, 20, start).expect("it is silent"));
         }
         assert_eq!(waits, [600, 600, 1_200, 2_400, 4_800]);
-        let goes_on = |_| Sighting { owner_epoch: 8, position: (71, 11), ..OWED };
+        let goes_on = |_| OwnerSighting { owner_epoch: 8, position: (71, 11), ..OWED };
         let at = taken_at(&mut silence, goes_on, 0, 20, start);
         assert_eq!(at, Some(SILENCE_MS.into()));
     }
@@ -279,7 +284,7 @@ mod tests {
     #[test]
     fn if_the_zones_of_several_owners_fall_silent_a_copy_waits_longer() {
         let start = Instant::now();
-        let crowd = |_| Sighting { is_crowd: true, ..OWED };
+        let crowd = |_| OwnerSighting { is_crowd: true, ..OWED };
         let at = taken_at(&mut Silence::new(SILENCE_MS, start), crowd, 0, 20, start);
         assert_eq!(at, Some(3 * u64::from(SILENCE_MS)));
     }

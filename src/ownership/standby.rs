@@ -2,16 +2,16 @@
 //! output, and takes the zone over if its owner resigns or falls silent. It asks nobody for that:
 //! the fence decides who owns the zone.
 
+use crate::kafka::membership::GroupView;
 use crate::output::frame::{Chain, FrameHeader, FrameKind, POSITION_UNKNOWN};
 use crate::ownership::acquirer::Acquirer;
 use crate::ownership::acquisition::Need;
 use crate::ownership::action::{Note, OwnershipAction, TakeoverCause};
 use crate::ownership::event::ShardFacts;
 use crate::ownership::history::History;
-use crate::ownership::placement::GroupView;
 use crate::ownership::shard_state::ShardState;
 use crate::ownership::shard_table::{ShardTable, ZoneCopy};
-use crate::ownership::silence::{RANK_MS, Sighting, Silence, SilenceStep};
+use crate::ownership::silence::{OwnerSighting, RANK_MS, Silence, SilenceStep};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -22,8 +22,8 @@ const COPY_AGAIN_MS: u64 = 30_000;
 /// stood still, and others may be blamed for it.
 const STOOD_STILL_MS: u64 = 50;
 
-/// Milliseconds for which an instance leaves a zone to who has taken it over, before it takes the
-/// zone back: a host that stutters must not drag its zones to and fro.
+/// Milliseconds for which an instance leaves a zone to the copy that has taken it over, before it
+/// takes the zone back: a host that stutters must not drag its zones to and fro.
 pub(super) const TAKE_BACK_MS: u64 = 10_000;
 
 /// Milliseconds after which a copy is not warm any more that was.
@@ -200,7 +200,7 @@ impl Acquirer {
             && facts.next_update == mark.next_update;
         let resignation = self.options.fence_ids.resignation(owner_epoch);
         let is_resigned = acquisition.resignation() == Some(resignation);
-        let sighting = Sighting {
+        let sighting = OwnerSighting {
             owner_epoch,
             position: (mark.next_update, mark.next_offset),
             decoded: facts.decoded,

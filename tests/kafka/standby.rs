@@ -1,5 +1,5 @@
-//! Copies of zones: what happens to a zone whose owner is killed, frozen, stopped or idle, while the
-//! group would give it to nobody else for a minute.
+//! Copies of zones: what happens to a zone whose owner is killed, frozen, stopped or idle, while
+//! the group would give it to nobody else for a minute.
 
 use crate::players::{Load, events, produce};
 use crate::restarts::{wait_for_more, wait_until_owned};

@@ -2,7 +2,7 @@
 //! of it.
 
 use crate::chance::{Chance, Fault};
-use huntd::ownership::placement::{GroupMember, GroupView};
+use huntd::kafka::membership::{GroupMember, GroupView};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What a member is told.

@@ -2,11 +2,11 @@
 
 use crate::hunt::frames::encode;
 use crate::kafka::membership::MembershipEvent;
+use crate::kafka::membership::{GroupMember, GroupView};
 use crate::output::fence_id::{FenceIds, is_resignation};
 use crate::output::frame::{Format, FrameHeader};
 use crate::ownership::action::{Note, OwnershipAction, TakeoverCause};
 use crate::ownership::event::{OutputEvent, OwnershipEvent, ShardNotice};
-use crate::ownership::placement::{GroupMember, GroupView};
 use crate::ownership::standby::StandbyOptions;
 use crate::ownership::start_error::StartError;
 use crate::ownership::tests::following::{follows, is_promoted, publish};

@@ -48,6 +48,7 @@ const PURE: &[(&str, &[&str])] = &[
             "kafka::membership",
             "kafka::metadata",
             "kafka::topic_error",
+            "kit::mix",
             "kit::update_json",
             "output",
             "telemetry::long_wait",
