@@ -6,7 +6,7 @@ use crate::fetch::dialling::Endpoint;
 use crate::kafka::error_code::ErrorCode;
 use crate::ownership::PANICS_MAX;
 use crate::ownership::acquired::Acquired;
-use crate::ownership::action::{Note, Opening, TakeoverCause, Waiting};
+use crate::ownership::action::{CopyNews, Note, Opening, TakeoverCause, Waiting};
 use crate::ownership::event::{Claim, InputTrouble, NoOps, TroubleSource};
 use crate::ownership::instance_id::IdLoss;
 use crate::service::restoring::Restoring;
@@ -58,16 +58,13 @@ enum LineKind {
 
 /// The counter of a decision.
 pub(super) fn counter(note: &Note) -> Option<Counter> {
-    match note {
-        Note::TakesOver { cause: TakeoverCause::Silence(_), .. } => {
-            Some(Counter::TakeoversBySilence)
-        }
-        Note::TakesOver { cause: TakeoverCause::Resignation, .. } => {
-            Some(Counter::TakeoversAtResignation)
-        }
-        Note::Probes { .. } => Some(Counter::Probes),
-        Note::CopyDiverged { .. } => Some(Counter::CopiesDiverged),
-        _ => None,
+    let Note::Copy { news, .. } = note else { return None };
+    match news {
+        CopyNews::TakesOver(TakeoverCause::Silence(_)) => Some(Counter::TakeoversBySilence),
+        CopyNews::TakesOver(TakeoverCause::Resignation) => Some(Counter::TakeoversAtResignation),
+        CopyNews::Probes => Some(Counter::Probes),
+        CopyNews::Diverged(_) => Some(Counter::CopiesDiverged),
+        CopyNews::Begins { .. } | CopyNews::Ends(_) => None,
     }
 }
 
@@ -246,6 +243,34 @@ impl Journal {
         }
     }
 
+    /// What happens to the copy of a zone.
+    fn write_of_copy(&mut self, partition: i32, news: &CopyNews) {
+        match news {
+            CopyNews::Begins { rank } => {
+                tracing::info!(partition, rank, "keeping a copy of the zone");
+            }
+            CopyNews::Ends(why) => {
+                let sentence = format!("the copy of zone {partition} begins again later: {why}");
+                self.warn(LineKind::Starting(partition), &sentence);
+            }
+            CopyNews::Diverged(error) => tracing::error!(
+                partition,
+                "the copy of the zone has made other updates than its owner: one of the two \
+                 engines computes wrong; the zone goes on, and the copy begins again \
+                 (docs/RUNBOOKS.md#copy-diverged): {}",
+                error.cause()
+            ),
+            CopyNews::Probes => tracing::debug!(partition, "its owner is silent: probed"),
+            CopyNews::TakesOver(TakeoverCause::Silence(silence)) => {
+                let silent_ms = silence.as_millis() as u64;
+                tracing::warn!(partition, silent_ms, "its owner is silent: taking the zone over");
+            }
+            CopyNews::TakesOver(TakeoverCause::Resignation) => {
+                tracing::info!(partition, "its owner has resigned: taking the zone over");
+            }
+        }
+    }
+
     /// A decision of ownership.
     pub(super) fn write(&mut self, note: &Note, progress: &Progress) {
         match note {
@@ -305,28 +330,7 @@ impl Journal {
                  another kafka.group, seems to publish to it \
                  (docs/RUNBOOKS.md#another-deployment)"
             ),
-            Note::Copies { partition, rank } => {
-                tracing::info!(partition, rank, "keeping a copy of the zone");
-            }
-            Note::CopyEnds { partition, why } => {
-                let sentence = format!("the copy of zone {partition} begins again later: {why}");
-                self.warn(LineKind::Starting(*partition), &sentence);
-            }
-            Note::CopyDiverged { partition, error } => tracing::error!(
-                partition,
-                "the copy of the zone has made other updates than its owner: one of the two \
-                 engines computes wrong; the zone goes on, and the copy begins again \
-                 (docs/RUNBOOKS.md#copy-diverged): {}",
-                error.cause()
-            ),
-            Note::Probes { partition } => tracing::debug!(partition, "its owner is silent: probed"),
-            Note::TakesOver { partition, cause: TakeoverCause::Silence(silence) } => {
-                let silent_ms = silence.as_millis() as u64;
-                tracing::warn!(partition, silent_ms, "its owner is silent: taking the zone over");
-            }
-            Note::TakesOver { partition, cause: TakeoverCause::Resignation } => {
-                tracing::info!(partition, "its owner has resigned: taking the zone over");
-            }
+            Note::Copy { partition, news } => self.write_of_copy(*partition, news),
             Note::CannotStart { partition, error } => {
                 let cause = error.cause();
                 let sentence = format!("partition {partition} cannot be started now: {cause}");

@@ -177,6 +177,24 @@ pub enum TakeoverCause {
     Resignation,
 }
 
+/// What happens to the copy of a zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CopyNews {
+    /// It begins on this host.
+    Begins {
+        /// How many other copies come first when the zone is taken over.
+        rank: u32,
+    },
+    /// It ends because of this, and another one begins after a while.
+    Ends(String),
+    /// It has made other updates than its zone's owner, in this way.
+    Diverged(StartError),
+    /// The owner is silent: a probe shows whether the output takes records.
+    Probes,
+    /// It takes the zone over.
+    TakesOver(TakeoverCause),
+}
+
 /// What an operator may want to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
@@ -255,38 +273,12 @@ pub enum Note {
         /// Up to this input offset.
         offset: i64,
     },
-    /// A copy of a zone begins on this host.
-    Copies {
+    /// About the copy of a zone.
+    Copy {
         /// The zone's partition.
         partition: i32,
-        /// How many other copies come first when the zone is taken over.
-        rank: u32,
-    },
-    /// The copy of a zone ends, and another begins after a while.
-    CopyEnds {
-        /// The zone's partition.
-        partition: i32,
-        /// Why.
-        why: String,
-    },
-    /// The copy of a zone has made other updates than its owner.
-    CopyDiverged {
-        /// The zone's partition.
-        partition: i32,
-        /// How it differs.
-        error: StartError,
-    },
-    /// An owner is silent: a probe shows whether its output takes records.
-    Probes {
-        /// The zone's partition.
-        partition: i32,
-    },
-    /// The copy of a zone takes it over.
-    TakesOver {
-        /// The zone's partition.
-        partition: i32,
-        /// Why.
-        cause: TakeoverCause,
+        /// What happens.
+        news: CopyNews,
     },
     /// A shard is ours, but it cannot be started now. That may pass.
     CannotStart {

@@ -4,7 +4,7 @@ use crate::kafka::topic_error::TopicError;
 use crate::ownership::PANICS_MAX;
 use crate::ownership::acquirer::Acquirer;
 use crate::ownership::acquisition::Remedy;
-use crate::ownership::action::{Note, OwnershipAction, Waiting};
+use crate::ownership::action::{CopyNews, Note, OwnershipAction, Waiting};
 use crate::ownership::history::History;
 use crate::ownership::shard_state::ShardState;
 use crate::ownership::shard_table::ShardTable;
@@ -124,7 +124,7 @@ impl Acquirer {
     ) {
         if table.is_copy(partition) {
             table.end_copy(partition);
-            return table.log(Note::CopyDiverged { partition, error });
+            return table.log(Note::Copy { partition, news: CopyNews::Diverged(error) });
         }
         // The second try may replay the other records, and only find that they differ.
         let seen = table.get(partition).and_then(ShardState::open).and_then(|at| at.changed_from);

@@ -1,6 +1,6 @@
 //! All shards of a daemon, and the steps that they take from one state to the next.
 
-use crate::ownership::action::{Note, Opening, OwnershipAction};
+use crate::ownership::action::{CopyNews, Note, Opening, OwnershipAction};
 use crate::ownership::history::History;
 use crate::ownership::log_task::LogTask;
 use crate::ownership::read_slots::ReadSlots;
@@ -101,7 +101,7 @@ impl ShardTable {
     /// A copy ends because of this.
     pub(super) fn give_copy_up(&mut self, partition: i32, why: String) {
         self.end_copy(partition);
-        self.log(Note::CopyEnds { partition, why });
+        self.log(Note::Copy { partition, news: CopyNews::Ends(why) });
     }
 
     /// Whether a shard has stopped for good.

@@ -6,7 +6,7 @@ use crate::kafka::membership::GroupView;
 use crate::output::frame::{Chain, FrameHeader, FrameKind, POSITION_UNKNOWN};
 use crate::ownership::acquirer::Acquirer;
 use crate::ownership::acquisition::Need;
-use crate::ownership::action::{Note, OwnershipAction, TakeoverCause};
+use crate::ownership::action::{CopyNews, Note, OwnershipAction, TakeoverCause};
 use crate::ownership::event::ShardFacts;
 use crate::ownership::history::History;
 use crate::ownership::shard_state::ShardState;
@@ -140,7 +140,7 @@ impl Acquirer {
             }
             // It is ours already, or on its way.
             None if is_there => return,
-            None => table.log(Note::Copies { partition, rank }),
+            None => table.log(Note::Copy { partition, news: CopyNews::Begins { rank } }),
         }
         table.copies.insert(partition, ZoneCopy { rank, begun_at: now });
         table.make_due(partition, now, History::default());
@@ -224,7 +224,7 @@ impl Acquirer {
             SilenceStep::Probe => {
                 let probe = self.options.fence_ids.next_probe();
                 let header = self.note(probe);
-                table.log(Note::Probes { partition });
+                table.log(Note::Copy { partition, news: CopyNews::Probes });
                 table.actions.push_back(OwnershipAction::Note { partition, header });
             }
             SilenceStep::TakeOver(silence) => {
@@ -249,7 +249,7 @@ impl Acquirer {
         history.fences += 1;
         self.rivals.fence(partition, owner_epoch + 1);
         table.slots.moved(partition, now);
-        table.log(Note::TakesOver { partition, cause });
+        table.log(Note::Copy { partition, news: CopyNews::TakesOver(cause) });
     }
 
     /// The owner of these shards is about to end: their copies need not wait for its silence.

@@ -334,15 +334,7 @@ impl Control {
                         Some(format!("partition {partition} is closed, and nobody has fenced it"));
                 }
             }
-            Note::Copies { .. } => around.chance.see(Sight::Copied),
-            Note::CopyEnds { .. } => around.chance.see(Sight::CopyEnded),
-            Note::CopyDiverged { partition, error } => {
-                around.chance.see(Sight::Diverged);
-                let partition = *partition;
-                self.check_divergence(around, partition, error);
-            }
-            Note::Probes { .. } => around.chance.see(Sight::Probed),
-            Note::TakesOver { partition, cause } => self.check_takeover(around, *partition, *cause),
+            Note::Copy { partition, news } => self.look_at_copy(around, *partition, news),
             Note::CannotStart { partition, error } => {
                 around.chance.see(Sight::CannotStart);
                 if *error == StartError::InputRecreated {

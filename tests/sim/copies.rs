@@ -6,10 +6,9 @@ use crate::control::Control;
 use crate::mutation::Mutation;
 use crate::surroundings::Surroundings;
 use huntd::kafka::membership::GroupView;
-use huntd::ownership::action::TakeoverCause;
+use huntd::ownership::action::{CopyNews, TakeoverCause};
 use huntd::ownership::event::{OwnershipEvent, ShardFacts};
 use huntd::ownership::standby::StandbyOptions;
-use huntd::ownership::start_error::StartError;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -82,8 +81,23 @@ impl Control {
         }
     }
 
+    pub(crate) fn look_at_copy(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        partition: i32,
+        news: &CopyNews,
+    ) {
+        match news {
+            CopyNews::Begins { .. } => around.chance.see(Sight::Copied),
+            CopyNews::Ends(_) => around.chance.see(Sight::CopyEnded),
+            CopyNews::Diverged(_) => around.chance.see(Sight::Diverged),
+            CopyNews::Probes => around.chance.see(Sight::Probed),
+            CopyNews::TakesOver(cause) => self.check_takeover(around, partition, *cause),
+        }
+    }
+
     /// The daemon takes a zone over without asking the group.
-    pub(crate) fn check_takeover(
+    fn check_takeover(
         &mut self,
         around: &mut Surroundings<'_>,
         partition: i32,
@@ -108,19 +122,5 @@ impl Control {
             return;
         };
         self.wrong = Some(format!("partition {partition} is taken over, and {why}"));
-    }
-
-    /// A copy differs from its owner only if its input does.
-    pub(crate) fn check_divergence(
-        &mut self,
-        around: &Surroundings<'_>,
-        partition: i32,
-        error: &StartError,
-    ) {
-        let input = &around.broker.inputs[partition as usize];
-        let is_explained = input.truncated_to.is_some() || around.broker.was_input_deleted();
-        if matches!(error, StartError::Diverged { .. }) && !is_explained {
-            around.trace(|| format!("partition {partition} has a copy that differs: {error}"));
-        }
     }
 }

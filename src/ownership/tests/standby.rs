@@ -5,7 +5,7 @@ use crate::kafka::membership::MembershipEvent;
 use crate::kafka::membership::{GroupMember, GroupView};
 use crate::output::fence_id::{FenceIds, is_resignation};
 use crate::output::frame::{Format, FrameHeader};
-use crate::ownership::action::{Note, OwnershipAction, TakeoverCause};
+use crate::ownership::action::{CopyNews, Note, OwnershipAction, TakeoverCause};
 use crate::ownership::event::{OutputEvent, OwnershipEvent, ShardNotice};
 use crate::ownership::standby::StandbyOptions;
 use crate::ownership::start_error::StartError;
@@ -97,7 +97,7 @@ fn answer_probe(daemon: &mut Daemon) {
 
 fn causes(daemon: &Daemon) -> Vec<TakeoverCause> {
     let cause = |done: &OwnershipAction| match done {
-        OwnershipAction::Log(Note::TakesOver { cause, .. }) => Some(*cause),
+        OwnershipAction::Log(Note::Copy { news: CopyNews::TakesOver(cause), .. }) => Some(*cause),
         _ => None,
     };
     daemon.done.iter().filter_map(cause).collect()
@@ -205,7 +205,8 @@ fn a_copy_that_differs_ends_and_begins_again_later_and_halts_nothing() {
     let (partition, error) = (0, StartError::Diverged { update: 5 });
     let diverged = ShardNotice::Diverged { partition, ownership_id, error };
     daemon.hear(OwnershipEvent::Shard(diverged));
-    assert!(daemon.has_said(|note| matches!(note, Note::CopyDiverged { partition: 0, .. })));
+    let is_said = Note::Copy { partition, news: CopyNews::Diverged(error) };
+    assert!(daemon.has_done(&OwnershipAction::Log(is_said)));
     daemon.hear(OwnershipEvent::GroupSeen(&view()));
     rest(&mut daemon, 20);
     assert_eq!((follows(&daemon), daemon.ownership.summary().halted), (1, 0));
