@@ -12,10 +12,10 @@
 use huntd::hunt::Shard;
 use huntd::hunt::event::{Action, Event};
 use huntd::hunt::rules::rulebook::Rulebook;
+use huntd::hunt::rules_file::built_in;
 use huntd::kit::event_list::Events;
 use huntd::kit::update::Updates;
 use huntd::runtime::allocator;
-use huntd::service::rules::built_in;
 use std::io::Write;
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -9,10 +9,10 @@
 use huntd::hunt::Shard;
 use huntd::hunt::event::{Action, Event};
 use huntd::hunt::rules::rulebook::Rulebook;
+use huntd::hunt::rules_file::built_in;
 use huntd::kit::checkpoint::CheckpointRead;
 use huntd::kit::update::Updates;
 use huntd::runtime::allocator;
-use huntd::service::rules::built_in;
 use huntd::snapshot::format::SNAPSHOT_BLOCK_BYTES;
 use std::time::{Duration, Instant};
 

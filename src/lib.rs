@@ -16,6 +16,9 @@
 //! what decides where a shard lives, then what supports them, then queries, and last what operators
 //! and tests use.
 
+// The small game of docs/GAMES.md names this crate as a program does, and is a module in tests.
+extern crate self as huntd;
+
 /// Assembles `huntd run`: start and stop on one screen, the queues between the threads.
 pub mod daemon;
 
@@ -34,6 +37,9 @@ pub mod queue;
 /// What a game is made of: tables, clock, players, the words of events and updates.
 #[macro_use]
 pub mod kit;
+
+/// What a program needs of a game: its rules files, its bots, and its name.
+pub mod edition;
 
 /// The treasure hunt: events to updates, a pure function of its input.
 pub mod hunt;
@@ -79,6 +85,11 @@ pub mod tools;
 
 /// What tests, benches and fuzz targets share. The daemon uses none of it.
 pub mod testing;
+
+/// What a program that plays a game begins with: a verb in, an exit code out.
+mod program;
+
+pub use program::main;
 
 /// How bounds of several modules depend on each other.
 mod limits;

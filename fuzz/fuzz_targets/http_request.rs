@@ -5,11 +5,11 @@
 
 use huntd::hunt::Shard;
 use huntd::hunt::rules::rulebook::Rulebook;
+use huntd::hunt::rules_file::built_in;
 use huntd::serve::answers::{Served, ZoneState};
 use huntd::serve::exchange::{Exchange, ExchangeNeed};
 use huntd::serve::gate::Gate;
 use huntd::serve::lag::Lag;
-use huntd::service::rules::built_in;
 use huntd::view::game::ZoneImage;
 use huntd::view::zone::{ZonePosition, ZoneView};
 use libfuzzer_sys::fuzz_target;

@@ -4,16 +4,16 @@
 
 use huntd::hunt::Shard;
 use huntd::hunt::rules::rulebook::Rulebook;
+use huntd::hunt::rules_file::built_in;
 use huntd::kit::engine::AnyRulebook;
 use huntd::kit::rulebook::Rulebook as KitRulebook;
-use huntd::service::rules::built_in;
 use huntd::snapshot::format::Header;
-use huntd::testing::turf::second::play::SMALL_RULES;
+use huntd::testing::turf::SECOND_RULES;
 use huntd::testing::whole_state::encode_state;
 use libfuzzer_sys::fuzz_target;
 
 fn turf() -> AnyRulebook {
-    KitRulebook::of(SMALL_RULES).into()
+    KitRulebook::of(SECOND_RULES).into()
 }
 
 fuzz_target!(|input: &[u8]| {

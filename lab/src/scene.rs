@@ -7,8 +7,8 @@
 
 use super::grid::Grid;
 use huntd::hunt::event::Action;
+use huntd::kit::bots::BOT_ID_FIRST;
 use huntd::output::event_json::write_event;
-use huntd::tools::PLAYER_ID_FIRST;
 use huntd::tools::source::SourceRecord;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -235,7 +235,7 @@ impl Scene {
         known.seq += 1;
         let seq = known.seq;
         let shift = u64::from(self.repetition) * PLAYER_IDS_PER_REPETITION;
-        self.emit(zone, PLAYER_ID_FIRST + shift + player, seq, action);
+        self.emit(zone, BOT_ID_FIRST + shift + player, seq, action);
     }
 
     fn emit(&mut self, zone: u16, player_id: u64, seq: u64, action: Action) {

@@ -1,7 +1,7 @@
 //! The adapters' decisions, tested with invented recordings.
 
 use super::{MatchEvents, MatchFormat, MatchOptions, heading, player_number};
-use huntd::tools::PLAYER_ID_FIRST;
+use huntd::kit::bots::BOT_ID_FIRST;
 use std::fmt::Write;
 
 /// The events of a recording, one per line: partition, player, seq, and the event without its time.
@@ -23,7 +23,7 @@ fn play(format: MatchFormat, zones: u16, repeat: u32, lines: &[&str]) -> String 
             text,
             "{} {} {} {}",
             record.partition,
-            player - PLAYER_ID_FIRST,
+            player - BOT_ID_FIRST,
             value["seq"],
             value["type"].as_str().expect("an event has a type")
         );

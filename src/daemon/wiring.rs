@@ -34,7 +34,7 @@ use std::sync::atomic::AtomicBool;
 
 /// Each thread's options and queue ends.
 pub(crate) struct Wiring {
-    /// The service thread's; `None` if the configuration is not in a file.
+    /// The service thread's; `None` if nothing can be read again.
     pub reloader: Option<Reloader>,
     /// The hot thread's.
     pub hot: hot::HotEnds,
@@ -195,6 +195,7 @@ pub(crate) fn metrics(game: &GameSchema) -> Metrics {
     let rejects = &Reject::ALL.map(Reject::name);
     Metrics::with_names(&game.action_names(), game.refusals, rejects)
         .counting_fetch_errors(&ErrorCode::names())
+        .counting_in_zones(game.counts)
 }
 
 /// How to reach the brokers of a topic.

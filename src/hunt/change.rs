@@ -2,7 +2,7 @@
 
 use crate::hunt::event::{ActionKind, ItemStack};
 use crate::hunt::refusal::{Effect, Hint, HuntEndCause, Refusal, ScoreCause};
-use crate::kit::kinds::{Kinds, UpdateKind};
+use crate::kit::kinds::Kinds;
 use crate::kit::packed::Packed;
 use crate::kit::update_json::UpdateTable;
 
@@ -25,7 +25,8 @@ impl Packed for [ItemStack; 4] {
 }
 
 /// The kinds, in the order of their numbers, from 1.
-pub(crate) const KINDS: &[UpdateKind] = Change::KINDS;
+#[cfg(test)]
+pub(crate) const KINDS: &[crate::kit::kinds::UpdateKind] = Change::KINDS;
 
 /// The updates of the hunt.
 pub const UPDATES: &UpdateTable = Change::TABLE;

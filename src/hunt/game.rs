@@ -10,7 +10,7 @@ use crate::hunt::rules::motion::{Allowance, on_rotate};
 use crate::hunt::rules::{ENGINE_VERSION, Rules};
 use crate::hunt::state::TreasureHunt;
 use crate::hunt::{EventOutput, Outcome, Population, Shard};
-use crate::kit::engine::{COUNTS_MAX, Departure};
+use crate::kit::engine::{COUNTS_MAX, Departure, ZoneCount};
 use crate::kit::event::PlainEvent;
 use crate::kit::game::{Game, KitRefusal};
 use crate::kit::update::Update;
@@ -27,7 +27,11 @@ impl From<KitRefusal> for Refusal {
 
 impl Game for TreasureHunt {
     const VERSION: u32 = ENGINE_VERSION as u32;
-    const COUNTS: &'static [&'static str] = &["players", "hunts", "treasures"];
+    const COUNTS: &'static [ZoneCount] = &[
+        ("players", "Players in a zone, by partition."),
+        ("hunts", "Hunts that run in a zone, by partition."),
+        ("treasures", "Treasures in a zone that nobody opened, by partition."),
+    ];
 
     type Action = ActionOf<HandoffPlace>;
     type Update = Change;

@@ -16,6 +16,14 @@ pub mod refusal;
 
 pub mod rules;
 
+pub mod rules_file;
+
+pub(crate) mod playable;
+
+pub(crate) mod hunters;
+
+pub(crate) mod walkers;
+
 pub(crate) mod actor;
 
 pub(crate) mod actors;

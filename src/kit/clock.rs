@@ -12,7 +12,7 @@ const RECORDS: u64 = CLOCK_RECORDS as u64;
 /// with a wrong time, even a year ahead, does not move it. It is 0 until eight records have
 /// arrived, and starts at their smallest time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Clock {
+pub struct Clock {
     recent_ms: [i64; CLOCK_RECORDS],
     records: u64,
     start_ms: i64,
@@ -80,7 +80,7 @@ impl Clock {
     }
 
     /// Milliseconds since the clock started.
-    pub(crate) fn now_ms(&self) -> u64 {
+    pub fn now_ms(&self) -> u64 {
         self.now_ms
     }
 

@@ -7,7 +7,7 @@ use crate::kit::field::{ActionWords, CARRIED_WORDS_MAX};
 use crate::kit::game::Game;
 use crate::kit::kinds::Kinds;
 use crate::kit::packed::Packed;
-use crate::kit::rulebook::Rulebook;
+use crate::kit::rulebook::{GameRules, Rulebook};
 use crate::kit::update::{Update, Updates};
 use crate::kit::update_json::UpdateTable;
 use crate::kit::zone::{Outcome, Zone};
@@ -19,7 +19,10 @@ use std::sync::Arc;
 const REFUSALS_MAX: usize = 64;
 
 /// Limit of the numbers that a game counts in a zone.
-pub(crate) const COUNTS_MAX: usize = 4;
+pub const COUNTS_MAX: usize = 4;
+
+/// Name and description of a number that a game counts in a zone.
+pub type ZoneCount = (&'static str, &'static str);
 
 /// The tables of a game: what the daemon and the tools know of it.
 #[derive(Debug)]
@@ -30,8 +33,8 @@ pub struct GameSchema {
     pub updates: &'static UpdateTable,
     /// The reasons to refuse an event, by number.
     pub refusals: &'static [&'static str],
-    /// The names of the counts of a zone.
-    pub counts: &'static [&'static str],
+    /// What is counted in a zone.
+    pub counts: &'static [ZoneCount],
 }
 
 impl GameSchema {
@@ -48,7 +51,7 @@ impl GameSchema {
 }
 
 /// The schema of a game.
-pub(crate) const fn schema_of<G: Game>() -> &'static GameSchema {
+pub const fn schema_of<G: Game>() -> &'static GameSchema {
     const {
         let schema = &GameSchema {
             events: <G::Action as GameAction>::EVENTS,
@@ -225,8 +228,8 @@ impl<G: Game> Engine for Zone<G> {
 
     fn know(&mut self, rulebook: &AnyRulebook) {
         let rulebook: &dyn Any = &**rulebook;
-        let rulebook = rulebook.downcast_ref::<RulebookOf<G>>();
-        self.know(&rulebook.expect("a daemon plays one game").0);
+        let rulebook = rulebook.downcast_ref::<Rulebook<G::Rules>>();
+        self.know(rulebook.expect("a daemon plays one game"));
     }
 
     fn apply_part(
@@ -284,41 +287,39 @@ pub trait GameRulebook: Any + Send + Sync {
     fn migrated_zone(&self, bytes: &[u8]) -> Result<Box<dyn Engine>, StateError>;
 }
 
-/// The rulebook of one game.
-struct RulebookOf<G: Game>(Rulebook<G::Rules>);
-
-/// Returns the rulebook of a game, for holders that do not know the game.
-pub(crate) fn any_rulebook<G: Game>(rulebook: Rulebook<G::Rules>) -> AnyRulebook {
-    Arc::new(RulebookOf::<G>(rulebook))
+impl<R: GameRules> From<Rulebook<R>> for AnyRulebook {
+    fn from(rulebook: Rulebook<R>) -> AnyRulebook {
+        Arc::new(rulebook)
+    }
 }
 
-impl<G: Game> GameRulebook for RulebookOf<G> {
+impl<R: GameRules> GameRulebook for Rulebook<R> {
     fn schema(&self) -> &'static GameSchema {
-        schema_of::<G>()
+        schema_of::<R::Game>()
     }
 
     fn version(&self) -> u32 {
-        G::VERSION
+        R::Game::VERSION
     }
 
     fn rulesets(&self) -> Vec<u32> {
-        self.0.rulesets().collect()
+        self.rulesets().collect()
     }
 
     fn beginning_by(&self, ruleset: u32) -> Option<AnyRulebook> {
-        self.0.beginning_by(ruleset).map(any_rulebook::<G>)
+        self.beginning_by(ruleset).map(AnyRulebook::from)
     }
 
     fn new_zone(&self, partition: u16) -> Box<dyn Engine> {
-        Box::new(Zone::<G>::new(partition, &self.0))
+        Box::new(Zone::<R::Game>::new(partition, self))
     }
 
     fn stored_zone(&self, bytes: &[u8]) -> Result<Box<dyn Engine>, StateError> {
-        Ok(Box::new(Zone::<G>::decode_state(bytes, &self.0)?))
+        Ok(Box::new(Zone::<R::Game>::decode_state(bytes, self)?))
     }
 
     fn migrated_zone(&self, bytes: &[u8]) -> Result<Box<dyn Engine>, StateError> {
-        Ok(Box::new(Zone::<G>::migrate_state(bytes, &self.0)?))
+        Ok(Box::new(Zone::<R::Game>::migrate_state(bytes, self)?))
     }
 }
 

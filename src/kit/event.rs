@@ -113,7 +113,7 @@ pub enum Presence {
 }
 
 impl ActionSpec {
-    pub(crate) const fn new(
+    pub const fn new(
         [name, type_name]: [&'static str; 2],
         subject: Subject,
         fields: &'static [ActionField],
@@ -167,7 +167,7 @@ pub struct EventTable {
 pub(crate) const ACTIONS_MAX: usize = 32;
 
 impl EventTable {
-    pub(crate) const fn new(
+    pub const fn new(
         fields: &'static [FieldSpec],
         actions: &'static [ActionSpec],
         carried: &'static [CarriedField],
@@ -224,6 +224,14 @@ pub trait GameAction: Copy {
 
     /// Returns the action's words, and appends what it carries.
     fn pack(self, carried: &mut Vec<u64>) -> ActionWords;
+
+    /// Returns the words of an action that carries nothing.
+    fn words(self) -> ActionWords {
+        let mut carried = Vec::new();
+        let words = self.pack(&mut carried);
+        assert!(carried.is_empty(), "the action carries something");
+        words
+    }
 }
 
 impl<A> Event<A> {
@@ -255,6 +263,7 @@ impl<A: GameAction> Event<A> {
 /// `type`, `player_id`, `seq` and `ts_us` are fields of every game. An action has a number, a name,
 /// who acts, if need be the `type` of its records, and fields. A field has a type, the record's
 /// field, and whether the record must have it.
+#[macro_export]
 macro_rules! events {
     (
         $(#[$table_doc:meta])*
@@ -322,7 +331,7 @@ macro_rules! events {
             }
         }
 
-        list! {
+        $crate::list! {
             /// The kinds of actions.
             $kind { $($(#[$doc])* $variant = $number $name,)* }
         }

@@ -109,7 +109,7 @@ pub struct FieldPlace {
 impl FieldPlace {
     /// Returns the place of a field among all fields of an action, given with their widths. Wide
     /// ones come from the end. It does not compile if an action has too many.
-    pub(crate) const fn of(fields: &[(u8, bool)], field: u8) -> FieldPlace {
+    pub const fn of(fields: &[(u8, bool)], field: u8) -> FieldPlace {
         let (mut half, mut end, mut at) = (0, HALVES, 0);
         let mut place = None;
         while at < fields.len() {
@@ -151,13 +151,13 @@ impl FieldPlace {
 
 impl ActionWords {
     /// Creates the words of an action without fields.
-    pub(crate) const fn new(kind: u8) -> ActionWords {
+    pub const fn new(kind: u8) -> ActionWords {
         ActionWords([kind as u64, 0, 0])
     }
 
     /// Number of the action.
     #[inline(always)]
-    pub(crate) fn kind(&self) -> u8 {
+    pub fn kind(&self) -> u8 {
         self.0[0] as u8
     }
 
@@ -192,7 +192,7 @@ impl ActionWords {
 }
 
 /// A type of an action's field. The range of the record's field ensures that its value fits.
-pub(crate) trait FieldType: Sized {
+pub trait FieldType: Sized {
     /// The smallest value that fits.
     const LEAST: i128;
     /// The largest value that fits.

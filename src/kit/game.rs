@@ -1,7 +1,7 @@
 //! The interface between the kit and a game. It is static: the kit's loop is compiled for each
 //! game.
 
-use crate::kit::engine::{COUNTS_MAX, Departure};
+use crate::kit::engine::{COUNTS_MAX, Departure, ZoneCount};
 use crate::kit::event::{GameAction, PlainEvent};
 use crate::kit::kinds::Kinds;
 use crate::kit::packed::Packed;
@@ -35,8 +35,8 @@ pub trait Game: GameState<Rules: GameRules> + Send + 'static {
     /// with another type. A field whose meaning changes needs another name or another type.
     const MIGRATIONS: &'static [Migration] = &[];
 
-    /// Names of what is counted in a zone.
-    const COUNTS: &'static [&'static str];
+    /// What is counted in a zone: names, and help texts for operators.
+    const COUNTS: &'static [ZoneCount];
 
     /// The events.
     type Action: GameAction;

@@ -112,6 +112,7 @@ list! {
 }
 
 /// True if a row of [`kinds!`] is timed.
+#[macro_export]
 macro_rules! is_timed {
     (timed) => {
         true
@@ -125,6 +126,7 @@ macro_rules! is_timed {
 ///
 /// A row has a number, a name, `timed` if something begins or lasts from then on, a role, and
 /// fields. A field has a type, its part of the payload, its form and its public name.
+#[macro_export]
 macro_rules! kinds {
     (
         $(#[$kinds_doc:meta])*
@@ -170,7 +172,7 @@ macro_rules! kinds {
                 #[inline(always)]
                 fn is_timed(&self) -> bool {
                     match self {
-                        $($kinds::$variant { .. } => is_timed!($time),)*
+                        $($kinds::$variant { .. } => $crate::is_timed!($time),)*
                     }
                 }
 

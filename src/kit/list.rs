@@ -1,5 +1,6 @@
 //! Closed lists: enums whose values have a number and a public name.
 
+#[macro_export]
 macro_rules! list {
     (
         $(#[$doc:meta])*
@@ -14,13 +15,13 @@ macro_rules! list {
 
         impl $type {
             /// All values, by number.
-            pub(crate) const ALL: &[$type] = &[$($type::$variant,)*];
+            pub const ALL: &[$type] = &[$($type::$variant,)*];
 
             /// The names, by number.
             pub const NAMES: &[&str] = &[$($name,)*];
 
             /// The value with this number.
-            pub(crate) fn from_code(code: u8) -> Option<$type> {
+            pub fn from_code(code: u8) -> Option<$type> {
                 $type::ALL.get(usize::from(code)).copied()
             }
 

@@ -36,7 +36,7 @@ pub(crate) fn difference(before: u64, after: u64, key: u64) -> u128 {
 /// Hashes a few words in order. Only the last multiplication waits for the salt. docs/PROTOCOL.md
 /// defines it for four words, with the chain as the salt.
 #[inline(always)]
-pub(crate) fn hash<const WORDS: usize>(words: &[u64; WORDS], salt: u64) -> u64 {
+pub fn hash<const WORDS: usize>(words: &[u64; WORDS], salt: u64) -> u64 {
     let mut sum = salt;
     let mut pairs = words.chunks_exact(2);
     for (at, pair) in (&mut pairs).enumerate() {

@@ -7,7 +7,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::float_arithmetic)]
 
 #[macro_use]
-mod list;
+pub mod list;
 
 #[macro_use]
 pub mod kinds;
@@ -23,7 +23,7 @@ pub mod row;
 #[macro_use]
 pub mod state;
 
-pub(crate) mod numbered;
+pub mod numbered;
 
 pub(crate) mod names;
 
@@ -48,13 +48,15 @@ pub mod game;
 
 pub mod rulebook;
 
+pub mod bots;
+
 pub mod checkpoint;
 
 pub mod stored_names;
 
 pub(crate) mod state_changes;
 
-pub(crate) mod clock;
+pub mod clock;
 
 pub(crate) mod table;
 
@@ -64,11 +66,11 @@ pub(crate) mod index;
 
 pub(crate) mod rank_tree;
 
-pub(crate) mod tombstones;
+pub mod tombstones;
 
-pub(crate) mod words;
+pub mod words;
 
-pub(crate) mod mix;
+pub mod mix;
 
 #[cfg(test)]
 pub(crate) mod tests;

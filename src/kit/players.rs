@@ -20,6 +20,7 @@ pub trait Player: Row {
 }
 
 /// Implements [`Player`] for a row with the fields `player_id` and `seq`.
+#[macro_export]
 macro_rules! player_row {
     ($row:ident) => {
         impl $crate::kit::players::Player for $row {
@@ -53,7 +54,7 @@ pub struct Players<P: Player> {
 
 impl<P: Player> Players<P> {
     /// Nobody, with room for this many.
-    pub(crate) fn new(players_max: usize, salt: u64) -> Players<P> {
+    pub fn new(players_max: usize, salt: u64) -> Players<P> {
         Players {
             rows: Table::new(players_max, salt),
             index: Index::new(players_max),
@@ -63,7 +64,7 @@ impl<P: Player> Players<P> {
     }
 
     /// Returns the number of players.
-    pub(crate) fn count(&self) -> u32 {
+    pub fn count(&self) -> u32 {
         self.index.count()
     }
 
@@ -73,14 +74,14 @@ impl<P: Player> Players<P> {
     }
 
     /// Lists all players of an encoded state: their number, and the rows that are not empty.
-    pub(crate) fn list(&self, table: u8, part: u8, row_words: usize, checkpoint: &mut Checkpoint) {
+    pub fn list(&self, table: u8, part: u8, row_words: usize, checkpoint: &mut Checkpoint) {
         let run = RowRun { table, instance: 0, is_counted: true, rows: self.count() };
         checkpoint.rows(run, part, 0..self.used, row_words as u64 * u64::from(run.rows));
     }
 
     /// Reads players that [`Players::list`] has listed. `None`: they are not such players, or more
     /// than there may be.
-    pub(crate) fn load(&mut self, players_max: u32, words: &mut Words) -> Option<()> {
+    pub fn load(&mut self, players_max: u32, words: &mut Words) -> Option<()> {
         for _ in 0..words.word()? {
             let player = P::from_words(P::Words::read(words)?)?;
             let is_new = player.player_id() != 0 && self.find(player.player_id()).is_none();
@@ -93,7 +94,7 @@ impl<P: Player> Players<P> {
     }
 
     /// Returns how many rows may hold a player.
-    pub(crate) fn used(&self) -> u32 {
+    pub fn used(&self) -> u32 {
         self.used
     }
 
@@ -103,7 +104,7 @@ impl<P: Player> Players<P> {
     }
 
     /// Returns the row of a player.
-    pub(crate) fn find(&self, player_id: u64) -> Option<u32> {
+    pub fn find(&self, player_id: u64) -> Option<u32> {
         self.index.find(player_id, |row| self.rows.row(row).player_id())
     }
 
@@ -139,7 +140,7 @@ impl<P: Player> Players<P> {
     }
 
     /// Adds a player who is not here yet, and returns its row.
-    pub(crate) fn add(&mut self, player: P) -> u32 {
+    pub fn add(&mut self, player: P) -> u32 {
         let player_id = player.player_id();
         assert!(player_id != 0);
         let row = self.free.pop().unwrap_or(self.used);
@@ -151,7 +152,7 @@ impl<P: Player> Players<P> {
     }
 
     /// Removes a player and frees its row.
-    pub(crate) fn remove(&mut self, row: u32) {
+    pub fn remove(&mut self, row: u32) {
         self.index.remove(self.row(row).player_id(), row);
         self.rows.write(row, P::default());
         self.free.push(row);
@@ -159,18 +160,18 @@ impl<P: Player> Players<P> {
 
     /// Returns a player.
     #[inline]
-    pub(crate) fn row(&self, row: u32) -> &P {
+    pub fn row(&self, row: u32) -> &P {
         self.rows.row(row)
     }
 
     /// Writes a player.
     #[inline(always)]
-    pub(crate) fn write(&mut self, row: u32, player: P) {
+    pub fn write(&mut self, row: u32, player: P) {
         self.rows.write(row, player);
     }
 
     /// Returns the hash of all players.
-    pub(crate) fn digest(&self) -> u64 {
+    pub fn digest(&self) -> u64 {
         // The index is derived from the rows; `free` and `used` only determine where a row is.
         let Players { rows, index: _, free: _, used: _ } = self;
         rows.digest()

@@ -69,12 +69,13 @@ pub enum Identity {
 
 /// Declares a row with a word for each field: of a player, or of a table whose numbers have a
 /// meaning.
+#[macro_export]
 macro_rules! row {
     (
         $(#[$doc:meta])*
         player $row:ident { $($(#[$of:meta])* $field:ident: $type:ty,)* }
     ) => {
-        row! {
+        $crate::row! {
             $(#[$doc])*
             $row by Own {
                 /// The player; 0 in a row that is free.
@@ -85,13 +86,13 @@ macro_rules! row {
             }
         }
 
-        player_row!($row);
+        $crate::player_row!($row);
     };
     (
         $(#[$doc:meta])*
         numbered $row:ident { $($(#[$of:meta])* $field:ident: $type:ty,)* }
     ) => {
-        row! { $(#[$doc])* $row by Number { $($(#[$of])* $field: $type,)* } }
+        $crate::row! { $(#[$doc])* $row by Number { $($(#[$of])* $field: $type,)* } }
     };
     (
         $(#[$doc:meta])*
@@ -99,7 +100,7 @@ macro_rules! row {
     ) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub(crate) struct $row {
+        pub struct $row {
             $($(#[$of])* pub $field: $type,)*
         }
 
@@ -111,7 +112,7 @@ macro_rules! row {
 
             impl $row {
                 /// The fields, as a stored state names them.
-                pub(crate) const FIELDS: &'static [$crate::kit::stored_names::StoredField] =
+                pub const FIELDS: &'static [$crate::kit::stored_names::StoredField] =
                     &$crate::kit::stored_names::word_fields::<WORDS>(
                         [$(stringify!($field)),*],
                         [$(stringify!($type)),*],

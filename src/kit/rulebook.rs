@@ -3,6 +3,7 @@
 //! An event names rules by their hash. The meaning of an event must not depend on who replays it,
 //! so a zone stops at an event with rules that it does not have.
 
+use crate::kit::game::Game;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -12,6 +13,9 @@ pub(crate) const RULES_FILES_MAX: usize = 16;
 
 /// The values of a game that its designer may change.
 pub trait GameRules: Clone + Debug + Send + Sync + 'static {
+    /// The game that is played by these rules.
+    type Game: Game<Rules = Self>;
+
     /// Returns an error if no game can be played with these rules.
     fn check(&self) -> Result<(), RulesError>;
 
@@ -44,25 +48,25 @@ impl std::error::Error for RulesError {}
 /// Rules between which a zone can switch.
 #[derive(Clone, Debug)]
 pub struct Rulebook<R> {
-    editions: Arc<[Edition<R>]>,
+    all: Arc<[HashedRules<R>]>,
 }
 
 /// Rules with their hash.
 #[derive(Debug)]
-pub(crate) struct Edition<R> {
+pub(crate) struct HashedRules<R> {
     pub(crate) ruleset: u32,
     pub(crate) rules: Arc<R>,
 }
 
-impl<R> Clone for Edition<R> {
-    fn clone(&self) -> Edition<R> {
-        Edition { ruleset: self.ruleset, rules: self.rules.clone() }
+impl<R> Clone for HashedRules<R> {
+    fn clone(&self) -> HashedRules<R> {
+        HashedRules { ruleset: self.ruleset, rules: self.rules.clone() }
     }
 }
 
-impl<R: GameRules> Edition<R> {
-    fn of(rules: R) -> Edition<R> {
-        Edition { ruleset: rules.hash(), rules: Arc::new(rules) }
+impl<R: GameRules> HashedRules<R> {
+    fn of(rules: R) -> HashedRules<R> {
+        HashedRules { ruleset: rules.hash(), rules: Arc::new(rules) }
     }
 }
 
@@ -72,34 +76,39 @@ impl<R: GameRules> Rulebook<R> {
         if let Err(error) = first.check() {
             panic!("{error}");
         }
-        Rulebook { editions: Arc::new([Edition::of(first)]) }
+        Rulebook { all: Arc::new([HashedRules::of(first)]) }
     }
 
     /// Adds rules with which a game under the first rules can continue.
     pub fn add(&mut self, rules: R) -> Result<(), RulesError> {
         rules.check()?;
         rules.check_beside(&self.first().rules)?;
-        let editions = self.editions.iter().cloned();
-        self.editions = editions.chain([Edition::of(rules)]).collect();
+        let all = self.all.iter().cloned();
+        self.all = all.chain([HashedRules::of(rules)]).collect();
         Ok(())
     }
 
     /// Returns the hashes of all rules, that of new zones first.
     pub fn rulesets(&self) -> impl Iterator<Item = u32> {
-        self.editions.iter().map(|edition| edition.ruleset)
+        self.all.iter().map(|one| one.ruleset)
     }
 
     /// Returns the rules of new zones.
-    pub(crate) fn first(&self) -> &Edition<R> {
-        &self.editions[0]
+    pub fn rules(&self) -> &R {
+        &self.all[0].rules
+    }
+
+    /// Returns the rules of new zones, with their hash.
+    pub(crate) fn first(&self) -> &HashedRules<R> {
+        &self.all[0]
     }
 
     /// Returns this book, reordered so that new zones begin with the rules with this hash; `None`
     /// if it does not contain them.
     pub fn beginning_by(&self, ruleset: u32) -> Option<Rulebook<R>> {
         let first = self.find(ruleset)?;
-        let others = self.editions.iter().filter(|edition| edition.ruleset != ruleset);
-        Some(Rulebook { editions: std::iter::once(first).chain(others).cloned().collect() })
+        let others = self.all.iter().filter(|one| one.ruleset != ruleset);
+        Some(Rulebook { all: std::iter::once(first).chain(others).cloned().collect() })
     }
 
     /// Returns the first rules of this book that another one lacks; `None` if a game can continue
@@ -109,7 +118,7 @@ impl<R: GameRules> Rulebook<R> {
     }
 
     /// Returns the rules with this hash, if the book contains them.
-    pub(crate) fn find(&self, ruleset: u32) -> Option<&Edition<R>> {
-        self.editions.iter().find(|edition| edition.ruleset == ruleset)
+    pub(crate) fn find(&self, ruleset: u32) -> Option<&HashedRules<R>> {
+        self.all.iter().find(|one| one.ruleset == ruleset)
     }
 }

@@ -66,6 +66,7 @@ pub trait GameState: Clone + Debug {
 ///
 /// Both have a bound that may depend on the rules. All rows of a numbered table exist from the
 /// start.
+#[macro_export]
 macro_rules! state {
     (
         $(#[$doc:meta])*
@@ -76,7 +77,7 @@ macro_rules! state {
     ) => {
         $(#[$doc])*
         #[derive(Clone, Debug)]
-        pub(crate) struct $state {
+        pub struct $state {
             pub $players: $crate::kit::players::Players<$player>,
             $(pub $table: $crate::kit::numbered::Numbered<$row>,)*
         }

@@ -70,7 +70,7 @@ impl StoredTable {
 }
 
 /// Returns the fields of a row that has a word for each.
-pub(crate) const fn word_fields<const WORDS: usize>(
+pub const fn word_fields<const WORDS: usize>(
     names: [&'static str; WORDS],
     forms: [&'static str; WORDS],
 ) -> [StoredField; WORDS] {
@@ -96,7 +96,7 @@ pub(crate) const TOMBSTONES: u8 = 2;
 pub(crate) const DIGEST: u8 = 3;
 
 /// The number of a game's first table.
-pub(crate) const GAME_TABLES: u8 = 4;
+pub const GAME_TABLES: u8 = 4;
 
 /// The words of a zone's row that are not taken from another version: the format and the ruleset.
 const FORMAT_AND_RULESET: std::ops::Range<usize> = 0..2;

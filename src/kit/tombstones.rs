@@ -17,7 +17,7 @@ pub(crate) const STORED_TOMBSTONE_WORDS: usize = 1 + Tombstone::WORDS;
 /// Identifies one of a player's handoffs, and orders them. A later handoff has a higher `seq`; one
 /// that was sent back, or on, has the same `seq` and a higher number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct HandoffId {
+pub struct HandoffId {
     /// The `seq` of the `leave`.
     pub seq: u64,
     /// Number of the handoff.
@@ -27,7 +27,7 @@ pub(crate) struct HandoffId {
 /// The memory of a player who left, so that repeated events stay no-ops and each handoff is
 /// accepted once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tombstone {
+pub struct Tombstone {
     /// The player; 0 in an empty row.
     pub player_id: u64,
     /// The last `seq` that was applied.
@@ -60,7 +60,7 @@ const ROWS_MAX: u32 = TOMBSTONES_MAX as u32;
 
 /// The players who left last, in a ring: a new one replaces the oldest.
 #[derive(Clone, Debug)]
-pub(crate) struct Tombstones {
+pub struct Tombstones {
     rows: Table<Tombstone>,
     index: Index,
     next: u32,
@@ -86,7 +86,7 @@ impl Tombstones {
     }
 
     /// Adds a tombstone, replacing the player's previous one.
-    pub(crate) fn put(&mut self, tombstone: Tombstone) {
+    pub fn put(&mut self, tombstone: Tombstone) {
         self.take(tombstone.player_id);
         let row = self.next;
         self.next = (row + 1) % ROWS_MAX;
@@ -100,7 +100,7 @@ impl Tombstones {
     }
 
     /// Removes and returns a player's tombstone.
-    pub(crate) fn take(&mut self, player_id: u64) -> Option<Tombstone> {
+    pub fn take(&mut self, player_id: u64) -> Option<Tombstone> {
         let row = self.row_of(player_id)?;
         let tombstone = *self.rows.row(row);
         self.index.remove(player_id, row);

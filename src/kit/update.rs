@@ -156,7 +156,7 @@ pub struct Payload {
 
 impl Payload {
     /// Returns the bits of one part.
-    pub(crate) fn get(&self, place: PayloadPart) -> u64 {
+    pub fn get(&self, place: PayloadPart) -> u64 {
         match place {
             PayloadPart::Code => self.code.into(),
             PayloadPart::Short => self.short.into(),
@@ -168,7 +168,7 @@ impl Payload {
     }
 
     /// Sets one part, which was 0. Bits that do not fit it are lost.
-    pub(crate) fn set(&mut self, place: PayloadPart, bits: u64) {
+    pub fn set(&mut self, place: PayloadPart, bits: u64) {
         match place {
             PayloadPart::Code => self.code = bits as u8,
             PayloadPart::Short => self.short = bits as u16,

@@ -33,7 +33,7 @@ impl std::fmt::Debug for UpdateTable {
 
 impl UpdateTable {
     /// Creates the table of these kinds.
-    pub(crate) const fn new(kinds: &'static [UpdateKind]) -> UpdateTable {
+    pub const fn new(kinds: &'static [UpdateKind]) -> UpdateTable {
         let mut templates = [Template::of(&kinds[0]); KINDS_MAX];
         let mut at = 1;
         while at < kinds.len() {

@@ -10,7 +10,7 @@ use crate::kit::index::Lookup;
 use crate::kit::kinds::Kinds;
 use crate::kit::mix;
 use crate::kit::players::Player;
-use crate::kit::rulebook::{Edition, Rulebook};
+use crate::kit::rulebook::{HashedRules, Rulebook};
 use crate::kit::stored_names::names_words;
 use crate::kit::tombstones::Tombstones;
 use crate::kit::update::{EVENT_UPDATES_MAX, Update, Updates};
@@ -51,13 +51,17 @@ impl<R> From<Result<(), R>> for Outcome<R> {
 pub struct Zone<G: Game> {
     pub(crate) partition: u16,
     pub(crate) rulebook: Rulebook<G::Rules>,
-    pub(crate) rules: Arc<G::Rules>,
+    /// The current rules.
+    pub rules: Arc<G::Rules>,
     /// The hash of `rules`.
     pub(super) ruleset: u32,
-    pub(crate) clock: Clock,
+    /// The clock of the zone.
+    pub clock: Clock,
     pub(super) last_tick: u64,
-    pub(crate) tombstones: Tombstones,
-    pub(crate) game: G,
+    /// The players who have left.
+    pub tombstones: Tombstones,
+    /// The state of the game.
+    pub game: G,
     /// The names of the tables, as a checkpoint stores them.
     pub(crate) names: Arc<[u64]>,
     pub(crate) checkpoint: Checkpoint,
@@ -86,7 +90,7 @@ impl<G: Game> EventOutput<'_, G> {
     /// Makes the update for a change of a player, or of the world if the player is 0. It is
     /// inlined: the caller knows the kind, so the compiler knows how the change is packed.
     #[inline(always)]
-    pub(crate) fn push(&mut self, player_id: u64, change: G::Update) {
+    pub fn push(&mut self, player_id: u64, change: G::Update) {
         if change.is_timed() {
             self.push_clock();
         }
@@ -110,7 +114,7 @@ impl<G: Game> EventOutput<'_, G> {
 impl<G: Game> Zone<G> {
     /// Returns the state before the first event, with the first rules of the book.
     pub fn new(partition: u16, rulebook: &Rulebook<G::Rules>) -> Zone<G> {
-        let Edition { ruleset, rules } = rulebook.first().clone();
+        let HashedRules { ruleset, rules } = rulebook.first().clone();
         Zone {
             partition,
             rulebook: rulebook.clone(),
@@ -381,15 +385,15 @@ impl<G: Game> Zone<G> {
         if ruleset == self.ruleset {
             return Outcome::NoOp;
         }
-        let Some(edition) = self.rulebook.find(ruleset).cloned() else {
+        let Some(rules) = self.rulebook.find(ruleset).cloned() else {
             return Outcome::RulesMissing { ruleset };
         };
-        self.play_by(edition);
+        self.play_by(rules);
         out.push(0, G::rules_changed(ruleset));
         Outcome::Applied
     }
 
-    pub(super) fn play_by(&mut self, Edition { ruleset, rules }: Edition<G::Rules>) {
+    pub(super) fn play_by(&mut self, HashedRules { ruleset, rules }: HashedRules<G::Rules>) {
         self.game.play_by(&rules);
         (self.ruleset, self.rules) = (ruleset, rules);
     }

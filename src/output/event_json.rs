@@ -27,6 +27,27 @@ pub(crate) fn write_tick(out: &mut Vec<u8>, table: &EventTable, id: u64, ts_us: 
     write_words(out, table, (0, id, ts_us), (&ActionWords::new(kind), &[]));
 }
 
+/// The name of the event that changes the rules of a zone, in games that have one, and that of its
+/// field.
+const RULES_CHANGE: &str = "rules_change";
+const RULESET: &str = "ruleset";
+
+/// Appends the event that changes a zone's rules. `None`: the game has no such event.
+pub(crate) fn write_rules_change(
+    out: &mut Vec<u8>,
+    table: &EventTable,
+    ruleset: u32,
+    ts_us: i64,
+) -> Option<()> {
+    let is_change = |action: &ActionSpec| action.name == RULES_CHANGE;
+    let kind = table.actions.iter().position(is_change)?;
+    let field = table.actions[kind].fields.iter().find(|field| field.spec.key == RULESET)?;
+    let mut words = ActionWords::new(kind as u8);
+    words.put(field.place, ruleset.into());
+    write_words(out, table, (0, 0, ts_us), (&words, &[]));
+    Some(())
+}
+
 /// Like [`write_event`], for an action in words and what it carries.
 pub(crate) fn write_words(
     out: &mut Vec<u8>,

@@ -86,7 +86,7 @@ impl Served {
     pub fn new(game: &dyn ViewedGame, zones: usize, owner_silence_max: Duration) -> Served {
         Served {
             view: View::new(zones, zones * game.players_max() as usize),
-            schema: game.schema(),
+            schema: game.view_schema(),
             openapi: OnceLock::new(),
             zones: vec![ZoneState::Loading; zones],
             is_input_another: vec![false; zones],

@@ -218,7 +218,7 @@ impl Follower {
         payload: &[u8],
         give: &mut dyn FnMut(Followed),
     ) -> Result<(), Followed> {
-        let frame = match decode(payload, self.game.schema().game.updates) {
+        let frame = match decode(payload, self.game.view_schema().game.updates) {
             Err(FrameError::NotAFrame) => None,
             frame => Some(frame.map_err(|error| unreadable(offset, error))?),
         };
@@ -320,7 +320,7 @@ impl Follower {
     ) -> Result<Box<ZoneView>, Followed> {
         let FrameHeader { ruleset, .. } = *header;
         let game = self.game.with_first(ruleset).ok_or_else(|| {
-            let version = self.game.schema().version;
+            let version = self.game.view_schema().version;
             Followed::Halted(format!(
                 "it plays by ruleset {ruleset}, which no rules file has by engine version \
                  {version}, this huntd's: name its file in rules.files, or run the huntd that \

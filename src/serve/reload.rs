@@ -44,13 +44,13 @@ impl ServingReloader {
         let access = config.serve.access.as_ref();
         let keys = access.map(|access| KeySet::load(&access.keys)).transpose();
         let keys = keys.map_err(|error| error.to_string())?;
-        let rulesets = rulebook.rulesets().collect();
+        let rulesets = rulebook.rulesets();
         // A receiver that is gone belongs to a thread that has ended, and serves no client any
         // more.
-        if self.in_force.differs_from(&rulebook) {
-            let _ended = self.games.send(Arc::new(rulebook.clone())).await;
+        if self.in_force.differs_from(&*rulebook) {
+            let _ended = self.games.send(rulebook.clone()).await;
         }
-        self.in_force.replace(config, rulebook);
+        self.in_force.replace(config, &*rulebook);
         let _ended = self.reloaded.send(Reloaded { keys, rulesets }).await;
         Ok(())
     }

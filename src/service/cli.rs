@@ -2,11 +2,11 @@
 
 use super::config_args::{ClusterArgs, ConfigArgs};
 use super::help;
-use crate::hunt::change::KINDS;
+use crate::edition::Edition;
 use crate::kafka::client::BOOTSTRAP_BROKERS_MAX;
 use crate::telemetry::progress::SHARDS_MAX;
 use clap::builder::{PossibleValuesParser, RangedI64ValueParser, RangedU64ValueParser};
-use clap::{ArgGroup, Args, Parser, Subcommand};
+use clap::{Arg, ArgGroup, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::path::PathBuf;
 
 /// The version, and the revision that the program was built from.
@@ -21,6 +21,9 @@ const DEMO_PARTITIONS_MAX: u64 = 32;
 
 /// Codecs of record batches, as Kafka names them.
 const CODECS: [&str; 5] = ["none", "gzip", "snappy", "lz4", "zstd"];
+
+/// The argument that names an edition, in a program with several.
+const EDITION: &str = "edition";
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -91,9 +94,41 @@ pub enum Verb {
 }
 
 impl Cli {
-    /// Reads the command line. Ends the process if it is invalid or asks for help.
-    pub fn read() -> Cli {
-        Cli::parse()
+    /// Returns the command line of a program that has these editions of a game.
+    pub fn of_program(editions: &[Edition]) -> Command {
+        let kinds = editions[0].schema.game.updates.kinds.iter().map(|kind| kind.name);
+        let kinds = PossibleValuesParser::new(kinds);
+        let command = Cli::command().mut_subcommands(|verb| match verb.get_name() {
+            "tap" => verb.mut_arg("kind", |kind| kind.value_parser(kinds.clone())),
+            _ => verb,
+        });
+        if editions.len() == 1 {
+            return command;
+        }
+        let versions: Vec<u32> = editions.iter().map(|edition| edition.version).collect();
+        let help = format!("Version of the game: one of {versions:?} (default: the first)");
+        let version = move |text: &str| {
+            let known = versions.iter().find(|version| version.to_string() == text).copied();
+            known.ok_or_else(|| format!("choose one of {versions:?}"))
+        };
+        let edition = Arg::new(EDITION).long(EDITION).global(true).value_name("VERSION");
+        command.arg(edition.value_parser(version).help(help))
+    }
+
+    /// Reads the command line of such a program: what it is asked, and by which edition. Ends the
+    /// process if the line is invalid or asks for help.
+    pub fn read(editions: &[Edition]) -> (Cli, &Edition) {
+        let command = Cli::of_program(editions);
+        let matches = command.get_matches();
+        let chosen = match editions {
+            [only] => only,
+            _ => {
+                let version = matches.get_one::<u32>(EDITION);
+                let is_chosen = |edition: &&Edition| version == Some(&edition.version);
+                editions.iter().find(is_chosen).unwrap_or(&editions[0])
+            }
+        };
+        (Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()), chosen)
     }
 }
 
@@ -174,7 +209,7 @@ pub struct DemoArgs {
     #[arg(long, value_name = "X", requires = "file", conflicts_with = "rate")]
     #[arg(value_parser = speed)]
     pub speed: Option<f64>,
-    /// Serve the page, and print its address. The generated players hunt over the whole map.
+    /// Serve the page, and print its address. The generated players do what is worth watching.
     #[arg(long)]
     pub page: bool,
     /// Keep serving the page after the last event, until Ctrl-C.
@@ -375,7 +410,6 @@ pub struct TapArgs {
     /// Only updates of this kind, such as moved or refused; more than once if need be. Without it
     /// all kinds but clock.
     #[arg(long, value_name = "KIND", conflicts_with = "raw")]
-    #[arg(value_parser = PossibleValuesParser::new(KINDS.iter().map(|kind| kind.name)))]
     pub kind: Vec<String>,
     /// Print dead letters with their reasons instead of updates, from the dead-letter topic.
     #[arg(long, conflicts_with_all = ["raw", "player", "kind"])]

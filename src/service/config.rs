@@ -5,6 +5,7 @@
 
 use super::schema::{Limit, Limits};
 use super::settings::{self, ConfigError, ConfigErrors, Settings, variables};
+use crate::edition::Edition;
 use crate::fetch::FetchOptions;
 use crate::kafka::client::ClientOptions;
 use crate::kafka::group::{GroupOptions, GroupProtocol};
@@ -28,6 +29,8 @@ use toml::Value;
 pub struct Config {
     /// Where to read it again; `None` if it was made from a text.
     pub(crate) source: Option<ConfigSource>,
+    /// The game whose rules a reload reads again; set by the verb. `None`: there is no reload.
+    pub(crate) edition: Option<Edition>,
     /// Options of the group membership.
     pub group: GroupOptions,
     /// Options of the fetch path.
@@ -157,6 +160,7 @@ impl Check<'_> {
             snapshot: self.snapshot()?,
             remedy: Remedy::Refuse,
             standby: self.standby()?,
+            edition: None,
             runtime: self.runtime()?,
             rules_files: self.rules_files()?,
             service: self.service()?,

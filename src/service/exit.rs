@@ -75,7 +75,7 @@ impl ExitCode {
 /// A daemon that has lost a thread could not keep its guarantees; the supervisor's restart goes
 /// through recovery instead. `is_contained` returns, on the thread that panics, whether the panic
 /// will be caught.
-pub fn end_on_panic(is_contained: fn() -> bool) {
+pub(crate) fn end_on_panic(is_contained: fn() -> bool) {
     std::panic::set_hook(Box::new(move |panic| {
         let thread = std::thread::current();
         let (name, trace) = (thread.name().unwrap_or("?"), Backtrace::capture());

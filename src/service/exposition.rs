@@ -58,12 +58,10 @@ fn write_game(page: &mut MetricsPage, Observed { metrics, progress, .. }: &Obser
         "Records that are not valid events, by partition and reason.",
     )
     .counted("reason", shown(&metrics.rejects, progress));
-    page.family("huntd_players", GAUGE, "Players in a zone, by partition.")
-        .by_partition(progress, |shard| Some(shard.counts[0].get()));
-    page.family("huntd_hunts", GAUGE, "Hunts that run in a zone, by partition.")
-        .by_partition(progress, |shard| Some(shard.counts[1].get()));
-    page.family("huntd_treasures", GAUGE, "Treasures in a zone that nobody opened, by partition.")
-        .by_partition(progress, |shard| Some(shard.counts[2].get()));
+    for (number, (name, help)) in metrics.zone_counts.iter().enumerate() {
+        page.family(&format!("huntd_{name}"), GAUGE, help)
+            .by_partition(progress, |shard| Some(shard.counts[number].get()));
+    }
 }
 
 /// From the brokers to the engine.

@@ -92,9 +92,10 @@ Examples:
 
 /// `huntd serve --help`.
 pub(crate) const SERVE: &str = "\
-Answer players, pages and game servers over HTTP until SIGTERM or SIGINT: cards, boards, hunts and \
-tiles, from what the daemons have published. It reads the output topic without joining the group, \
-so any number of these processes can run, anywhere, with the daemons' configuration.
+Answer players, pages and game servers over HTTP until SIGTERM or SIGINT: cards, boards, streams, \
+and what the game adds, from what the daemons have published. It reads the output topic without \
+joining the group, so any number of these processes can run, anywhere, with the daemons' \
+configuration.
 
 Example:
   huntd serve --config huntd.toml";

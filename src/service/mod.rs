@@ -217,7 +217,5 @@ fn serve(
     notify::stopped(&systemd, ended);
 }
 
-pub mod rules;
-
 #[cfg(test)]
 mod tests;

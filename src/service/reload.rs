@@ -6,13 +6,15 @@
 //! at that event and never before, so that no update depends on when they were read.
 
 use super::config::{self, Config, ConfigSource};
+use super::log;
 use super::shutdown::Reloads;
 use super::systemd::Systemd;
-use super::{log, rules};
-use crate::hunt::rules::rulebook::Rulebook;
+use crate::edition::Edition;
 use crate::kit::engine::AnyRulebook;
 use crate::queue::Sender;
 use crate::telemetry::progress::Progress;
+use crate::view::game::ViewedGame;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -74,6 +76,7 @@ impl Reloading {
 /// The configuration and the rules that a process uses, and where to read them again.
 pub(crate) struct InForce {
     process: Reloading,
+    edition: Edition,
     source: ConfigSource,
     /// The hashes of the rules, that of new zones first.
     rulesets: Vec<u32>,
@@ -81,15 +84,15 @@ pub(crate) struct InForce {
 
 impl InForce {
     /// Creates the state of a process started with these; `None` if its configuration is not in a
-    /// file.
+    /// file, or its game is not known.
     pub(crate) fn new(process: Reloading, config: &Config, rulesets: Vec<u32>) -> Option<InForce> {
-        let source = config.source.clone()?;
-        Some(InForce { process, source, rulesets })
+        let (source, edition) = (config.source.clone()?, config.edition?);
+        Some(InForce { process, edition, source, rulesets })
     }
 
     /// Reads the files again. Returns their content if the process can continue with it, otherwise
     /// a sentence that says why not.
-    pub(crate) fn read_again(&self) -> Result<(Config, Rulebook), String> {
+    pub(crate) fn read_again(&self) -> Result<(Config, Arc<dyn ViewedGame>), String> {
         let ConfigSource { file, arguments, values } = &self.source;
         let config = config::load(file, arguments)
             .map_err(|errors| errors.to_string().replace('\n', "; "))?;
@@ -103,16 +106,16 @@ impl InForce {
                 "{path} has changed and needs a restart: a reload applies {reloaded} only"
             ));
         }
-        let rulebook =
-            rules::rulebook(&config.rules_files).map_err(|lines| lines.replace('\n', "; "))?;
-        let (old, new) = (self.rulesets[0], rulebook.first().ruleset);
+        let rulebook = self.edition.rulebook(&config.rules_files);
+        let rulebook = rulebook.map_err(|lines| lines.replace('\n', "; "))?;
+        let (old, new) = (self.rulesets[0], rulebook.first_ruleset());
         if old != new {
             return Err(format!(
                 "the first of rules.files has ruleset {new}, but new zones begin with {old}: keep \
                  its file first, and add other rules after it"
             ));
         }
-        let missing = self.rulesets.iter().find(|ruleset| rulebook.find(**ruleset).is_none());
+        let missing = self.rulesets.iter().find(|ruleset| !rulebook.knows(**ruleset));
         if let Some(ruleset) = missing {
             return Err(format!(
                 "rules.files no longer contain ruleset {ruleset}, which zones may use: restore its \
@@ -123,15 +126,15 @@ impl InForce {
     }
 
     /// Returns whether the process does not know all of these rules yet.
-    pub(crate) fn differs_from(&self, rulebook: &Rulebook) -> bool {
-        rulebook.rulesets().ne(self.rulesets.iter().copied())
+    pub(crate) fn differs_from(&self, rulebook: &dyn ViewedGame) -> bool {
+        rulebook.rulesets() != self.rulesets
     }
 
     /// Uses the new configuration and rules from now on.
-    pub(crate) fn replace(&mut self, config: Config, rulebook: Rulebook) {
+    pub(crate) fn replace(&mut self, config: Config, rulebook: &dyn ViewedGame) {
         log::set_level(config.service.log_level);
         self.source = config.source.expect("it was read from the file");
-        self.rulesets = rulebook.rulesets().collect();
+        self.rulesets = rulebook.rulesets();
     }
 }
 
@@ -144,7 +147,7 @@ pub struct Reloader {
 
 impl Reloader {
     /// Creates the reloader of a daemon started with these; `None` if its configuration is not in a
-    /// file.
+    /// file, or its game is not known.
     pub(crate) fn new(
         config: &Config,
         rulesets: Vec<u32>,
@@ -178,12 +181,11 @@ impl Reloader {
     /// Reloads once. An error is a sentence; nothing has changed then.
     fn reload(&mut self) -> Result<(), String> {
         let (config, rulebook) = self.in_force.read_again()?;
-        if self.in_force.differs_from(&rulebook) {
+        if self.in_force.differs_from(&*rulebook) {
             // The queue has room: the last reload has waited until the shards knew the rules.
-            let rulebook = rulebook.clone().into();
-            self.rulebooks.try_send(rulebook).map_err(|_| "the daemon is about to end")?;
+            self.rulebooks.try_send(rulebook.clone()).map_err(|_| "the daemon is about to end")?;
         }
-        self.in_force.replace(config, rulebook);
+        self.in_force.replace(config, &*rulebook);
         Ok(())
     }
 

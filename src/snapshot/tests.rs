@@ -3,11 +3,11 @@
 use crate::hunt::Shard;
 use crate::hunt::event::{Action, Event};
 use crate::hunt::rules::rulebook::Rulebook;
+use crate::hunt::rules_file::built_in;
 use crate::kit::checkpoint::CheckpointRead;
 use crate::kit::update::Updates;
 use crate::output::frame::Chain;
 use crate::output::mark::Mark;
-use crate::service::rules::built_in;
 use crate::snapshot::checkpoint::{
     Buffer, CheckpointHeader, CheckpointId, GatedCheckpoint, ToSnapshots,
 };

@@ -144,6 +144,8 @@ pub struct Metrics {
     pub inside: Histogram,
     /// From the producer to the acknowledgement, for each frame with updates. Publisher.
     pub output: Histogram,
+    /// Names and help texts of what the game counts in a zone.
+    pub zone_counts: &'static [(&'static str, &'static str)],
 }
 
 impl Metrics {
@@ -171,12 +173,21 @@ impl Metrics {
             input: Histogram::new(),
             inside: Histogram::new(),
             output: Histogram::new(),
+            zone_counts: &[],
         }
     }
 
     /// Adds a tally of Fetch errors. The names are in the order of `ErrorCode::place`.
     pub(crate) fn counting_fetch_errors(self, names: &[&'static str]) -> Metrics {
         Metrics { fetch_errors: Tally::new(names), ..self }
+    }
+
+    /// Adds what the game counts in a zone: names and help texts.
+    pub fn counting_in_zones(
+        self,
+        zone_counts: &'static [(&'static str, &'static str)],
+    ) -> Metrics {
+        Metrics { zone_counts, ..self }
     }
 
     /// Adds `n`. Only the counter's writing thread may call this.

@@ -7,13 +7,13 @@ use crate::hunt::event::{Action, EVENTS, Event};
 use crate::hunt::frames::{decode_frame, encode};
 use crate::hunt::handoff::HandoffOut;
 use crate::hunt::rules::rulebook::Rulebook;
+use crate::hunt::rules_file::built_in;
 use crate::hunt::state::TreasureHunt;
 use crate::hunt::{Outcome, Shard};
 use crate::kit::event_list::Events;
 use crate::kit::update::{EVENT_UPDATES_MAX, Updates};
 use crate::output::frame::{Chain, Format, Frame, FrameHeader};
 use crate::output::handoff::HandoffRecord;
-use crate::service::rules::built_in;
 use crate::testing::random_game::Setting;
 use crate::testing::whole_state::encode_state;
 

@@ -1,5 +1,7 @@
 //! What the tests, benches and fuzz targets of huntd share. The daemon uses none of it.
 
+pub mod proof;
+
 pub mod random;
 
 pub mod random_game;

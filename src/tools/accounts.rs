@@ -6,10 +6,8 @@
 use super::source::SourceRecord;
 use crate::decoder::reject::Reject;
 use crate::decoder::{Decoder, RecordPosition};
-use crate::hunt::change::Change;
-use crate::hunt::event::{Action, EVENTS};
-use crate::hunt::rules::rulebook::Rulebook;
-use crate::hunt::{Outcome, Shard};
+use crate::kit::engine::{AnyRulebook, BlockReport, Departure, Engine, GameSchema};
+use crate::kit::event_list::Events;
 use crate::kit::update::{Update, Updates};
 use crate::output::frame::Chain;
 use crate::ownership::start_error::StartError;
@@ -34,16 +32,8 @@ pub(crate) struct Account {
     pub rejects_by_reason: BTreeMap<&'static str, u64>,
     /// All updates.
     pub updates: u64,
-    /// Hunts that began.
-    pub hunts: u64,
-    /// Hunts that ended.
-    pub hunts_ended: u64,
-    /// Treasures that were opened.
-    pub treasures: u64,
-    /// Shots that hit somebody.
-    pub hits: u64,
-    /// Actors that were downed.
-    pub downed: u64,
+    /// Updates by kind.
+    pub updates_by_kind: BTreeMap<&'static str, u64>,
     /// Hash over all updates.
     #[serde(serialize_with = "as_hex")]
     pub chain: u64,
@@ -66,16 +56,14 @@ impl Account {
         self.no_ops += other.no_ops;
         self.rejects += other.rejects;
         self.updates += other.updates;
-        self.hunts += other.hunts;
-        self.hunts_ended += other.hunts_ended;
-        self.treasures += other.treasures;
-        self.hits += other.hits;
-        self.downed += other.downed;
-        for (reason, count) in &other.refusals_by_reason {
-            *self.refusals_by_reason.entry(reason).or_default() += count;
-        }
-        for (reason, count) in &other.rejects_by_reason {
-            *self.rejects_by_reason.entry(reason).or_default() += count;
+        for (own, more) in [
+            (&mut self.updates_by_kind, &other.updates_by_kind),
+            (&mut self.refusals_by_reason, &other.refusals_by_reason),
+            (&mut self.rejects_by_reason, &other.rejects_by_reason),
+        ] {
+            for (name, count) in more {
+                *own.entry(name).or_default() += count;
+            }
         }
         self.chain = fold(self.chain, other.chain);
         self.digest = fold(self.digest, other.digest);
@@ -88,6 +76,8 @@ pub(crate) struct Applied<'a> {
     pub first_update: u64,
     /// The updates that it caused.
     pub updates: &'a [Update],
+    /// The players who left for another zone, with the offset of the record.
+    pub departures: &'a [(i64, Departure)],
     /// Why it is not an event, if it is a reject.
     pub reject: Option<Reject>,
 }
@@ -100,35 +90,40 @@ pub(crate) fn fold(hash: u64, next: u64) -> u64 {
 
 /// The shards of all partitions, without the daemon.
 pub(crate) struct OfflineShards {
-    rulebook: Rulebook,
+    rulebook: AnyRulebook,
     /// Records to skip, by partition and offset.
     skips: BTreeSet<(i32, i64)>,
     decoder: Decoder,
     shards: BTreeMap<u16, Played>,
+    events: Events,
     updates: Updates,
+    report: BlockReport,
 }
 
 struct Played {
-    shard: Shard,
+    zone: Box<dyn Engine>,
     account: Account,
     chain: Chain,
 }
 
 impl OfflineShards {
     /// Creates shards that have not applied anything yet.
-    pub(crate) fn new(rulebook: Rulebook) -> OfflineShards {
+    pub(crate) fn new(rulebook: AnyRulebook) -> OfflineShards {
         OfflineShards::passing_over(rulebook, &[])
     }
 
     /// Creates shards that have not applied anything yet, and that will skip the records at these
     /// partitions and offsets.
-    pub(crate) fn passing_over(rulebook: Rulebook, skips: &[(i32, i64)]) -> OfflineShards {
+    pub(crate) fn passing_over(rulebook: AnyRulebook, skips: &[(i32, i64)]) -> OfflineShards {
+        let schema = rulebook.schema();
         OfflineShards {
-            rulebook,
             skips: skips.iter().copied().collect(),
-            decoder: Decoder::new(&EVENTS),
+            decoder: Decoder::new(schema.events),
             shards: BTreeMap::new(),
+            events: Events::default(),
             updates: Updates::new(),
+            report: BlockReport::new(1, schema.refusal_codes()),
+            rulebook,
         }
     }
 
@@ -136,36 +131,28 @@ impl OfflineShards {
     /// loaded.
     pub(crate) fn apply(&mut self, record: &SourceRecord<'_>) -> Result<Applied<'_>, StartError> {
         let SourceRecord { partition, offset, time_ms, value } = *record;
-        let rulebook = &self.rulebook;
-        let shard = self.shards.entry(partition);
+        let OfflineShards { rulebook, skips, decoder, shards, events, updates, report } = self;
+        let shard = shards.entry(partition);
         let played = shard.or_insert_with(|| Played::new(partition, rulebook));
         let first_update = played.account.updates;
-        played.account.events += 1;
-        self.updates.clear();
-        let decoded = match self.skips.contains(&(partition.into(), offset)) {
-            true => Err(Reject::Skipped),
-            false => self.decoder.decode::<Action>(RecordPosition { offset, time_ms }, value),
+        events.clear();
+        updates.clear();
+        report.clear();
+        let place = RecordPosition { offset, time_ms };
+        let decoded = match value {
+            _ if skips.contains(&(partition.into(), offset)) => Err(Reject::Skipped),
+            None => Err(Reject::NullValue),
+            Some(value) => decoder.decode_within(place, value, 0..value.len(), events),
         };
-        let reject = decoded.as_ref().err().copied();
-        match decoded {
-            Err(reject) => {
-                played.account.rejects += 1;
-                *played.account.rejects_by_reason.entry(reject.name()).or_default() += 1;
-            }
-            Ok(event) => match played.shard.apply(&event, &mut self.updates) {
-                Outcome::Applied => played.account.applied += 1,
-                Outcome::NoOp => played.account.no_ops += 1,
-                Outcome::RulesMissing { ruleset } => {
-                    return Err(StartError::RulesMissing { offset, ruleset });
-                }
-                Outcome::Refused(refusal) => {
-                    played.account.refusals += 1;
-                    *played.account.refusals_by_reason.entry(refusal.name()).or_default() += 1;
-                }
-            },
+        played.zone.apply_part(events, 0..events.len(), updates, report);
+        if let Some((offset, ruleset)) = report.missing {
+            return Err(StartError::RulesMissing { offset, ruleset });
         }
-        played.count_updates(self.updates.as_slice());
-        Ok(Applied { first_update, updates: self.updates.as_slice(), reject })
+        let reject = decoded.err();
+        played.count(rulebook.schema(), reject, report);
+        played.count_updates(rulebook.schema(), updates.as_slice());
+        let (updates, departures) = (updates.as_slice(), report.departures.as_slice());
+        Ok(Applied { first_update, updates, departures, reject })
     }
 
     /// Explains a reject in words.
@@ -195,27 +182,39 @@ impl OfflineShards {
 }
 
 impl Played {
-    fn new(partition: u16, rulebook: &Rulebook) -> Played {
-        let shard = Shard::new(partition, rulebook);
-        Played { shard, account: Account::default(), chain: Chain::default() }
+    fn new(partition: u16, rulebook: &AnyRulebook) -> Played {
+        let zone = rulebook.new_zone(partition);
+        Played { zone, account: Account::default(), chain: Chain::default() }
     }
 
     fn account(&self) -> Account {
-        Account { chain: self.chain.0, digest: self.shard.digest(), ..self.account.clone() }
+        Account { chain: self.chain.0, digest: self.zone.digest(), ..self.account.clone() }
     }
 
-    fn count_updates(&mut self, updates: &[Update]) {
+    /// Counts a record: a reject, or the event in the report.
+    fn count(&mut self, game: &GameSchema, reject: Option<Reject>, report: &BlockReport) {
+        let account = &mut self.account;
+        account.events += 1;
+        if let Some(reject) = reject {
+            account.rejects += 1;
+            *account.rejects_by_reason.entry(reject.name()).or_default() += 1;
+        }
+        account.no_ops += report.no_ops;
+        account.applied += report.applied.iter().map(|count| u64::from(*count)).sum::<u64>();
+        for (reason, count) in game.refusals.iter().zip(report.refused) {
+            if count > 0 {
+                account.refusals += u64::from(count);
+                *account.refusals_by_reason.entry(reason).or_default() += u64::from(count);
+            }
+        }
+    }
+
+    fn count_updates(&mut self, game: &GameSchema, updates: &[Update]) {
         self.account.updates += updates.len() as u64;
         for update in updates {
             self.chain = self.chain.with(update);
-            match update.change() {
-                Change::HuntStarted { .. } => self.account.hunts += 1,
-                Change::HuntEnded { .. } => self.account.hunts_ended += 1,
-                Change::Looted { .. } => self.account.treasures += 1,
-                Change::Damaged { .. } => self.account.hits += 1,
-                Change::Downed { .. } => self.account.downed += 1,
-                _ => {}
-            }
+            let kind = game.updates.kinds[usize::from(update.payload().kind) - 1].name;
+            *self.account.updates_by_kind.entry(kind).or_default() += 1;
         }
     }
 }

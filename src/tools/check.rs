@@ -9,7 +9,7 @@ use crate::control::dialler;
 use crate::control::topic_client::TopicClient;
 use crate::daemon::failure::Failure;
 use crate::daemon::wiring::topic_names;
-use crate::hunt::rules::ENGINE_VERSION;
+use crate::edition::Edition;
 use crate::kafka::right::Right;
 use crate::kafka::security::{self, Mechanism, Security};
 use crate::runtime::operations::Operations;
@@ -30,11 +30,11 @@ const COORDINATOR_MS_MAX: u64 = 5_000;
 const ASK_COORDINATOR_EVERY_MS: u64 = 100;
 
 /// Prints how `run` would start, and every problem.
-pub fn run(args: &CheckArgs) -> Result<(), ToolError> {
+pub fn run(args: &CheckArgs, edition: &Edition) -> Result<(), ToolError> {
     let config = args.config.load()?;
     let mut errors = Vec::new();
-    let rulesets = match rulebook(&config.rules_files) {
-        Ok(rulebook) => rulebook.rulesets().collect(),
+    let rulesets = match rulebook(edition, &config.rules_files) {
+        Ok(rulebook) => rulebook.rulesets().into_iter().collect(),
         Err(error) => {
             errors.push(error);
             BTreeSet::new()
@@ -69,7 +69,7 @@ pub fn run(args: &CheckArgs) -> Result<(), ToolError> {
         warnings.extend(refusal.map(|error| unusable_address(key, listen, &error)));
     }
     if is_online {
-        let (found, uncertain) = online(args, &config, &rulesets);
+        let (found, uncertain) = online(args, edition, &config, &rulesets);
         errors.extend(found);
         warnings.extend(uncertain);
     }
@@ -111,6 +111,7 @@ fn unusable_address(key: &str, listen: SocketAddr, error: &io::Error) -> String 
 /// checked.
 fn online(
     args: &CheckArgs,
+    edition: &Edition,
     config: &Config,
     rulesets: &BTreeSet<u32>,
 ) -> (Vec<ToolError>, Vec<String>) {
@@ -151,10 +152,10 @@ fn online(
     if errors.iter().any(ToolError::is_refusal) {
         return (errors, warnings);
     }
-    match zone_rules::published(config) {
+    match zone_rules::published(config, edition) {
         Ok(published) => {
             if !rulesets.is_empty() {
-                errors.extend(unknown_rules(config, rulesets, &published.rulesets));
+                errors.extend(unknown_rules(config, edition, rulesets, &published.rulesets));
             }
             warnings.extend(published.warnings());
         }
@@ -202,6 +203,7 @@ fn missing_coordinator(client: &mut TopicClient, group: &str) -> Option<ToolErro
 /// Returns one sentence about zones whose rules are missing from rules.files.
 fn unknown_rules(
     config: &Config,
+    edition: &Edition,
     rulesets: &BTreeSet<u32>,
     published: &[Option<u32>],
 ) -> Option<ToolError> {
@@ -221,11 +223,12 @@ fn unknown_rules(
     let ours: Vec<String> = rulesets.iter().map(u32::to_string).collect();
     Some(ToolError::Config(format!(
         "the zones of `{}` use rulesets missing from rules.files: partitions {}; rules.files have \
-         {} by engine version {ENGINE_VERSION}, this huntd's: add the rules that published; if \
+         {} by engine version {}, this huntd's: add the rules that published; if \
          another version of the game has published, stop it in order, and this one takes its zones \
          over; otherwise they halt",
         config.publisher.output_topic,
         zones.join(", "),
-        ours.join(", ")
+        ours.join(", "),
+        edition.version
     )))
 }

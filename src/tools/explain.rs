@@ -8,6 +8,7 @@ use super::source::SourceRecord;
 use super::tap::write_update;
 use super::topics;
 use crate::decoder::{Decoder, RecordPosition};
+use crate::edition::Edition;
 use crate::kit::checkpoint::CheckpointRead;
 use crate::kit::engine::{AnyRulebook, Engine, GameSchema};
 use crate::kit::event::PlainEvent;
@@ -45,9 +46,9 @@ struct Named {
 }
 
 /// Explains the event that the arguments name.
-pub fn run(args: &ExplainArgs) -> Result<(), ToolError> {
+pub fn run(args: &ExplainArgs, edition: &Edition) -> Result<(), ToolError> {
     let config = args.config.load()?;
-    let rulebook: AnyRulebook = super::rulebook(&config.rules_files)?.into();
+    let rulebook: AnyRulebook = super::rulebook(edition, &config.rules_files)?;
     let input = topics::input(&config)?;
     let cluster = Cluster::of_config(&config, "explain")?;
     let (client, topic) = (&cluster.client, &cluster.input_topic);
@@ -137,7 +138,7 @@ fn explain(
     let updates = (past.next_update..).zip(past.updates.as_slice());
     let updates = updates.map(|(number, update)| {
         let mut line = Vec::new();
-        write_update(&mut line, record.partition, number, update);
+        write_update(&mut line, schema.updates, (record.partition, number), update);
         serde_json::from_slice(&line).expect("an update is JSON")
     });
     Ok(Explanation {

@@ -8,8 +8,9 @@ use super::source::SourceRecord;
 use super::tap::{check_reader, wanted_partitions};
 use crate::decoder::reject::Reject;
 use crate::decoder::{Decoder, RecordPosition};
-use crate::hunt::event::{Action, EVENTS};
+use crate::edition::Edition;
 use crate::kafka::right::Right;
+use crate::kit::event::EventTable;
 use crate::runtime::wall_clock::unix_ms;
 use crate::service::cli::{TapArgs, TapFrom};
 use crate::telemetry::printable::printable;
@@ -25,7 +26,7 @@ use std::time::Duration;
 const TIME_AHEAD_MS_MAX: i64 = 3_600_000;
 
 /// Prints letters, a JSON object a line, or sends what they hold once more.
-pub(super) fn run(args: &TapArgs, cluster: &Cluster) -> Result<(), ToolError> {
+pub(super) fn run(args: &TapArgs, edition: &Edition, cluster: &Cluster) -> Result<(), ToolError> {
     let topic = args.topic.as_deref().unwrap_or(&cluster.dead_letter_topic);
     let client = &cluster.client;
     let partitions = kafka::topic_partitions(client, topic, Right::Read)?;
@@ -42,7 +43,8 @@ pub(super) fn run(args: &TapArgs, cluster: &Cluster) -> Result<(), ToolError> {
     }
     reader.start(&places)?;
     let mut out = std::io::stdout().lock();
-    let mut resend = args.resend.then(|| Resend::connect(cluster)).transpose()?;
+    let mut resend =
+        args.resend.then(|| Resend::connect(edition.schema.game.events, cluster)).transpose()?;
     let mut left = args.count.unwrap_or(u64::MAX);
     // A record that is re-sent may come back as a letter, so only the letters that exist now are
     // re-sent.
@@ -84,12 +86,12 @@ struct Resend<'a> {
 }
 
 impl<'a> Resend<'a> {
-    fn connect(cluster: &'a Cluster) -> Result<Resend<'a>, ToolError> {
+    fn connect(events: &'static EventTable, cluster: &'a Cluster) -> Result<Resend<'a>, ToolError> {
         let Cluster { client, input_topic, .. } = cluster;
         Ok(Resend {
             input_topic,
             partitions: kafka::topic_partitions(client, input_topic, Right::Write)?,
-            decoder: Decoder::new(&EVENTS),
+            decoder: Decoder::new(events),
             sender: EventSender::connect(client, input_topic, "none", 0)?,
         })
     }
@@ -200,8 +202,8 @@ impl<'a> Letter<'a> {
             ));
         }
         self.why_not_whole().or_else(|| {
-            let reject =
-                decoder.decode::<Action>(RecordPosition { offset: 0, time_ms }, value).err()?;
+            let place = RecordPosition { offset: 0, time_ms };
+            let reject = decoder.decode_plain(place, value).err()?;
             let sentence = decoder.explain(reject, value);
             Some(format!(
                 "the record at offset {offset} of partition {partition} is still not an event: \
@@ -258,6 +260,7 @@ impl<'a> Letter<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hunt::event::{Action, EVENTS};
     use crate::output::dead_letter::{CutValue, DeadLetter, LETTER_HEAD_BYTES_MAX, LetterRun};
     use crate::testing::random::Random;
     use rdkafka::message::{Header, OwnedHeaders, OwnedMessage, Timestamp};

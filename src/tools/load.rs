@@ -6,10 +6,12 @@ use super::newest::{self, Newest};
 use super::pace::Pace;
 use super::progress_bar::ProgressBar;
 use super::source::{Source, SourceRecord};
-use super::synthetic::{RATE_UNPACED, SyntheticOptions};
+use super::traffic::RATE_UNPACED;
+use crate::edition::Edition;
 use crate::kafka::client::{ClientOptions, FIRST_TOKEN_WAIT, client_config};
 use crate::kafka::right::Right;
 use crate::kafka::topic_writer::{TopicWriter, Undelivered};
+use crate::kit::bots::BotOptions;
 use crate::service::cli::LoadArgs;
 use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -37,12 +39,12 @@ const LINGER_MS_UNPACED: u32 = 20;
 const CONNECT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Sends the requested events, and prints a summary.
-pub fn run(args: &LoadArgs) -> Result<(), ToolError> {
+pub fn run(args: &LoadArgs, edition: &Edition) -> Result<(), ToolError> {
     let cluster = Cluster::of(&args.cluster, "load")?;
     let topic = args.topic.as_deref().unwrap_or(&cluster.input_topic);
     refuse_output(&cluster, topic)?;
     let partitions = kafka::topic_partitions(&cluster.client, topic, Right::Write)?;
-    refuse_frames(&cluster, topic, partitions)?;
+    refuse_frames(&cluster, edition, topic, partitions)?;
     let zones = args.partitions.unwrap_or(partitions);
     if zones > partitions {
         return Err(ToolError::TopicWrong(format!(
@@ -50,7 +52,7 @@ pub fn run(args: &LoadArgs) -> Result<(), ToolError> {
              with more, or ask for fewer"
         )));
     }
-    let mut source = open_source(args, zones)?;
+    let mut source = open_source(args, edition, zones)?;
     let linger_ms = if args.rate.is_some() { LINGER_MS_PACED } else { LINGER_MS_UNPACED };
     let mut sender = EventSender::connect(&cluster.client, topic, &args.compression, linger_ms)?;
     let bar = ProgressBar::start(source.events_expected());
@@ -105,8 +107,14 @@ fn refuse_output(cluster: &Cluster, topic: &str) -> Result<(), ToolError> {
 }
 
 /// A topic with another name may be the output of other daemons: its newest records tell.
-fn refuse_frames(cluster: &Cluster, topic: &str, partitions: u16) -> Result<(), ToolError> {
-    match newest::look(&cluster.client, topic, 0..partitions) {
+fn refuse_frames(
+    cluster: &Cluster,
+    edition: &Edition,
+    topic: &str,
+    partitions: u16,
+) -> Result<(), ToolError> {
+    let updates = edition.schema.game.updates;
+    match newest::look(&cluster.client, updates, topic, 0..partitions) {
         Ok(Newest::Frames) => Err(ToolError::TopicWrong(format!(
             "`{topic}` holds frames of a daemon, whose readers events would stop: name an input \
              topic"
@@ -117,20 +125,22 @@ fn refuse_frames(cluster: &Cluster, topic: &str, partitions: u16) -> Result<(), 
     }
 }
 
-fn open_source(args: &LoadArgs, zones: u16) -> Result<Source, ToolError> {
+fn open_source(args: &LoadArgs, edition: &Edition, zones: u16) -> Result<Source, ToolError> {
     if let Some(file) = &args.file {
         return Ok(Source::open_lines(file, zones, args.events)?);
     }
     let pause_us = if args.rate.is_some() { CONNECT_PAUSE.as_micros() as i64 } else { 0 };
     let now_ms = (now_us() + pause_us) / 1000;
-    let options = SyntheticOptions {
+    let options = BotOptions {
         seed: args.seed,
         players: args.players,
         zones,
         rate: args.rate.unwrap_or(RATE_UNPACED),
         base_us: args.base_ms.unwrap_or(now_ms) * 1000,
+        is_watched: false,
     };
-    Ok(Source::synthetic(options, args.events.unwrap_or(LOAD_EVENTS_DEFAULT)))
+    let rulebook = super::rulebook(edition, &[])?;
+    Source::of_bots(edition, &*rulebook, options, args.events.unwrap_or(LOAD_EVENTS_DEFAULT))
 }
 
 /// The current time in microseconds since the Unix epoch.

@@ -36,7 +36,7 @@ pub mod topics;
 
 pub mod source;
 
-pub mod synthetic;
+pub mod traffic;
 
 pub mod rules;
 
@@ -52,19 +52,13 @@ pub(crate) mod kafka;
 
 pub(crate) mod failure;
 
-use crate::hunt::rules::rulebook::Rulebook;
-use crate::service::rules as rules_files;
+use crate::edition::Edition;
 use crate::telemetry::printable::printable;
+use crate::view::game::ViewedGame;
 use failure::ToolError;
 use std::io::Write;
 use std::path::PathBuf;
-
-/// The first player id of the tools: ids are as large as Steam's, which exposes readers that lose
-/// digits of 64-bit numbers.
-pub const PLAYER_ID_FIRST: u64 = 76_561_198_000_000_000;
-
-/// Number of weapons of the tools' players: those of the built-in rules.
-const WEAPONS: u8 = 3;
+use std::sync::Arc;
 
 /// Prints a warning to standard error.
 fn warn(sentence: &str) -> Result<(), ToolError> {
@@ -78,6 +72,6 @@ pub fn say(line: &str) -> std::io::Result<()> {
 }
 
 /// Reads the rules in these files, or the built-in ones if there are none.
-fn rulebook(files: &[PathBuf]) -> Result<Rulebook, ToolError> {
-    rules_files::rulebook(files).map_err(ToolError::Config)
+fn rulebook(edition: &Edition, files: &[PathBuf]) -> Result<Arc<dyn ViewedGame>, ToolError> {
+    edition.rulebook(files).map_err(ToolError::Config)
 }

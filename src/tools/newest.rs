@@ -2,9 +2,9 @@
 
 use super::failure::ToolError;
 use super::kafka::{FETCH_WAIT_MS, Isolation, Read, TopicReader};
-use crate::hunt::frames::decode_frame;
 use crate::kafka::client::ClientOptions;
-use crate::output::encode::FrameError;
+use crate::kit::update_json::UpdateTable;
+use crate::output::encode::{FrameError, decode};
 use rdkafka::message::Message;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -29,6 +29,7 @@ pub(super) enum Newest {
 /// Looks at the newest records of these partitions.
 pub(super) fn look(
     client: &ClientOptions,
+    updates: &UpdateTable,
     topic: &str,
     partitions: impl IntoIterator<Item = u16>,
 ) -> Result<Newest, ToolError> {
@@ -47,7 +48,7 @@ pub(super) fn look(
     while !unread.is_empty() && Instant::now() < give_up_at {
         match reader.next(Duration::from_millis(FETCH_WAIT_MS.into()))? {
             Read::Message(message) => {
-                let frame = decode_frame(message.payload().unwrap_or_default());
+                let frame = decode(message.payload().unwrap_or_default(), updates);
                 if !matches!(frame, Err(FrameError::NotAFrame | FrameError::TooLong { .. })) {
                     return Ok(Newest::Frames);
                 }

@@ -1,10 +1,10 @@
 //! `config`, `completions` and `man`: generated reference, for editors and shells.
 
 use super::failure::ToolError;
+use crate::edition::Edition;
 use crate::service::cli::{Cli, CompletionsArgs, DefaultsArgs, ManArgs};
 use crate::service::schema::json_schema;
 use crate::service::settings::DEFAULTS;
-use clap::CommandFactory;
 use std::io::Write;
 
 /// Prints the default configuration, or its schema.
@@ -17,16 +17,16 @@ pub fn config(args: &DefaultsArgs) -> Result<(), ToolError> {
 }
 
 /// Prints a shell's completions.
-pub fn completions(args: &CompletionsArgs) -> Result<(), ToolError> {
+pub(crate) fn completions(args: &CompletionsArgs, editions: &[Edition]) -> Result<(), ToolError> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "huntd", &mut text);
+    clap_complete::generate(args.shell, &mut Cli::of_program(editions), "huntd", &mut text);
     Ok(std::io::stdout().write_all(&text)?)
 }
 
 /// Prints the first manual page, or writes all of them into a folder.
-pub fn man(args: &ManArgs) -> Result<(), ToolError> {
+pub(crate) fn man(args: &ManArgs, editions: &[Edition]) -> Result<(), ToolError> {
     // `huntd help` has no page of its own.
-    let command = Cli::command().disable_help_subcommand(true);
+    let command = Cli::of_program(editions).disable_help_subcommand(true);
     let Some(directory) = &args.directory else {
         return Ok(clap_mangen::Man::new(command).render(&mut std::io::stdout())?);
     };

@@ -7,15 +7,14 @@ use super::progress_bar::ProgressBar;
 use super::source::{Source, SourceRecord};
 use super::tap::write_update;
 use crate::decoder::reject::Reject;
-use crate::hunt::event::EVENTS;
-use crate::hunt::state::TreasureHunt;
+use crate::edition::Edition;
 use crate::kafka::right::Right;
-use crate::kit::update::Update;
+use crate::kit::engine::GameSchema;
 use crate::output::handoff::HandoffRecord;
 use crate::service::cli::ReplayArgs;
 use crate::telemetry::progress::SHARDS_MAX;
 use rdkafka::message::Message;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{self, Display};
 use std::io::{BufWriter, StdoutLock, Write};
 use std::path::{Path, PathBuf};
@@ -31,9 +30,10 @@ const REJECTS_NAMED: u64 = 10;
 const IN_NO_FILE: i64 = -1;
 
 /// Applies the events of a file or topic and prints the result.
-pub fn run(args: &ReplayArgs) -> Result<(), ToolError> {
-    let rulebook = super::rulebook(&rules_files(args)?)?;
+pub fn run(args: &ReplayArgs, edition: &Edition) -> Result<(), ToolError> {
+    let rulebook = super::rulebook(edition, &rules_files(args)?)?;
     let mut play = Play {
+        game: edition.schema.game,
         shards: OfflineShards::passing_over(rulebook, &args.skip),
         out: BufWriter::new(std::io::stdout().lock()),
         line: Vec::new(),
@@ -71,6 +71,7 @@ fn rules_files(args: &ReplayArgs) -> Result<Vec<PathBuf>, ToolError> {
 }
 
 struct Play<'a> {
+    game: &'static GameSchema,
     shards: OfflineShards,
     out: BufWriter<StdoutLock<'a>>,
     line: Vec<u8>,
@@ -195,19 +196,22 @@ impl Play<'_> {
     }
 
     fn apply(&mut self, record: &SourceRecord<'_>) -> Result<Option<Reject>, ToolError> {
-        let Applied { first_update, updates, reject } = self.shards.apply(record)?;
+        let Applied { first_update, updates, departures, reject } = self.shards.apply(record)?;
         if self.print_updates {
             for (number, update) in (first_update..).zip(updates) {
-                print(&mut self.out, &mut self.line, record.partition, number, update)?;
+                self.line.clear();
+                let place = (record.partition, number);
+                write_update(&mut self.line, self.game.updates, place, update);
+                self.out.write_all(&self.line)?;
             }
         }
         if self.carry_players {
-            let SourceRecord { partition, offset, .. } = *record;
-            self.handoffs.extend(HandoffRecord::all::<TreasureHunt>(
-                partition.into(),
-                offset,
-                updates,
-            ));
+            self.handoffs.extend(departures.iter().map(|(offset, departure)| HandoffRecord {
+                partition: record.partition.into(),
+                ownership_id: 0,
+                offset: *offset,
+                departure: *departure,
+            }));
         }
         self.events += 1;
         self.bar.show(self.events);
@@ -220,7 +224,7 @@ impl Play<'_> {
         for _ in 0..HANDOFFS_PER_RECORD {
             let Some(record) = self.handoffs.pop_front() else { break };
             let mut value = Vec::new();
-            record.write(&EVENTS, &mut value);
+            record.write(self.game.events, &mut value);
             let partition = record.departure.to_zone;
             self.apply(&SourceRecord {
                 partition,
@@ -252,42 +256,22 @@ impl Play<'_> {
     }
 }
 
-fn print(
-    out: &mut impl Write,
-    line: &mut Vec<u8>,
-    partition: u16,
-    number: u64,
-    update: &Update,
-) -> Result<(), ToolError> {
-    line.clear();
-    write_update(line, partition, number, update);
-    out.write_all(line)?;
-    Ok(())
-}
-
 /// Prints one account, one number per line.
 fn write_account(out: &mut impl Write, name: &str, account: &Account) -> std::io::Result<()> {
     writeln!(out, "{name}")?;
-    for (what, count) in [
-        ("events", account.events),
-        ("applied", account.applied),
-        ("updates", account.updates),
-        ("hunts", account.hunts),
-        ("hunts ended", account.hunts_ended),
-        ("treasures", account.treasures),
-        ("hits", account.hits),
-        ("downed", account.downed),
-        ("no-ops", account.no_ops),
-        ("refusals", account.refusals),
+    let none = BTreeMap::new();
+    for (what, count, parts) in [
+        ("events", account.events, &none),
+        ("applied", account.applied, &none),
+        ("updates", account.updates, &account.updates_by_kind),
+        ("no-ops", account.no_ops, &none),
+        ("refusals", account.refusals, &account.refusals_by_reason),
+        ("rejects", account.rejects, &account.rejects_by_reason),
     ] {
         writeln!(out, "  {what:<12}{count:>14}")?;
-    }
-    for (reason, count) in &account.refusals_by_reason {
-        writeln!(out, "    {reason:<20}{count:>14}")?;
-    }
-    writeln!(out, "  {:<12}{:>14}", "rejects", account.rejects)?;
-    for (reason, count) in &account.rejects_by_reason {
-        writeln!(out, "    {reason:<20}{count:>14}")?;
+        for (name, count) in parts {
+            writeln!(out, "    {name:<20}{count:>14}")?;
+        }
     }
     writeln!(out, "  chain       {:016x}", account.chain)?;
     writeln!(out, "  digest      {:016x}", account.digest)

@@ -5,25 +5,25 @@ use super::kafka::{self, Cluster};
 use super::load::{EventSender, now_us};
 use super::source::SourceRecord;
 use super::{brokers, rulebook, zone_rules};
-use crate::hunt::event::Action;
+use crate::edition::Edition;
 use crate::kafka::right::Right;
-use crate::output::event_json::write_event;
+use crate::output::event_json::write_rules_change;
 use crate::service::cli::RulesArgs;
 use crate::service::config::Config;
 use std::io::Write;
 use std::path::PathBuf;
 
 /// Lists the rules and those of the zones, or switches the running game to some of them.
-pub fn run(args: &RulesArgs) -> Result<(), ToolError> {
+pub fn run(args: &RulesArgs, edition: &Edition) -> Result<(), ToolError> {
     let config = args.config.load()?;
-    let rulesets: Vec<u32> = rulebook(&config.rules_files)?.rulesets().collect();
+    let rulesets = rulebook(edition, &config.rules_files)?.rulesets();
     let Some(wanted) = &args.switch_to else {
         list(&config, &rulesets)?;
-        return if args.zones { list_zones(&config, &rulesets) } else { Ok(()) };
+        return if args.zones { list_zones(&config, edition, &rulesets) } else { Ok(()) };
     };
     let ruleset = match wanted.parse() {
         Ok(ruleset) => ruleset,
-        Err(_) => ruleset_of(wanted)?,
+        Err(_) => ruleset_of(edition, wanted)?,
     };
     if !rulesets.contains(&ruleset) {
         return Err(ToolError::Usage(format!(
@@ -31,13 +31,12 @@ pub fn run(args: &RulesArgs) -> Result<(), ToolError> {
              reload the daemons first"
         )));
     }
-    switch(&config, ruleset)
+    switch(&config, edition, ruleset)
 }
 
 /// Returns the ruleset of the rules in a file.
-fn ruleset_of(file: &str) -> Result<u32, ToolError> {
-    let rulebook = rulebook(&[PathBuf::from(file)])?;
-    Ok(rulebook.rulesets().next().expect("a book begins with rules"))
+fn ruleset_of(edition: &Edition, file: &str) -> Result<u32, ToolError> {
+    Ok(rulebook(edition, &[PathBuf::from(file)])?.first_ruleset())
 }
 
 fn list(config: &Config, rulesets: &[u32]) -> Result<(), ToolError> {
@@ -58,11 +57,11 @@ fn place(config: &Config, rulesets: &[u32], ruleset: u32) -> String {
 }
 
 /// Lists the current rules of each zone, as far as it has published anything.
-fn list_zones(config: &Config, rulesets: &[u32]) -> Result<(), ToolError> {
+fn list_zones(config: &Config, edition: &Edition, rulesets: &[u32]) -> Result<(), ToolError> {
     let mut config = config.clone();
     config.group.client.brokers = brokers::reach(&config.group.client)?;
     let config = &config;
-    let published = zone_rules::published(config)?;
+    let published = zone_rules::published(config, edition)?;
     published.warnings().iter().try_for_each(|sentence| super::warn(sentence))?;
     let mut out = std::io::stdout().lock();
     for (zone, ruleset) in published.rulesets.into_iter().enumerate() {
@@ -79,13 +78,18 @@ fn list_zones(config: &Config, rulesets: &[u32]) -> Result<(), ToolError> {
 
 /// Appends the event to each partition. If a zone already uses these rules, the event is a no-op,
 /// so the command can be repeated after a failure.
-fn switch(config: &Config, ruleset: u32) -> Result<(), ToolError> {
+fn switch(config: &Config, edition: &Edition, ruleset: u32) -> Result<(), ToolError> {
     let Cluster { client, input_topic: topic, .. } = Cluster::of_config(config, "rules")?;
     let partitions = kafka::topic_partitions(&client, &topic, Right::Write)?;
     let ts_us = now_us();
     let time_ms = ts_us / 1000;
     let mut value = Vec::new();
-    write_event(&mut value, 0, 0, ts_us, &Action::RulesChange { ruleset });
+    write_rules_change(&mut value, edition.schema.game.events, ruleset, ts_us).ok_or_else(
+        || {
+            let name = edition.name;
+            ToolError::Usage(format!("the game {name} has no event that changes its rules"))
+        },
+    )?;
     let mut out = std::io::stdout().lock();
     let mut sender = EventSender::connect(&client, &topic, "none", 0)?;
     for partition in 0..partitions {

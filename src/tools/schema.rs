@@ -1,8 +1,7 @@
 //! `huntd schema`: the tables of events and updates as JSON, for programs in other languages.
 
 use super::failure::ToolError;
-use crate::hunt::change::KINDS;
-use crate::hunt::event::EVENTS;
+use crate::edition::Edition;
 use crate::kit::event::{ActionField, ActionSpec, Presence};
 use crate::kit::field::{FieldForm, FieldSpec};
 use crate::kit::kinds::{UpdateField, UpdateKind};
@@ -10,9 +9,10 @@ use serde_json::{Number, Value, json};
 use std::io::Write;
 
 /// Prints the tables.
-pub fn run() -> Result<(), ToolError> {
-    let events = EVENTS.actions.iter().map(event);
-    let updates = (1..).zip(KINDS).map(|(number, kind)| update(number, kind));
+pub fn run(edition: &Edition) -> Result<(), ToolError> {
+    let game = edition.schema.game;
+    let events = game.events.actions.iter().map(event);
+    let updates = (1..).zip(game.updates.kinds).map(|(number, kind)| update(number, kind));
     let tables =
         json!({"events": events.collect::<Value>(), "updates": updates.collect::<Value>()});
     Ok(writeln!(std::io::stdout(), "{tables:#}")?)

@@ -6,6 +6,7 @@ use super::rulebook;
 use crate::control::topic_id_watch;
 use crate::daemon::failure::Failure;
 use crate::daemon::wiring::dial_options;
+use crate::edition::Edition;
 use crate::kafka::client::ClientOptions;
 use crate::kafka::topic_error::TopicError;
 use crate::serve::feed::FeedOptions;
@@ -16,19 +17,19 @@ use crate::service::config::Config;
 use crate::service::exit::ExitCode;
 use crate::service::reload::{InForce, Reloading};
 use crate::service::{log, shutdown};
-use std::sync::Arc;
 
 /// Serves until a signal ends it.
-pub fn run(args: &ServeArgs) -> Result<(), ToolError> {
-    let config = args.config.load()?;
+pub fn run(args: &ServeArgs, edition: &Edition) -> Result<(), ToolError> {
+    let mut config = args.config.load()?;
+    config.edition = Some(*edition);
     log::start(&config.service)
         .and_then(|()| shutdown::survive_long_files())
         .map_err(Failure::out_of_resources)?;
-    let rulebook = rulebook(&config.rules_files)?;
+    let rulebook = rulebook(edition, &config.rules_files)?;
     ask_brokers(&config)?;
-    let in_force = InForce::new(Reloading::Serve, &config, rulebook.rulesets().collect());
+    let in_force = InForce::new(Reloading::Serve, &config, rulebook.rulesets());
     let in_force = in_force.expect("huntd serve has read its configuration from a file");
-    serve::run((&config, in_force), feed(&config), Arc::new(rulebook)).map_err(failure)
+    serve::run((&config, in_force), feed(&config), rulebook).map_err(failure)
 }
 
 /// Asks the brokers before librdkafka does: see decision 031.

@@ -3,6 +3,8 @@
 use super::failure::ToolError;
 use super::rulebook;
 use crate::daemon::snapshots;
+use crate::edition::Edition;
+use crate::kit::engine::AnyRulebook;
 use crate::service::cli::{SnapshotArgs, SnapshotVerb};
 use crate::service::config::Config;
 use crate::snapshot::disk::{Disk, Files, StateDirectory};
@@ -14,7 +16,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 /// Lists, verifies or drops the snapshots of one shard or of all.
-pub fn run(args: &SnapshotArgs) -> Result<(), ToolError> {
+pub fn run(args: &SnapshotArgs, edition: &Edition) -> Result<(), ToolError> {
     let (SnapshotVerb::List(chosen) | SnapshotVerb::Verify(chosen) | SnapshotVerb::Drop(chosen)) =
         &args.verb;
     let config = chosen.config.load()?;
@@ -30,7 +32,7 @@ pub fn run(args: &SnapshotArgs) -> Result<(), ToolError> {
         SnapshotVerb::List(_) => {
             list(&mut store_of(&config, directory), chosen.partition, &mut out)
         }
-        SnapshotVerb::Verify(_) => verify(&config, directory, chosen.partition, &mut out),
+        SnapshotVerb::Verify(_) => verify(edition, &config, directory, chosen.partition, &mut out),
         SnapshotVerb::Drop(_) => drop_all(&config, directory, chosen.partition, &mut out),
     }
 }
@@ -98,13 +100,14 @@ pub(super) fn time_text(time_ms: i64) -> String {
 }
 
 fn verify(
+    edition: &Edition,
     config: &Config,
     directory: &Path,
     chosen: Option<u16>,
     out: &mut dyn Write,
 ) -> Result<(), ToolError> {
     let (mut store, mut damaged) = (store_of(config, directory), 0);
-    let rulebook = rulebook(&config.rules_files)?;
+    let rulebook: AnyRulebook = rulebook(edition, &config.rules_files)?;
     for partition in partitions(&mut store, chosen)? {
         for Found { name, header, .. } in store.found(partition).map_err(unreadable)? {
             let checked: Result<_, SnapshotError> =

@@ -1,10 +1,13 @@
-//! The sources of the tools' events: the generator, or a file of events.
+//! The sources of the tools' events: a game's bots, or a file of events.
 //!
 //! Each source returns records as Kafka will store them, so that `load`, which sends them, and
 //! `replay`, which applies them, cannot disagree about an event.
 
-use super::synthetic::{Synthetic, SyntheticOptions};
-use crate::hunt::rules::rulebook::Rulebook;
+use super::failure::ToolError;
+use super::traffic::Traffic;
+use crate::edition::Edition;
+use crate::kit::bots::BotOptions;
+use crate::view::game::ViewedGame;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -30,21 +33,24 @@ pub struct Source {
 }
 
 enum SourceKind {
-    Synthetic(Box<Synthetic>),
+    Bots(Box<Traffic>),
     Lines(Box<EventLines>),
 }
 
 impl Source {
-    /// The generator's first `events` events.
-    pub fn synthetic(options: SyntheticOptions, events: u64) -> Source {
-        let kind = SourceKind::Synthetic(Box::new(Synthetic::new(options)));
-        Source { kind, left: events, events_expected: Some(events) }
-    }
-
-    /// The first `events` events of players who hunt.
-    pub(crate) fn hunters(options: SyntheticOptions, rulebook: Rulebook, events: u64) -> Source {
-        let kind = SourceKind::Synthetic(Box::new(Synthetic::of_hunters(options, rulebook)));
-        Source { kind, left: events, events_expected: Some(events) }
+    /// The first `events` events of the game's bots.
+    pub fn of_bots(
+        edition: &Edition,
+        rulebook: &dyn ViewedGame,
+        options: BotOptions,
+        events: u64,
+    ) -> Result<Source, ToolError> {
+        let traffic = Traffic::new(edition, rulebook, options).ok_or_else(|| {
+            let name = edition.name;
+            ToolError::Usage(format!("the game {name} has no bots: name a file of events, --file"))
+        })?;
+        let kind = SourceKind::Bots(Box::new(traffic));
+        Ok(Source { kind, left: events, events_expected: Some(events) })
     }
 
     /// Opens a file of events for partitions below `zones`, limited to `events_max` events.
@@ -69,7 +75,7 @@ impl Source {
         }
         self.left -= 1;
         match &mut self.kind {
-            SourceKind::Synthetic(generator) => Ok(Some(generator.next_record())),
+            SourceKind::Bots(traffic) => Ok(Some(traffic.next_record())),
             SourceKind::Lines(lines) => lines.next_record(),
         }
     }

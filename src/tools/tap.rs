@@ -5,11 +5,11 @@ use super::kafka::{self, Cluster, FETCH_WAIT_MS, Isolation, Read, TopicReader};
 use super::letters;
 use super::load::now_us;
 use super::newest::{self, Newest};
-use crate::hunt::change::UPDATES;
-use crate::hunt::frames::decode_frame;
+use crate::edition::Edition;
 use crate::kafka::right::Right;
 use crate::kit::update::Update;
-use crate::output::encode::FrameError;
+use crate::kit::update_json::UpdateTable;
+use crate::output::encode::{FrameError, decode};
 use crate::output::frame::{FrameHeader, FrameKind};
 use crate::output::reader::{Reader, Verdict};
 use crate::service::cli::{TapArgs, TapFrom};
@@ -29,17 +29,18 @@ const HIDDEN: &str = "clock";
 const RECORDS_BACK: i64 = 100;
 
 /// Prints updates until there are enough of them, or indefinitely.
-pub fn run(args: &TapArgs) -> Result<(), ToolError> {
+pub fn run(args: &TapArgs, edition: &Edition) -> Result<(), ToolError> {
+    let updates = edition.schema.game.updates;
     let cluster = Cluster::of(&args.cluster, "tap")?;
     if args.dead_letters {
-        return letters::run(args, &cluster);
+        return letters::run(args, edition, &cluster);
     }
     let topic = args.topic.as_deref().unwrap_or(&cluster.output_topic);
     let partitions = kafka::topic_partitions(&cluster.client, topic, Right::Read)?;
     let reader =
         TopicReader::connect(&cluster.client, topic, Isolation::Uncommitted, FETCH_WAIT_MS)?;
     let wanted = wanted_partitions(topic, args.zone.or(args.partition), partitions)?;
-    match newest::look(&cluster.client, topic, wanted.iter().copied())? {
+    match newest::look(&cluster.client, updates, topic, wanted.iter().copied())? {
         Newest::Others => {
             return Err(ToolError::TopicWrong(format!(
                 "`{topic}` holds records, and the newest are no frames; name the output topic"
@@ -51,6 +52,7 @@ pub fn run(args: &TapArgs) -> Result<(), ToolError> {
         Newest::Nothing | Newest::Frames => {}
     }
     let mut tap = Tap {
+        updates,
         out: BufWriter::new(std::io::stdout().lock()),
         line: Vec::new(),
         raw: args.raw,
@@ -121,6 +123,7 @@ pub(super) fn wanted_partitions(
 }
 
 struct Tap<W: Write> {
+    updates: &'static UpdateTable,
     out: W,
     line: Vec<u8>,
     raw: bool,
@@ -191,7 +194,7 @@ impl<W: Write> Tap<W> {
     }
 
     fn frame(&mut self, partition: u16, offset: i64, bytes: &[u8]) -> Result<(), ToolError> {
-        let (header, updates) = match decode_frame(bytes) {
+        let (header, updates) = match decode(bytes, self.updates) {
             Ok(frame) => frame,
             Err(FrameError::NotAFrame) => {
                 let is_first = self.strange.insert(partition);
@@ -247,7 +250,7 @@ impl<W: Write> Tap<W> {
                 continue;
             }
             self.line.clear();
-            write_update(&mut self.line, partition, number, update);
+            write_update(&mut self.line, self.updates, (partition, number), update);
             let is_of = |kind: &Vec<u8>| self.line.windows(kind.len()).any(|part| part == kind);
             let is_wanted = match self.kinds.is_empty() {
                 true => !is_of(&self.hidden),
@@ -303,14 +306,19 @@ fn warn(partition: u16, offset: i64, sentence: &str) -> Result<(), ToolError> {
 }
 
 /// Appends one line: the update's JSON object, preceded by its partition and number.
-pub(crate) fn write_update(line: &mut Vec<u8>, partition: u16, number: u64, update: &Update) {
+pub(crate) fn write_update(
+    line: &mut Vec<u8>,
+    updates: &UpdateTable,
+    (partition, number): (u16, u64),
+    update: &Update,
+) {
     line.extend_from_slice(b"{\"partition\":");
     line.extend_from_slice(itoa::Buffer::new().format(partition).as_bytes());
     line.extend_from_slice(b",\"number\":");
     line.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
     line.push(b',');
     let object = line.len();
-    UPDATES.write(std::slice::from_ref(update), line);
+    updates.write(std::slice::from_ref(update), line);
     // The line already has the object's opening brace.
     line.remove(object);
     line.push(b'\n');

@@ -2,9 +2,10 @@
 
 use super::failure::ToolError;
 use super::kafka::{self, Cluster, FETCH_WAIT_MS, Isolation, Read, TopicReader};
-use crate::hunt::frames::decode_frame;
+use crate::edition::Edition;
 use crate::kafka::right::Right;
-use crate::output::encode::FrameError;
+use crate::kit::update_json::UpdateTable;
+use crate::output::encode::{FrameError, decode};
 use crate::output::frame::POSITION_UNKNOWN;
 use crate::service::config::Config;
 use rdkafka::message::Message;
@@ -20,6 +21,7 @@ const FRAMES_READ: i64 = 20;
 
 /// The contents of the last records of an output topic.
 pub(super) struct Published {
+    updates: &'static UpdateTable,
     /// The ruleset of each zone, by partition; `None` if it has published nothing, or could not be
     /// read.
     pub rulesets: Vec<Option<u32>>,
@@ -39,14 +41,14 @@ struct Unread {
 
 impl Published {
     /// Creates the result before any of these partitions is read.
-    fn new(partitions: u16) -> Published {
+    fn new(updates: &'static UpdateTable, partitions: u16) -> Published {
         let late = (0..partitions).collect();
-        Published { rulesets: vec![None; partitions.into()], unread: None, late }
+        Published { updates, rulesets: vec![None; partitions.into()], unread: None, late }
     }
 
     /// Processes the next record of a partition.
     fn take(&mut self, partition: u16, offset: i64, payload: &[u8]) {
-        match decode_frame(payload) {
+        match decode(payload, self.updates) {
             Ok((header, _)) if header.next_offset != POSITION_UNKNOWN => {
                 self.rulesets[usize::from(partition)] = Some(header.ruleset);
             }
@@ -75,7 +77,7 @@ impl Published {
 }
 
 /// Reads the last records of a configuration's output topic. Its brokers must be reachable.
-pub(super) fn published(config: &Config) -> Result<Published, ToolError> {
+pub(super) fn published(config: &Config, edition: &Edition) -> Result<Published, ToolError> {
     let Cluster { client, output_topic, .. } = Cluster::of_config(config, "rules")?;
     let partitions = kafka::partitions_of(&client, &output_topic, Right::Read)?;
     let reader =
@@ -86,7 +88,7 @@ pub(super) fn published(config: &Config) -> Result<Published, ToolError> {
         places.push((partition, (end - FRAMES_READ).max(start)));
     }
     reader.start(&places)?;
-    let mut published = Published::new(partitions);
+    let mut published = Published::new(edition.schema.game.updates, partitions);
     let until = Instant::now() + Duration::from_millis(FRAMES_MS_MAX);
     while !published.late.is_empty() && Instant::now() < until {
         match reader.next(Duration::from_millis(FETCH_WAIT_MS.into()))? {
@@ -104,13 +106,14 @@ pub(super) fn published(config: &Config) -> Result<Published, ToolError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hunt::change::UPDATES;
     use crate::hunt::frames::encode;
     use crate::output::frame::Format;
     use crate::testing::frame_maker::FrameMaker;
 
     #[test]
     fn records_that_cannot_be_read_are_counted_and_the_first_is_named() {
-        let mut published = Published::new(2);
+        let mut published = Published::new(UPDATES, 2);
         let mut frame = Vec::new();
         let made = FrameMaker::new(0).frame(1);
         encode(Format::Binary, &made.header, made.updates.as_slice(), &mut frame);

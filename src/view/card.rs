@@ -49,6 +49,11 @@ pub(crate) enum Listing {
 }
 
 impl Card {
+    /// Creates the card of a player with these points, whose other fields are 0.
+    pub fn new(player_id: u64, score: u64) -> Card {
+        Card { player_id, score, ..Card::default() }
+    }
+
     /// Returns a signed field.
     pub fn signed(&self, at: usize) -> i32 {
         self.fields[at].cast_signed()

@@ -2,7 +2,7 @@
 //! boards and streams that every game has.
 
 use crate::kit::checkpoint::StateError;
-use crate::kit::engine::GameSchema;
+use crate::kit::engine::{GameRulebook, GameSchema};
 use crate::kit::game::Game;
 use crate::kit::kinds::{Form, UpdateRole};
 use crate::kit::rulebook::{GameRules, Rulebook};
@@ -86,16 +86,10 @@ pub trait Viewed: Game + 'static {
     fn change_rules(_view: &mut dyn GameView, _rules: &Arc<Self::Rules>) {}
 }
 
-/// The rules of a game that can be viewed.
-pub(crate) trait ViewedRules: GameRules + Send + Sync + 'static {
-    /// The game.
-    type Game: Viewed<Rules = Self>;
-}
-
 /// A game that the holder does not know, with the rules that its zones may use.
-pub trait ViewedGame: Debug + Send + Sync {
-    /// Returns the game's tables.
-    fn schema(&self) -> &'static ViewSchema;
+pub trait ViewedGame: GameRulebook + Debug {
+    /// Returns the tables that a view reads.
+    fn view_schema(&self) -> &'static ViewSchema;
 
     /// Returns the hash of the rules of new zones.
     fn first_ruleset(&self) -> u32;
@@ -119,8 +113,8 @@ pub trait ViewedGame: Debug + Send + Sync {
     fn restore(&self, state: &[u8]) -> Result<ZoneImage, StateError>;
 }
 
-impl<R: ViewedRules> ViewedGame for Rulebook<R> {
-    fn schema(&self) -> &'static ViewSchema {
+impl<R: GameRules<Game: Viewed>> ViewedGame for Rulebook<R> {
+    fn view_schema(&self) -> &'static ViewSchema {
         R::Game::SCHEMA
     }
 
@@ -145,8 +139,8 @@ impl<R: ViewedRules> ViewedGame for Rulebook<R> {
     }
 
     fn change_rules(&self, view: &mut dyn GameView, ruleset: u32) -> bool {
-        let Some(edition) = self.find(ruleset) else { return false };
-        R::Game::change_rules(view, &edition.rules);
+        let Some(found) = self.find(ruleset) else { return false };
+        R::Game::change_rules(view, &found.rules);
         true
     }
 

@@ -29,14 +29,14 @@ impl<'a> Json<'a> {
     }
 
     /// Writes a number of up to 64 bits.
-    pub(crate) fn number(&mut self, key: &str, number: u64) -> &mut Self {
+    pub fn number(&mut self, key: &str, number: u64) -> &mut Self {
         self.key(key);
         push_number(self.out, number);
         self
     }
 
     /// Writes a signed number.
-    pub(crate) fn signed(&mut self, key: &str, number: i64) -> &mut Self {
+    pub fn signed(&mut self, key: &str, number: i64) -> &mut Self {
         self.key(key);
         self.out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
         self
@@ -48,7 +48,7 @@ impl<'a> Json<'a> {
     }
 
     /// Writes a text.
-    pub(crate) fn text(&mut self, key: &str, text: &str) -> &mut Self {
+    pub fn text(&mut self, key: &str, text: &str) -> &mut Self {
         self.key(key);
         push_text(self.out, text);
         self
@@ -88,7 +88,7 @@ impl<'a> Json<'a> {
     }
 
     /// Writes a list whose items are written as JSON already.
-    pub(crate) fn list<T>(
+    pub fn list<T>(
         &mut self,
         key: &str,
         items: impl Iterator<Item = T>,

@@ -110,9 +110,9 @@ impl ZoneView {
             free: Vec::new(),
             used: 0,
             board: RankTree::new(rows_max),
-            nearby: rules.schema().position_fields().map(|of| (Nearby::new(rows_max), of)),
+            nearby: rules.view_schema().position_fields().map(|of| (Nearby::new(rows_max), of)),
             recent: Recent::new(position.update, position.next_offset),
-            folds: KindFold::all(rules.schema()),
+            folds: KindFold::all(rules.view_schema()),
             rules,
             game,
         }

@@ -1,7 +1,8 @@
 //! Tests that README.md, docs/GUARANTEES.md and docs/INTEGRATION.md agree with the programs and
 //! with docs/BENCHMARKS.md.
 
-use huntd::service::rules::load_all;
+use huntd::edition::load_all;
+use huntd::hunt::state::TreasureHunt;
 use huntd::telemetry::progress::SHARDS_MAX;
 use huntd::tools::load::LOAD_EVENTS_DEFAULT;
 use serde_json::Value;
@@ -117,7 +118,7 @@ fn a_zone_takes_as_many_players_and_an_input_as_many_zones_as_the_readme_says() 
         let file = folder.path().join("rules.toml");
         let players = format!("count_max = {players}\n");
         std::fs::write(&file, built_in.replace("count_max = 131072\n", &players)).expect("a file");
-        load_all(&[file]).is_ok()
+        load_all::<TreasureHunt>(&[file]).is_ok()
     };
     assert!(takes(131_071) && takes(131_072) && !takes(131_073));
 }

@@ -25,6 +25,7 @@ fn row(file: &Path) -> String {
     let report: Value = serde_json::from_slice(&replay.stdout).expect("the report is JSON");
     let total = &report["total"];
     let number = |key: &str| total[key].as_u64().expect("the key is there");
+    let made = |kind: &str| total["updates_by_kind"][kind].as_u64().unwrap_or(0);
     assert_eq!(number("events"), number("applied") + number("refusals"), "{total}");
     assert_eq!((number("no_ops"), number("rejects")), (0, 0), "{total}");
     let refusals = total["refusals_by_reason"].as_object().expect("reasons have counts");
@@ -36,10 +37,10 @@ fn row(file: &Path) -> String {
         name.split('.').next().expect("a name has a first part"),
         number("events"),
         number("updates"),
-        number("hunts_ended"),
-        number("treasures"),
-        number("hits"),
-        number("downed"),
+        made("hunt_ended"),
+        made("looted"),
+        made("damaged"),
+        made("downed"),
         refusals.join(", "),
         total["chain"].as_str().expect("a chain is text"),
         total["digest"].as_str().expect("a digest is text"),

@@ -3,16 +3,16 @@
 //! The versions are two editions of a small game. They run in processes of their own: this test,
 //! started again with the version in its environment.
 
-use huntd::kit::engine::AnyRulebook;
-use huntd::kit::rulebook::Rulebook;
+use huntd::edition::{Edition, built_in, edition};
+use huntd::kit::rulebook::GameRules;
 use huntd::output::encode::decode;
 use huntd::output::event_json::write_event;
 use huntd::output::frame::FrameHeader;
 use huntd::output::reader::{Reader, Verdict};
 use huntd::service::cli::RunArgs;
 use huntd::service::config_args::ConfigArgs;
-use huntd::testing::turf::play::{self as first, TurfAction, TurfUpdate};
-use huntd::testing::turf::second::play as second;
+use huntd::testing::turf::events::{TurfAction, TurfUpdate};
+use huntd::testing::turf::{first, second};
 use huntd::tools::run;
 use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
@@ -37,24 +37,27 @@ const PLAYERS: u64 = 6;
 /// Output records of a partition that an edition publishes before it is stopped.
 const RECORDS: i64 = 40;
 
-fn rulebook(edition: &str) -> AnyRulebook {
-    match edition {
-        "first" => Rulebook::of(first::SMALL_RULES).into(),
-        "second" => Rulebook::of(second::SMALL_RULES).into(),
+fn edition_of(name: &str) -> Edition {
+    match name {
+        "first" => edition::<first::play::Turf>(),
+        "second" => edition::<second::play::Turf>(),
         other => panic!("there is no edition {other}"),
     }
 }
 
-fn ruleset(edition: &str) -> u32 {
-    rulebook(edition).rulesets()[0]
+fn ruleset(name: &str) -> u32 {
+    match name {
+        "first" => built_in::<first::play::Turf>().hash(),
+        _ => built_in::<second::play::Turf>().hash(),
+    }
 }
 
 /// Plays an edition until a signal ends the process.
-fn play(edition: &str) -> ! {
+fn play(name: &str) -> ! {
     let file = std::env::var_os(CONFIG).expect("the test passes it").into();
     let config = ConfigArgs { file, set: Vec::new() };
     let args = RunArgs { config, genesis: false, skip: Vec::new() };
-    let ended = run::play(&args, |_| Ok(rulebook(edition)));
+    let ended = run::run(&args, &edition_of(name));
     huntd::service::log::flush();
     let code = ended.err().map_or(0, |error| error.exit_code() as i32);
     std::process::exit(code)
@@ -138,7 +141,7 @@ struct Seen {
 impl Seen {
     /// Reads a partition from its start to its end.
     fn read(topics: &Topics, partition: i32) -> Seen {
-        let updates = rulebook("first").schema().updates;
+        let updates = edition_of("first").schema.game.updates;
         let mut seen = Seen::default();
         for record in kafka::shared().client().consume(&topics.output, partition) {
             let payload = record.payload().expect("frames have a value");

@@ -35,7 +35,7 @@ fn a_producer_whose_seq_begins_again_is_counted_by_zone_and_named_in_the_log() {
 fn a_start_whose_shards_have_all_halted_is_ready_nowhere() {
     let (topics, folder) = published("halted-start", 5);
     let rules = folder.path().join("rules.toml");
-    let text = huntd::service::rules::BUILT_IN.replace("health = 100", "health = 90");
+    let text = huntd::hunt::rules_file::BUILT_IN.replace("health = 100", "health = 90");
     std::fs::write(&rules, text).expect("the folder is writable");
     let mut changed = settings(folder.path());
     changed.push(("rules", format!("files = [{rules:?}]")));
@@ -91,7 +91,7 @@ fn partitions_that_nobody_owns_are_seen_by_the_instances_that_are_left() {
 fn check_finds_what_would_halt_the_shards_and_says_all_of_it() {
     let (topics, folder) = published("checked", 5);
     let rules = folder.path().join("rules.toml");
-    let text = huntd::service::rules::BUILT_IN.replace("health = 100", "health = 90");
+    let text = huntd::hunt::rules_file::BUILT_IN.replace("health = 100", "health = 90");
     std::fs::write(&rules, text).expect("the folder is writable");
     let config = folder.path().join("huntd.toml");
     let text = format!(

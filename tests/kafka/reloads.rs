@@ -2,7 +2,9 @@
 
 use crate::players::{events, produce};
 use crate::verbs::huntd;
-use huntd::service::rules::{BUILT_IN, load_all};
+use huntd::edition::load_all;
+use huntd::hunt::rules_file::BUILT_IN;
+use huntd::hunt::state::TreasureHunt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use support::PATIENCE;
@@ -128,7 +130,8 @@ fn rules_and_log_level_are_read_again_while_the_game_goes_on_and_is_served_or_re
     produce(kafka::shared(), &topics, &events(PARTITIONS, 30, 1..=10));
     accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut daemon);
 
-    let rulebook = load_all(&[first.clone(), second.clone()]).expect("both are rules");
+    let rulebook =
+        load_all::<TreasureHunt>(&[first.clone(), second.clone()]).expect("both are rules");
     let by_second = rulebook.rulesets().last().expect("there are two");
     wait_until_served_by(&serving, by_second);
 

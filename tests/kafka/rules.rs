@@ -3,10 +3,12 @@
 use crate::players::{events, produce};
 use crate::snapshots::{assert_halts, settings, start, start_offsets, stop, wait_for_snapshots};
 use crate::verbs::huntd;
+use huntd::edition::load_all;
 use huntd::hunt::change::Change;
 use huntd::hunt::frames::decode_frame;
+use huntd::hunt::rules_file::BUILT_IN;
+use huntd::hunt::state::TreasureHunt;
 use huntd::kit::update::Update;
-use huntd::service::rules::{BUILT_IN, load_all};
 use rdkafka::message::Message;
 use std::path::{Path, PathBuf};
 use support::accounts::{self, Follower, logged_digest, read, replay_by, replay_without};
@@ -21,7 +23,7 @@ fn a_game_goes_on_by_other_rules_and_so_does_every_replay_of_it() {
     std::fs::write(&files[0], BUILT_IN).expect("the folder is writable");
     let text = BUILT_IN.replace("health = 100", "health = 90");
     std::fs::write(&files[1], text).expect("the folder is writable");
-    let rulebook = load_all(&files).expect("both are rules");
+    let rulebook = load_all::<TreasureHunt>(&files).expect("both are rules");
     let rulesets: Vec<u32> = rulebook.rulesets().collect();
     let with = |files: &[PathBuf]| {
         let mut settings = settings(folder.path());
@@ -121,7 +123,7 @@ fn input_that_changes(what: &str, folder: &Path) -> (Topics, PathBuf) {
     let file = folder.join("rules-2.toml");
     let text = BUILT_IN.replace("health = 100", "health = 90");
     std::fs::write(&file, text).expect("the folder is writable");
-    let rulebook = load_all(std::slice::from_ref(&file)).expect("rules");
+    let rulebook = load_all::<TreasureHunt>(std::slice::from_ref(&file)).expect("rules");
     let ruleset = rulebook.rulesets().next().expect("a book begins with rules");
     produce(kafka::shared(), &topics, &events(1, 20, 1..=30));
     let change = format!("{{\"type\":\"rules_change\",\"ts_us\":1,\"ruleset\":{ruleset}}}");
@@ -146,7 +148,7 @@ fn a_daemon_that_has_not_got_the_new_rules_halts_where_they_begin_and_goes_on_on
     let mut follower = Follower::new(kafka::shared(), &topics);
     accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut daemon);
     stop(daemon);
-    let rulebook = load_all(&[first, file]).expect("both are rules");
+    let rulebook = load_all::<TreasureHunt>(&[first, file]).expect("both are rules");
     let (replayed, _) = replay_by(kafka::shared(), &topics, 0, &[], &rulebook);
     assert!(follower.into_stories().remove(0) == replayed);
 }

@@ -103,7 +103,7 @@ pub(crate) fn assert_halts(topics: &Topics, settings: &[(&str, String)], words: 
 fn other_rules_halt_the_shard_and_genesis_starts_it_over() {
     let (topics, folder) = published("other-rules", 30);
     let rules = folder.path().join("rules.toml");
-    let text = huntd::service::rules::BUILT_IN.replace("health = 100", "health = 90");
+    let text = huntd::hunt::rules_file::BUILT_IN.replace("health = 100", "health = 90");
     std::fs::write(&rules, text).expect("the folder is writable");
     let mut changed = settings(folder.path());
     changed.push(("rules", format!("files = [{rules:?}]")));

@@ -1,10 +1,14 @@
 //! `huntd load` puts events into a broker.
 
+use huntd::edition::edition;
+use huntd::hunt::rules_file::built_in;
+use huntd::hunt::state::TreasureHunt;
+use huntd::kit::bots::BotOptions;
+use huntd::kit::rulebook::Rulebook;
 use huntd::service::cli::LoadArgs;
 use huntd::service::config_args::ClusterArgs;
 use huntd::tools::load;
 use huntd::tools::source::Source;
-use huntd::tools::synthetic::SyntheticOptions;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::Message;
@@ -36,15 +40,18 @@ fn a_load_is_in_the_topic_byte_for_byte() {
         base_ms: Some(BASE_MS),
         compression: "lz4".to_owned(),
     };
-    load::run(&args).expect("the load arrives");
-    let options = SyntheticOptions {
+    load::run(&args, &edition::<TreasureHunt>()).expect("the load arrives");
+    let options = BotOptions {
         seed: 9,
         players: 100,
         zones: 3,
-        rate: huntd::tools::synthetic::RATE_UNPACED,
+        rate: huntd::tools::traffic::RATE_UNPACED,
         base_us: BASE_MS * 1000,
+        is_watched: false,
     };
-    let mut source = Source::synthetic(options, 3_000);
+    let rulebook = Rulebook::of(built_in());
+    let source = Source::of_bots(&edition::<TreasureHunt>(), &rulebook, options, 3_000);
+    let mut source = source.expect("the hunt has bots");
     let mut expected: BTreeMap<(u16, i64), (i64, Vec<u8>)> = BTreeMap::new();
     while let Some(record) = source.next_record().expect("the generator never fails") {
         let value = record.value.expect("an event has a value").to_vec();
@@ -101,10 +108,10 @@ fn a_load_into_a_topic_that_is_not_there_says_what_to_do() {
         base_ms: None,
         compression: "none".to_owned(),
     };
-    let error = load::run(&args).expect_err("the topic is too small");
+    let error = load::run(&args, &edition::<TreasureHunt>()).expect_err("the topic is too small");
     assert_eq!(error.exit_code().number(), 5);
     assert!(error.to_string().contains("2 partitions"), "{error}");
     args.cluster.brokers = vec!["127.0.0.1:1".to_owned()];
-    let error = load::run(&args).expect_err("nobody listens there");
+    let error = load::run(&args, &edition::<TreasureHunt>()).expect_err("nobody listens there");
     assert_eq!(error.exit_code().number(), 4, "{error}");
 }

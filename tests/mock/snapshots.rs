@@ -2,16 +2,18 @@
 
 use huntd::daemon::{Daemon, snapshots};
 use huntd::decoder::{Decoder, RecordPosition as At};
+use huntd::edition::edition;
 use huntd::hunt::Shard;
 use huntd::hunt::event::{Action, EVENTS};
 use huntd::hunt::frames::decode_frame;
 use huntd::hunt::rules::rulebook::Rulebook;
+use huntd::hunt::rules_file::built_in;
+use huntd::hunt::state::TreasureHunt;
 use huntd::kit::update::Updates;
 use huntd::output::reader::{Position, Reader};
 use huntd::service::cli::LoadArgs;
 use huntd::service::config::{self, Config};
 use huntd::service::config_args::ClusterArgs;
-use huntd::service::rules::built_in;
 use huntd::snapshot::disk::Files;
 use huntd::snapshot::format::Header;
 use huntd::snapshot::replicas::Replicas;
@@ -69,7 +71,7 @@ fn produce(cluster: &Cluster, events: u64, seed: u64) {
         base_ms: Some(BASE_MS),
         compression: "none".to_owned(),
     };
-    load::run(&args).expect("the events arrive");
+    load::run(&args, &edition::<TreasureHunt>()).expect("the events arrive");
 }
 
 fn store(config: &Config, directory: &Path) -> Store<Files> {

@@ -4,8 +4,8 @@ use crate::chance::{Chance, Fault};
 use huntd::hunt::event::{Action, ActionKind, Event};
 use huntd::hunt::rules::Rules;
 use huntd::hunt::rules::rulebook::Rulebook;
+use huntd::hunt::rules_file::built_in;
 use huntd::output::event_json::write_event;
-use huntd::service::rules::built_in;
 use huntd::testing::random_game::{RandomGame, Setting};
 
 /// Milliseconds since the Unix epoch at the simulation's start.

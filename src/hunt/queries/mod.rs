@@ -18,7 +18,7 @@ use crate::kit::engine::schema_of;
 use crate::kit::kinds::Form;
 use crate::view::card::{Card, Cards};
 use crate::view::game::{
-    CardField, FoldedUpdate, GameView, POLL_FIELDS, Query, ViewSchema, Viewed, ViewedRules,
+    CardField, FoldedUpdate, GameView, POLL_FIELDS, Query, ViewSchema, Viewed,
 };
 use crate::view::json::Json;
 use belongings::Belongings;
@@ -277,10 +277,6 @@ impl GameView for HuntView {
             _ => unreachable!("the schema has no such query"),
         }
     }
-}
-
-impl ViewedRules for Rules {
-    type Game = TreasureHunt;
 }
 
 impl Viewed for TreasureHunt {

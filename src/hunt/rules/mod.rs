@@ -32,6 +32,7 @@ use crate::hunt::rules::hunting::{
     PATH_PIECES_PER_TICK,
 };
 use crate::hunt::rules::presence::ARRIVAL_TILES_PER_SIDE;
+use crate::hunt::state::TreasureHunt;
 use crate::hunt::tiles::TILES_PER_SIDE_MAX;
 use crate::kit::PLAYERS_MAX;
 use crate::kit::clock::CLOCK_RECORDS;
@@ -217,6 +218,8 @@ fn require(holds: bool, key: &'static str, must_be: &'static str) -> Result<(), 
 }
 
 impl GameRules for Rules {
+    type Game = TreasureHunt;
+
     fn check(&self) -> Result<(), RulesError> {
         self.world.check()?;
         self.actors.check()?;

@@ -2,18 +2,11 @@
 
 use crate::hunt::Shard;
 use crate::hunt::rules::Rules;
-use crate::hunt::state::TreasureHunt;
 use crate::kit::checkpoint::StateError;
-use crate::kit::engine::{AnyRulebook, ZoneDecoder, any_rulebook};
+use crate::kit::engine::ZoneDecoder;
 
 /// Rules of the hunt between which a zone can switch.
 pub type Rulebook = crate::kit::rulebook::Rulebook<Rules>;
-
-impl From<Rulebook> for AnyRulebook {
-    fn from(rulebook: Rulebook) -> AnyRulebook {
-        any_rulebook::<TreasureHunt>(rulebook)
-    }
-}
 
 impl ZoneDecoder for Rulebook {
     type Zone = Shard;

@@ -4,9 +4,9 @@
 use crate::hunt::Shard;
 use crate::hunt::event::ActionKind;
 use crate::hunt::rules::rulebook::Rulebook;
+use crate::hunt::rules_file::built_in;
 use crate::kit::checkpoint::CheckpointRead;
 use crate::kit::update::{Update, Updates};
-use crate::service::rules::built_in;
 use crate::testing::random::Random;
 use crate::testing::random_game::{RandomGame, Setting};
 use crate::testing::whole_state::encode_state;

@@ -11,10 +11,10 @@ use crate::hunt::change::{Change, KINDS};
 use crate::hunt::event::{Action, ActionKind, Event, Handoff};
 use crate::hunt::rules::Rules;
 use crate::hunt::rules::rulebook::Rulebook;
+use crate::hunt::rules_file::built_in;
 use crate::kit::event::{ActionField, GameAction, Presence};
 use crate::kit::field::{ActionWords, FieldForm, FieldSpec};
 use crate::kit::update::{Update, Updates};
-use crate::service::rules::built_in;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 

@@ -140,7 +140,7 @@ fn how_a_state_is_stored_has_a_version() {
 }
 
 /// Constants of the engine that are not in `DECIDING`.
-const BESIDE_DECIDING: [&[&str]; 6] = [
+const BESIDE_DECIDING: [&[&str]; 7] = [
     // Limits of a rules file's values, and constants that prove another limit.
     &[
         "ACTIONS_MAX",
@@ -237,6 +237,27 @@ const BESIDE_DECIDING: [&[&str]; 6] = [
         "UPDATE_JSON_BYTES_MAX",
         "WORDS",
         "ZONE",
+    ],
+    // What bots do: their events are input.
+    &[
+        "BOT_ID_FIRST",
+        "BOT_WEAPONS",
+        "CM",
+        "HUNT_END_TICKS",
+        "HUNT_EVERY_TICKS",
+        "HUNT_LATER_TICKS",
+        "HUNT_MS",
+        "HUNT_TREASURES",
+        "REACH_CM",
+        "ROAMS",
+        "SHOTS_PERCENT",
+        "SHOT_CM_MAX",
+        "SPEED_CM_PER_S",
+        "SPEED_PER_S",
+        "STEP_CM_MAX",
+        "STEP_MAX",
+        "TREASURES_SEEN",
+        "WALK_SIDE",
     ],
     // Constants of tests beside the code.
     &["ROWS", "YEAR_MS"],

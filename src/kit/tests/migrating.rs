@@ -7,7 +7,7 @@ use crate::kit::stored_names::NamedState;
 use crate::kit::update::{Update, Updates};
 use crate::kit::zone::Zone;
 use crate::testing::random::Random;
-use crate::testing::turf::{self as first, second, third};
+use crate::testing::turf::{FIRST_RULES, SECOND_RULES, first, random_events, second, third};
 use crate::testing::whole_state::encode_state;
 use proptest::prelude::*;
 
@@ -18,22 +18,22 @@ pub(super) fn encoded(zone: &mut (impl Engine + ?Sized)) -> Vec<u8> {
 }
 
 pub(super) fn first_book() -> Rulebook<first::play::TurfRules> {
-    Rulebook::of(first::play::SMALL_RULES)
+    Rulebook::of(FIRST_RULES)
 }
 
 fn second_book() -> Rulebook<second::play::TurfRules> {
-    Rulebook::of(second::play::SMALL_RULES)
+    Rulebook::of(SECOND_RULES)
 }
 
 fn third_book() -> Rulebook<third::play::TurfRules> {
-    Rulebook::of(third::play::SMALL_RULES)
+    Rulebook::of(third::play::TurfRules { side: 8, players_max: 6 })
 }
 
 /// A zone of the first edition in the middle of a game.
 fn played(seed: u64) -> Zone<first::play::Turf> {
     let mut zone = Zone::<first::play::Turf>::new(3, &first_book());
     let mut updates = Updates::new();
-    for event in first::play::random_events(&mut Random::new(seed), 700) {
+    for event in random_events(&mut Random::new(seed), 700) {
         updates.clear();
         zone.apply(&event, &mut updates);
     }
@@ -149,7 +149,7 @@ fn a_state_that_the_rules_of_the_later_version_do_not_allow_is_refused() {
     let mut zone = played(4);
     let players = zone.game.players.count();
     assert!(players > 1);
-    let rules = second::play::TurfRules { players_max: players - 1, ..second::play::SMALL_RULES };
+    let rules = second::play::TurfRules { players_max: players - 1, ..SECOND_RULES };
     let refused =
         Zone::<second::play::Turf>::migrate_state(&encoded(&mut zone), &Rulebook::of(rules));
     assert_eq!(refused.expect_err("there is no room"), StateError::Unfit);
@@ -159,7 +159,7 @@ fn a_state_that_the_rules_of_the_later_version_do_not_allow_is_refused() {
 fn published(zone: &mut Zone<second::play::Turf>, seed: u64) -> Vec<Update> {
     let mut updates = Updates::new();
     let mut made = Vec::new();
-    for mut event in second::play::random_events(&mut Random::new(seed), 200) {
+    for mut event in random_events(&mut Random::new(seed), 200) {
         (event.seq, event.time_ms) = (event.seq + 10_000, event.time_ms + 100_000);
         updates.clear();
         zone.apply(&event, &mut updates);

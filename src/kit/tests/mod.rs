@@ -1,6 +1,5 @@
 //! The kit with a game that is not the treasure hunt.
 
 mod migrating;
-mod proof;
 mod state_changes;
 mod turf;

@@ -5,7 +5,8 @@ use crate::kit::state_changes::{FieldValue, RowName, changed_fields};
 use crate::kit::update::Updates;
 use crate::kit::zone::{Outcome, Zone};
 use crate::testing::random::Random;
-use crate::testing::turf::play::{Turf, random_events};
+use crate::testing::turf::first::play::Turf;
+use crate::testing::turf::random_events;
 
 #[test]
 fn the_fields_in_which_two_states_differ_are_those_that_the_event_has_changed() {

@@ -1,23 +1,22 @@
 //! Turf, played by the kit alone.
 
-use super::proof::prove;
 use crate::decoder::{Decoder, RecordPosition};
-use crate::kit::engine::{BlockReport, any_rulebook};
+use crate::kit::engine::{AnyRulebook, BlockReport};
 use crate::kit::event::{ACTIONS_MAX, Event, Subject};
 use crate::kit::event_list::Events;
 use crate::kit::game::Game;
 use crate::kit::kinds::Kinds;
-use crate::kit::rulebook::Rulebook;
+use crate::kit::rulebook::{GameRules, Rulebook};
 use crate::kit::update::{Update, Updates};
 use crate::kit::zone::Zone;
 use crate::output::encode::{decode, encode};
 use crate::output::event_json::write_event;
 use crate::output::frame::{Format, Frame, FrameHeader};
+use crate::testing::proof::prove;
 use crate::testing::random::Random;
-use crate::testing::turf::play::{
-    SMALL_RULES, Turf, TurfAction, TurfFault, TurfKind, TurfRefusal, TurfRules, TurfUpdate,
-    random_events,
-};
+use crate::testing::turf::events::{TurfAction, TurfKind, TurfRefusal, TurfUpdate};
+use crate::testing::turf::first::play::Turf;
+use crate::testing::turf::{FIRST_RULES, forgetful, random_events, secretive};
 
 fn play(zone: &mut Zone<Turf>, events: &[(u64, u64, i64, TurfAction)]) -> Vec<TurfUpdate> {
     let mut updates = Updates::new();
@@ -31,7 +30,7 @@ fn play(zone: &mut Zone<Turf>, events: &[(u64, u64, i64, TurfAction)]) -> Vec<Tu
 
 #[test]
 fn another_game_is_played_by_the_kit_s_clock_counters_and_refusals() {
-    let mut zone = Zone::<Turf>::new(0, &Rulebook::of(SMALL_RULES));
+    let mut zone = Zone::<Turf>::new(0, &Rulebook::of(FIRST_RULES));
     let ticks: Vec<_> = (1..=8).map(|id| (0, id, 1000, TurfAction::Tick)).collect();
     assert_eq!(play(&mut zone, &ticks), []);
     let (join, paint) = (TurfAction::Join { field: 5 }, TurfAction::Paint);
@@ -64,10 +63,10 @@ fn another_game_is_played_by_the_kit_s_clock_counters_and_refusals() {
 /// Reads records as the fetch path does, plays them as the hot thread does, and publishes frames.
 #[test]
 fn another_game_goes_from_records_to_frames_by_its_tables() {
-    let rulebook = any_rulebook::<Turf>(Rulebook::of(SMALL_RULES));
+    let rulebook = AnyRulebook::from(Rulebook::of(FIRST_RULES));
     let schema = rulebook.schema();
     let (mut decoder, mut zone) = (Decoder::new(schema.events), rulebook.new_zone(0));
-    let mut single = Zone::<Turf>::new(0, &Rulebook::of(SMALL_RULES));
+    let mut single = Zone::<Turf>::new(0, &Rulebook::of(FIRST_RULES));
     let (mut updates, mut expected) = (Updates::new(), Updates::new());
     let mut report = BlockReport::new(0, u64::MAX);
     let (mut counts, mut kinds) = ([0; ACTIONS_MAX], std::collections::BTreeSet::new());
@@ -125,7 +124,7 @@ fn a_game_on_the_kit_is_a_function_of_its_log() {
     for seed in 0..100 {
         let mut random = Random::new(seed);
         let events = random_events(&mut random, 1000);
-        let updates = prove::<Turf>(&SMALL_RULES, &events, &mut random);
+        let updates = prove::<Turf>(&FIRST_RULES, &events, &mut random);
         let updates = updates.unwrap_or_else(|difference| panic!("seed {seed}: {difference}"));
         made.extend(updates.iter().map(|update| update.payload().kind));
     }
@@ -137,15 +136,21 @@ fn a_game_on_the_kit_is_a_function_of_its_log() {
     assert_eq!(TurfKind::Paint.name(), TurfKind::Paint.spec().name);
 }
 
+/// Whether the property of every game fails for a game that has these rules.
+fn is_caught<R: GameRules>(rules: R) -> bool
+where
+    R::Game: Game<Action = TurfAction>,
+{
+    (0..100).any(|seed| {
+        let mut random = Random::new(seed);
+        let events = random_events(&mut random, 1000);
+        prove::<R::Game>(&rules, &events, &mut random).is_err()
+    })
+}
+
 #[test]
-fn a_game_whose_state_is_in_no_table_or_whose_rows_decide_is_caught() {
-    for fault in [TurfFault::HiddenState, TurfFault::RowNumber] {
-        let rules = TurfRules { fault: Some(fault), ..SMALL_RULES };
-        let is_caught = |seed| {
-            let mut random = Random::new(seed);
-            let events = random_events(&mut random, 1000);
-            prove::<Turf>(&rules, &events, &mut random).is_err()
-        };
-        assert!((0..100).any(is_caught), "{fault:?}");
-    }
+fn a_game_whose_state_is_in_no_table_or_is_not_stored_is_caught() {
+    assert!(!is_caught(FIRST_RULES));
+    assert!(is_caught(secretive::play::TurfRules { side: 8, players_max: 6 }));
+    assert!(is_caught(forgetful::play::TurfRules { side: 8, players_max: 6 }));
 }

@@ -17,8 +17,9 @@ use crate::ownership::acquisition::*;
 use crate::ownership::bounds::Bounds;
 use crate::ownership::start_error::StartError;
 use crate::testing::random::Random;
-use crate::testing::turf::play::{self as first, Turf, TurfAction, TurfUpdate};
-use crate::testing::turf::second::play as second;
+use crate::testing::turf::events::{TurfAction, TurfUpdate};
+use crate::testing::turf::first::play::Turf;
+use crate::testing::turf::{FIRST_RULES, SECOND_RULES, random_events};
 use crate::testing::whole_state::encode_state;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -78,8 +79,8 @@ struct Sights {
 
 fn rulebook(version: u32) -> AnyRulebook {
     match version {
-        1 => Rulebook::of(first::SMALL_RULES).into(),
-        _ => Rulebook::of(second::SMALL_RULES).into(),
+        1 => Rulebook::of(FIRST_RULES).into(),
+        _ => Rulebook::of(SECOND_RULES).into(),
     }
 }
 
@@ -100,7 +101,7 @@ fn apply(owner: &mut Owner, input: &[Event<TurfAction>], until: i64) -> Updates 
 impl World {
     fn new(seed: u64, canary: Option<Canary>) -> World {
         let mut random = Random::new(seed);
-        let input = first::random_events(&mut random, 1_500);
+        let input = random_events(&mut random, 1_500);
         World {
             random,
             canary,
@@ -364,8 +365,7 @@ impl World {
             }
         }
         // Except for the points, both versions make the same of the input.
-        let engine =
-            Box::new(crate::kit::zone::Zone::<Turf>::new(0, &Rulebook::of(first::SMALL_RULES)));
+        let engine = Box::new(crate::kit::zone::Zone::<Turf>::new(0, &Rulebook::of(FIRST_RULES)));
         let (owner_epoch, next_offset, next_update) = (0, 0, 0);
         let chain = Chain::default();
         let mut whole = Owner { engine, owner_epoch, next_offset, next_update, chain };

@@ -1,8 +1,6 @@
 //! Another game than the hunt is served: its cards, boards and streams follow from its tables.
 
 use super::text_of;
-use crate::kit::engine::schema_of;
-use crate::kit::kinds::Form;
 use crate::kit::rulebook::Rulebook;
 use crate::kit::update::Updates;
 use crate::kit::zone::Zone;
@@ -11,83 +9,17 @@ use crate::serve::exchange::Exchange;
 use crate::serve::gate::Gate;
 use crate::serve::lag::Lag;
 use crate::testing::random::Random;
-use crate::testing::turf::play::{SMALL_RULES, Turf, TurfRules, TurfUpdate, random_events};
+use crate::testing::turf::first::play::Turf;
+use crate::testing::turf::{FIRST_RULES, random_events};
 use crate::view::card::Card;
-use crate::view::game::{
-    CardField, FoldedUpdate, GameView, Query, ViewSchema, Viewed, ViewedGame, ViewedRules,
-    ZoneImage,
-};
-use crate::view::json::Json;
+use crate::view::game::{Viewed, ViewedGame, ZoneImage};
 use crate::view::zone::{ZonePosition, ZoneView};
-use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-static SCHEMA: ViewSchema = ViewSchema {
-    version: 1,
-    game: schema_of::<Turf>(),
-    card: &[
-        CardField { name: "team", form: Form::Number },
-        CardField { name: "field", form: Form::Number },
-    ],
-    position: None,
-    queries: &[Query { name: "round", is_incremental: false }],
-    openapi: r#"{"paths": {"/v1/zones/{zone}/round": {}}}"#,
-    page: &[],
-};
-
-/// The round of a zone.
-#[derive(Debug, Default)]
-struct RoundView {
-    is_running: bool,
-}
-
-impl GameView for RoundView {
-    fn fold(&mut self, _: &FoldedUpdate, _: u32, _: Option<&Card>, _: &mut Card) {}
-
-    fn fold_zone(&mut self, folded: &FoldedUpdate) {
-        self.is_running = matches!(folded.update.change(), TurfUpdate::Began { .. });
-    }
-
-    fn answer(&self, query: usize, _: u64, _: i64, json: &mut Json) {
-        assert_eq!(SCHEMA.queries[query].name, "round");
-        json.text("round", if self.is_running { "runs" } else { "is over" });
-    }
-}
-
-impl ViewedRules for TurfRules {
-    type Game = Turf;
-}
-
-impl Viewed for Turf {
-    const SCHEMA: &'static ViewSchema = &SCHEMA;
-
-    fn players_max(rules: &TurfRules) -> u32 {
-        rules.players_max
-    }
-
-    fn cards(zone: &Zone<Turf>) -> Vec<Card> {
-        let players = &zone.game.players;
-        let runners = (0..players.used()).map(|row| players.row(row));
-        let cards = runners.filter(|runner| runner.player_id != 0).map(|runner| {
-            let fields = [runner.team.into(), runner.field, 0, 0, 0];
-            let (player_id, score) = (runner.player_id, runner.score);
-            Card { player_id, score, fields, ..Card::default() }
-        });
-        let mut cards: Vec<Card> = cards.collect();
-        cards.sort_unstable_by_key(|card| (Reverse(card.score), card.player_id));
-        cards
-    }
-
-    fn view(_: &Arc<TurfRules>, zone: Option<&Zone<Turf>>) -> Box<dyn GameView> {
-        let is_running = zone.is_some_and(|zone| zone.game.round.row(0).ends_ms > 0);
-        Box::new(RoundView { is_running })
-    }
-}
-
 /// A process that serves this zone.
 fn served(zone: ZoneView) -> Served {
-    let mut served = Served::new(&Rulebook::of(SMALL_RULES), 1, Duration::from_secs(2));
+    let mut served = Served::new(&Rulebook::of(FIRST_RULES), 1, Duration::from_secs(2));
     served.begin(zone);
     served.zones[0] = ZoneState::Live { owner_epoch: 1, lag: Lag::none(Instant::now()) };
     served
@@ -109,7 +41,7 @@ fn body(served: &Served, target: &str) -> String {
 #[test]
 fn cards_boards_and_queries_of_another_game_are_those_of_its_engine() {
     for seed in 0..20 {
-        let rulebook = Rulebook::of(SMALL_RULES);
+        let rulebook = Rulebook::of(FIRST_RULES);
         let game: Arc<dyn ViewedGame> = Arc::new(rulebook.clone());
         let mut zone = Zone::<Turf>::new(0, &rulebook);
         let mut served = served(ZoneView::new(0, game.clone(), ZonePosition::default()));
@@ -148,10 +80,10 @@ fn cards_boards_and_queries_of_another_game_are_those_of_its_engine() {
 
 #[test]
 fn a_server_of_another_game_has_its_routes_alone() {
-    let rulebook = Rulebook::of(SMALL_RULES);
+    let rulebook = Rulebook::of(FIRST_RULES);
     let game: Arc<dyn ViewedGame> = Arc::new(rulebook.clone());
     let mut served = served(ZoneView::new(0, game, ZonePosition::default()));
-    for path in ["/", "/v1/zones/0/hunts", "/v1/zones/0/tiles"] {
+    for path in ["/map.js", "/v1/zones/0/hunts", "/v1/zones/0/tiles"] {
         assert!(answer(&served, path).starts_with("HTTP/1.1 404 "), "{path}");
     }
     let document = body(&served, "/v1/openapi.json");

@@ -1,26 +1,25 @@
-//! The third edition: fields that had other types, with migrations.
+//! The third version: fields that had other types, with migrations.
 
-#[path = "play.rs"]
-#[allow(clippy::duplicate_mod, reason = "the editions share all that is not in `edition`")]
-pub mod play;
+#[path = "../../../docs/games/turf/src/play.rs"]
+#[allow(clippy::duplicate_mod, reason = "the versions share all that is not in `edition`")]
+pub(crate) mod play;
 
 pub(crate) mod edition {
     use crate::kit::stored_names::Migration;
-    use crate::testing::turf::TurfEdition;
 
-    row! {
+    huntd::row! {
         /// A player.
         player Runner { tenths: u64, field: u32, team: u8, score: u64, }
     }
 
-    row! {
+    huntd::row! {
         /// The round: when it ends, 0 while none runs, and the fields of each team.
         numbered Round { red: u64, blue: u64, ends_ms: u64, }
     }
 
-    impl TurfEdition for Runner {
-        const VERSION: u32 = 3;
-        const MIGRATIONS: &'static [Migration] = &[
+    impl Runner {
+        pub(crate) const VERSION: u32 = 3;
+        pub(crate) const MIGRATIONS: &[Migration] = &[
             Migration { table: "round", field: "red", migrate: |round| round.get("red") },
             Migration { table: "round", field: "blue", migrate: |round| round.get("blue") },
             Migration {
@@ -30,9 +29,9 @@ pub(crate) mod edition {
             },
         ];
 
-        fn stepped(&mut self) {}
+        pub(crate) fn stepped(&mut self) {}
 
-        fn reward(&mut self) -> u64 {
+        pub(crate) fn reward(&mut self) -> u64 {
             self.tenths += 10;
             1
         }

@@ -1,7 +1,7 @@
 //! The daemon inside the demo: the same threads as under systemd, stopped when the demo is over.
 
 use crate::daemon;
-use crate::hunt::rules::rulebook::Rulebook;
+use crate::kit::engine::AnyRulebook;
 use crate::service::config::Config;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::progress::Progress;
@@ -19,7 +19,7 @@ pub(super) struct DemoDaemon {
 
 impl DemoDaemon {
     /// Starts all threads.
-    pub(super) fn start(config: Config, rulebook: Rulebook) -> Result<DemoDaemon, ToolError> {
+    pub(super) fn start(config: Config, rulebook: AnyRulebook) -> Result<DemoDaemon, ToolError> {
         let running = daemon::Daemon::start(config, rulebook)?;
         let progress = running.observed.progress.clone();
         let metrics = running.observed.metrics.clone();

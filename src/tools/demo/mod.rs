@@ -26,10 +26,12 @@ use super::load::EventSender;
 use super::pace::Pace;
 use super::progress_bar::ProgressBar;
 use super::source::Source;
-use super::synthetic::{RATE_UNPACED, SyntheticOptions};
-use crate::hunt::rules::rulebook::Rulebook;
+use super::traffic::RATE_UNPACED;
+use crate::edition::Edition;
+use crate::kit::bots::BotOptions;
 use crate::service::cli::DemoArgs;
 use crate::service::config::{self, Config};
+use crate::view::game::ViewedGame;
 use daemon::DemoDaemon;
 use generator::DueBy;
 use in_flight::InFlightEvents;
@@ -54,7 +56,7 @@ const LINGER_MS: u32 = 5;
 const BASE_MS: i64 = 1_767_225_600_000;
 
 /// Runs the demo and prints what became of the events. `Ok` only if every event is accounted for.
-pub fn run(args: &DemoArgs) -> Result<(), ToolError> {
+pub fn run(args: &DemoArgs, edition: &Edition) -> Result<(), ToolError> {
     let mock = |error: KafkaError| ToolError::Unreachable(format!("mock cluster: {error}"));
     let cluster = MockCluster::new(1).map_err(mock)?;
     let partitions = i32::from(args.partitions);
@@ -63,13 +65,13 @@ pub fn run(args: &DemoArgs) -> Result<(), ToolError> {
     }
     let brokers = vec![cluster.bootstrap_servers()];
     let config = demo_config(&brokers)?;
-    let rulebook = super::rulebook(&config.rules_files)?;
+    let rulebook = super::rulebook(edition, &config.rules_files)?;
 
     say("starting a broker, the daemon and a reader that checks it, all in this process")?;
     let begun = Instant::now();
     let page = args.page.then(|| DemoPage::start(&config, &rulebook)).transpose()?;
     let mut daemon = DemoDaemon::start(config, rulebook.clone())?;
-    let mut measured = measure(args, &brokers, &daemon, &rulebook, begun);
+    let mut measured = measure(args, &brokers, &daemon, (edition, &*rulebook), begun);
     // A signal or a failure has ended the daemon, so the page does not stay.
     let was_cut = daemon.has_ended();
     if let Some(page) = page {
@@ -83,9 +85,9 @@ pub fn run(args: &DemoArgs) -> Result<(), ToolError> {
     }
     let measured = measured?;
 
-    let mut source = open_source(args, &rulebook)?;
+    let mut source = open_source(args, edition, &*rulebook)?;
     let mut offline = OfflineShards::new(rulebook);
-    let mut winners = Winners::default();
+    let mut winners = Winners::new(edition.schema.game.updates);
     while let Some(record) = source.next_record()? {
         winners.add(record.partition, offline.apply(&record)?.updates);
     }
@@ -112,16 +114,16 @@ fn measure(
     args: &DemoArgs,
     brokers: &[String],
     daemon: &DemoDaemon,
-    rulebook: &Rulebook,
+    (edition, rulebook): (&Edition, &dyn ViewedGame),
     begun: Instant,
 ) -> Result<Measured, ToolError> {
     let in_flight = InFlightEvents::new(args.partitions);
     // The sender has its connections by the time the daemon is ready, so start-up does not count as
     // latency.
     let sender = EventSender::connect(&plaintext(brokers, "demo"), INPUT_TOPIC, "none", LINGER_MS)?;
-    let mut verifier = Verifier::connect(brokers, OUTPUT_TOPIC, args.partitions)?;
+    let mut verifier = Verifier::connect(brokers, OUTPUT_TOPIC, args.partitions, edition)?;
     verifier.wait_for_owner(daemon)?;
-    let source = open_source(args, rulebook)?;
+    let source = open_source(args, edition, rulebook)?;
     let expected = source.events_expected();
     let (waited, zones) = (begun.elapsed().as_secs_f64(), args.partitions);
     say(&format!("the daemon owns its {zones} zones after {waited:.1} s; the game begins"))?;
@@ -148,22 +150,23 @@ fn measure(
 }
 
 /// Opens the events from the first one; every call yields the same events.
-fn open_source(args: &DemoArgs, rulebook: &Rulebook) -> Result<Source, ToolError> {
+fn open_source(
+    args: &DemoArgs,
+    edition: &Edition,
+    rulebook: &dyn ViewedGame,
+) -> Result<Source, ToolError> {
     if let Some(file) = &args.file {
         return Ok(Source::open_lines(file, args.partitions, args.events)?);
     }
-    let options = SyntheticOptions {
+    let options = BotOptions {
         seed: args.seed,
         players: args.players,
         zones: args.partitions,
         rate: paced(args).unwrap_or(RATE_UNPACED),
         base_us: BASE_MS * 1000,
+        is_watched: args.page,
     };
-    let events = args.events.unwrap_or(EVENTS_DEFAULT);
-    Ok(match args.page {
-        true => Source::hunters(options, rulebook.clone(), events),
-        false => Source::synthetic(options, events),
-    })
+    Source::of_bots(edition, rulebook, options, args.events.unwrap_or(EVENTS_DEFAULT))
 }
 
 fn paced(args: &DemoArgs) -> Option<u64> {

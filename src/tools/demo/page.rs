@@ -1,11 +1,11 @@
 //! The demo's page: the serving part of `huntd serve`, read-only.
 
-use crate::hunt::rules::rulebook::Rulebook;
 use crate::serve::{Commands, ServeError, Server};
 use crate::service::config::Config;
 use crate::service::shutdown::Signals;
 use crate::tools::failure::ToolError;
 use crate::tools::serve::{failure, feed};
+use crate::view::game::ViewedGame;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,10 +20,12 @@ pub(super) struct DemoPage {
 impl DemoPage {
     /// Serves the page and prints its address. Events cannot be posted, because the demo accounts
     /// for its own.
-    pub(super) fn start(config: &Config, rulebook: &Rulebook) -> Result<DemoPage, ToolError> {
+    pub(super) fn start(
+        config: &Config,
+        rulebook: &Arc<dyn ViewedGame>,
+    ) -> Result<DemoPage, ToolError> {
         let feed = feed(config);
-        let server =
-            Server::bind(config.serve.clone(), feed, Commands::Refused, Arc::new(rulebook.clone()));
+        let server = Server::bind(config.serve.clone(), feed, Commands::Refused, rulebook.clone());
         let server = server.map_err(failure)?;
         writeln!(std::io::stderr(), "page: http://{}/", server.address())?;
         let stop = Arc::new(AtomicBool::new(false));

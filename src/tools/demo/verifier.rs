@@ -3,8 +3,9 @@
 use super::daemon::DemoDaemon;
 use super::in_flight::InFlightEvents;
 use super::story::Story;
-use crate::hunt::frames::decode_frame;
+use crate::edition::Edition;
 use crate::kit::update::Update;
+use crate::output::encode::decode;
 use crate::output::frame::FrameKind;
 use crate::output::reader::{Position, Reader, Verdict};
 use crate::tools::failure::ToolError;
@@ -30,6 +31,7 @@ const LATENCY_US_MAX: u64 = 120_000_000;
 
 /// A reader of all output partitions.
 pub(super) struct Verifier {
+    edition: Edition,
     topic: TopicReader,
     readers: Vec<Reader>,
     fenced: Vec<bool>,
@@ -47,6 +49,7 @@ impl Verifier {
         brokers: &[String],
         output_topic: &str,
         partitions: u16,
+        edition: &Edition,
     ) -> Result<Verifier, ToolError> {
         let topic = TopicReader::connect(
             &plaintext(brokers, "demo"),
@@ -58,6 +61,7 @@ impl Verifier {
         topic.start(&places)?;
         let latency_us = Histogram::new_with_bounds(1, LATENCY_US_MAX, 3);
         Ok(Verifier {
+            edition: *edition,
             topic,
             readers: (0..partitions).map(|_| Reader::new()).collect(),
             fenced: vec![false; usize::from(partitions)],
@@ -97,7 +101,7 @@ impl Verifier {
         daemon: &DemoDaemon,
         bar: &ProgressBar,
     ) -> Result<(), ToolError> {
-        let (mut heard, mut story) = (Instant::now(), Story::default());
+        let (mut heard, mut story) = (Instant::now(), Story::new(self.edition.describe));
         let mut tell = |zone, updates: &[Update]| {
             if let Some(line) = story.line(zone, updates, Instant::now()) {
                 bar.say(&line);
@@ -140,7 +144,8 @@ impl Verifier {
                 message.offset()
             ))
         };
-        let (header, updates) = decode_frame(message.payload().unwrap_or_default())
+        let payload = message.payload().unwrap_or_default();
+        let (header, updates) = decode(payload, self.edition.schema.game.updates)
             .map_err(|error| wrong(&error.to_string()))?;
         let reader = &mut self.readers[usize::from(partition)];
         match reader.fold(&header, &updates) {

@@ -1,7 +1,8 @@
 //! The winners: the players with the highest scores, and their zones.
 
-use crate::hunt::change::Change;
+use crate::kit::kinds::{PayloadPart, UpdateKind, UpdateRole};
 use crate::kit::update::Update;
+use crate::kit::update_json::UpdateTable;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -10,8 +11,8 @@ use std::io::Write;
 const SHOWN: usize = 5;
 
 /// The latest score of every present player with a score, by zone.
-#[derive(Default)]
 pub(super) struct Winners {
+    updates: &'static UpdateTable,
     players: BTreeMap<(u16, u64), LatestScore>,
 }
 
@@ -23,20 +24,23 @@ struct LatestScore {
 }
 
 impl Winners {
+    /// Creates the table of a game whose updates these are.
+    pub(super) fn new(updates: &'static UpdateTable) -> Winners {
+        Winners { updates, players: BTreeMap::new() }
+    }
+
     /// Processes the updates of a zone in order. A player who leaves it loses the points or takes
     /// them along.
     pub(super) fn add(&mut self, zone: u16, updates: &[Update]) {
         for update in updates {
             let player = (zone, update.player_id());
-            match update.change() {
-                Change::Scored { score, .. } => {
-                    let latest = LatestScore { score, ts_us: update.ts_us() };
-                    self.players.insert(player, latest);
-                }
-                Change::Left { .. } => {
-                    self.players.remove(&player);
-                }
-                _ => {}
+            let kind = &self.updates.kinds[usize::from(update.payload().kind) - 1];
+            if kind.role == UpdateRole::Leave {
+                self.players.remove(&player);
+            } else if let Some(place) = score_in(kind) {
+                let latest =
+                    LatestScore { score: update.payload().get(place), ts_us: update.ts_us() };
+                self.players.insert(player, latest);
             }
         }
     }
@@ -53,10 +57,17 @@ impl Winners {
     }
 }
 
+/// Returns where updates of this kind have the player's score, if they have it.
+fn score_in(kind: &UpdateKind) -> Option<PayloadPart> {
+    let is_of_player = [UpdateRole::Enter, UpdateRole::Player].contains(&kind.role);
+    let score = kind.fields.iter().find(|field| field.name == "score");
+    score.filter(|_| is_of_player).map(|field| field.place)
+}
+
 #[cfg(test)]
 mod tests {
     use super::Winners;
-    use crate::hunt::change::Change;
+    use crate::hunt::change::{Change, UPDATES};
     use crate::hunt::refusal::ScoreCause;
     use crate::kit::update::Update;
 
@@ -65,7 +76,7 @@ mod tests {
         let scored = |player, ts_us, score| {
             Update::new(player, ts_us, Change::Scored { cause: ScoreCause::Loot, points: 1, score })
         };
-        let mut winners = Winners::default();
+        let mut winners = Winners::new(UPDATES);
         winners.add(0, &[scored(7, 1_000_000, 100), scored(8, 1_500_000, 350)]);
         winners.add(0, &[scored(7, 2_000_000, 350), scored(9, 2_500_000, 20)]);
         // A player who is in another zone by now has no points in this one.

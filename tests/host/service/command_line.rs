@@ -1,6 +1,7 @@
 //! The program's command line: help, configuration errors, exit codes.
 
-use clap::CommandFactory;
+use huntd::edition::edition;
+use huntd::hunt::state::TreasureHunt;
 use huntd::service::cli::Cli;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::ffi::OsStr;
@@ -27,7 +28,7 @@ pub(super) fn huntd(
 
 #[test]
 fn every_verb_has_a_help_with_an_example() {
-    let cli = Cli::command();
+    let cli = Cli::of_program(&[edition::<TreasureHunt>()]);
     let verbs: Vec<_> = cli.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
     let all = [
         "run", "check", "demo", "load", "replay", "explain", "rules", "serve", "snapshot", "tap",
@@ -177,7 +178,7 @@ fn a_key_can_be_set_for_verbs_that_can_do_without_a_configuration() {
 
 #[test]
 fn what_is_generated_knows_every_verb_and_key() {
-    let cli = Cli::command();
+    let cli = Cli::of_program(&[edition::<TreasureHunt>()]);
     let verbs: Vec<_> = cli.get_subcommands().map(|verb| verb.get_name()).collect();
     for shell in ["bash", "zsh", "fish"] {
         let (code, script, error) = huntd(&["completions", shell], &[]);

@@ -1,5 +1,6 @@
 //! The pages, and what becomes of requests that are none.
 
+use huntd::hunt;
 use huntd::service::exporter::HTTP_CONNECTIONS_MAX;
 use huntd::service::exposition::render;
 use huntd::service::status::{Phase, Status};
@@ -15,11 +16,10 @@ use support::scrape::families;
 
 fn observed() -> Observed {
     Observed {
-        metrics: Arc::new(Metrics::with_names(
-            &["join", "move"],
-            &["too_far", "no_treasure"],
-            &["not_json"],
-        )),
+        metrics: Arc::new(
+            Metrics::with_names(&["join", "move"], &["too_far", "no_treasure"], &["not_json"])
+                .counting_in_zones(hunt::schema().counts),
+        ),
         progress: Arc::new(Progress::new()),
         status: Arc::new(Status::new()),
     }

@@ -1,7 +1,7 @@
 //! Rules about what may stand where: imports, unsafe code, purity, modules.
 
 use super::form::Finding;
-use super::source::{Source, Token, Tree, close, find, paths, paths_at};
+use super::source::{Source, Token, Tree, close, exported_macros, find, paths, paths_at};
 use std::collections::BTreeSet;
 
 /// The folders of `src/`, lowest first: each may import those before it, and no other.
@@ -19,6 +19,7 @@ const LAYERS: &[&str] = &[
     "snapshot",
     "publisher",
     "shards",
+    "edition",
     "hunt",
     "http",
     "service",
@@ -26,13 +27,15 @@ const LAYERS: &[&str] = &[
     "control",
     "daemon",
     "tools",
+    "program",
     "testing",
     // Nobody imports it: it only compares the bounds of others.
     "limits",
 ];
 
 /// Folders above the game that play any game: they know it by its tables.
-const PLAYS_ANY_GAME: &[&str] = &["control", "daemon", "http", "limits"];
+const PLAYS_ANY_GAME: &[&str] =
+    &["control", "daemon", "edition", "http", "limits", "program", "serve", "service", "tools"];
 
 /// Folders without I/O, threads and clocks, and all that each of them may import.
 const PURE: &[(&str, &[&str])] = &[
@@ -57,6 +60,7 @@ const PURE: &[(&str, &[&str])] = &[
     (
         "hunt",
         &[
+            "edition",
             "kit",
             "view::card",
             "view::game",
@@ -101,6 +105,11 @@ const MAIN_LINES_MAX: usize = 60;
 
 /// Imports point down.
 pub(super) fn imports(tree: &Tree) -> Vec<Finding> {
+    let macros: BTreeSet<&str> = tree
+        .product()
+        .flat_map(|source| exported_macros(&source.product))
+        .map(|(name, _)| name)
+        .collect();
     let mut findings = Vec::new();
     for source in tree.product() {
         let module = source.module();
@@ -114,7 +123,8 @@ pub(super) fn imports(tree: &Tree) -> Vec<Finding> {
         };
         let pure = PURE.iter().find(|(name, _)| *name == module).map(|(_, allowed)| *allowed);
         for (path, line) in crate_paths(source) {
-            if path[0] == module {
+            // A macro that is exported belongs to the root, wherever it is written.
+            if path[0] == module || path.len() == 1 && macros.contains(path[0].as_str()) {
                 continue;
             }
             if !LAYERS[..layer].contains(&path[0].as_str()) {
@@ -213,10 +223,16 @@ pub(super) fn listed_unsafe_code(tree: &Tree) -> Vec<Finding> {
 /// The folders whose results depend on their input alone.
 const DETERMINISTIC: &[&str] = &["kit", "hunt"];
 
+/// A file that reads the rules of a game before it begins.
+const READS_RULES: &[&str] = &["src/hunt/rules_file.rs"];
+
 /// A game and its kit depend on their input alone.
 pub(super) fn purity(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for source in tree.product().filter(|source| DETERMINISTIC.contains(&source.module())) {
+    let is_pure = |source: &&Source| {
+        DETERMINISTIC.contains(&source.module()) && !READS_RULES.contains(&source.path.as_str())
+    };
+    for source in tree.product().filter(is_pure) {
         let tokens = &source.product;
         for token in tokens.iter().filter(|token| IMPURE.contains(&token.text.as_str())) {
             let message = format!("{} has no place in the pure game", token.text);
@@ -261,7 +277,7 @@ fn outside_crates(tokens: &[Token]) -> Vec<(&str, usize)> {
 }
 
 /// The folders that know no game.
-const WITHOUT_GAME: &[&str] = &["kit", "view", "serve"];
+const WITHOUT_GAME: &[&str] = &["edition", "kit", "program", "serve", "service", "tools", "view"];
 
 /// Files in these folders that still import the hunt.
 const NOT_YET_WITHOUT_GAME: &[&str] = &["src/serve/openapi.rs"];
@@ -281,6 +297,10 @@ const WORDS_OF_THE_HUNT: &[&str] = &[
     "weapons",
 ];
 
+/// The default names of topics, which any game may use.
+const TOPIC_NAMES: [&str; 4] =
+    ["hunt-dead-letters", "hunt-events", "hunt-snapshots", "hunt-updates"];
+
 /// The hunt is known to its own folder and to those that choose it.
 pub(super) fn games(tree: &Tree) -> Vec<Finding> {
     let is_free = |source: &&Source| {
@@ -293,7 +313,9 @@ pub(super) fn games(tree: &Tree) -> Vec<Finding> {
         let (product, _) =
             source.text.split_once("\n#[cfg(test)]\nmod ").unwrap_or((&source.text, ""));
         for (line, text) in (1..).zip(product.lines()) {
-            let words = words(text);
+            let text =
+                TOPIC_NAMES.iter().fold(text.to_owned(), |text, name| text.replace(name, ""));
+            let words = words(&text);
             let known = words.iter().find(|word| WORDS_OF_THE_HUNT.contains(&word.as_str()));
             if let Some(word) = known {
                 let message =

@@ -13,7 +13,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("atomic_waker", &["src/service/status.rs"]),
     ("base64", &["src/serve/socket.rs"]),
     ("bytes", &["src/kafka/message.rs"]),
-    ("clap", &["src/service/cli.rs", "src/service/config_args.rs", "src/tools/reference.rs"]),
+    ("clap", &["src/service/cli.rs", "src/service/config_args.rs"]),
     ("clap_complete", &["src/service/cli.rs", "src/tools/reference.rs"]),
     ("clap_mangen", &["src/tools/reference.rs"]),
     ("core_affinity", &["src/runtime/cpu.rs"]),
@@ -100,7 +100,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("rustls_native_certs", &["src/kafka/tls/mod.rs"]),
     ("sd_notify", &["src/service/notify.rs", "src/service/systemd.rs"]),
     ("seccompiler", &["src/runtime/confinement.rs"]),
-    ("serde", &["src/serve/", "src/service/", "src/tools/"]),
+    ("serde", &["src/edition.rs", "src/hunt/rules_file.rs", "src/serve/", "src/tools/"]),
     (
         "serde_json",
         &[
@@ -117,7 +117,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("snap", &["src/kafka/codec.rs", "src/testing/batch_builder.rs"]),
     ("strsim", &["src/service/settings.rs"]),
     ("thiserror", &["src/"]),
-    ("toml", &["src/service/"]),
+    ("toml", &["src/edition.rs", "src/service/"]),
     ("tracing", &["src/"]),
     ("tracing_subscriber", &["src/service/journal_line.rs", "src/service/log.rs"]),
     ("tungstenite", &["src/serve/event_form.rs", "src/serve/socket.rs"]),

@@ -163,6 +163,8 @@ fn the_kit_and_the_read_side_know_no_game() {
             &[("src/serve/answers.rs", "fn write(view: &HuntView) {}")],
             &[("src/kit/zone.rs", "// Treasures are laid here.")],
             &[("src/serve/openapi.json", "{\"tile_cm\": 5}")],
+            &[("src/tools/replay.rs", "use crate::hunt::event::EVENTS;")],
+            &[("src/service/exposition.rs", "page.family(\"huntd_treasures\")")],
         ],
         &[
             &[("src/serve/mod.rs", "//! `huntd serve` answers what hunters ask.")],

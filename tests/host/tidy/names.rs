@@ -1,7 +1,7 @@
 //! Rules about names: what public ones are public for, and that each means one thing.
 
 use super::form::Finding;
-use super::source::{Source, Token, Tree, close, find};
+use super::source::{Source, Token, Tree, close, exported_macros, find};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ const SHARED_MODULES: &[(&str, &str)] = &[
     ("log_ends", "where input logs end; where output logs end"),
     ("reload", "what every process reads again; what `huntd serve` reads besides"),
     ("rulebook", "the rules of any game; those of the hunt"),
-    ("rules", "the game's; the file that has them"),
+    ("rules", "the game's; the verb that lists them"),
     ("security", "what a client of brokers needs; the part of the configuration that says it"),
     ("state", "what the state of every game has; that of the hunt"),
     ("zone", "the state of a zone; what a view shows of one"),
@@ -50,7 +50,10 @@ struct Item<'a> {
 /// The items of a file's product code that other files can see: `pub`, `pub(crate)`, `pub(super)`.
 fn items(source: &Source) -> Vec<Item<'_>> {
     let tokens = &source.product;
-    let starts = (0..tokens.len()).filter(|&at| tokens[at].text == "pub");
+    // What a macro declares belongs to whoever calls it.
+    let macros = exported_macros(tokens);
+    let is_in_macro = |at: &usize| macros.iter().any(|(_, range)| range.contains(at));
+    let starts = (0..tokens.len()).filter(|at| tokens[*at].text == "pub" && !is_in_macro(at));
     starts.filter_map(|at| item(tokens, at)).collect()
 }
 
@@ -204,6 +207,10 @@ pub(super) fn visibility(tree: &Tree) -> Vec<Finding> {
             if is_outside(source) {
                 named_outside.insert(name);
             }
+        }
+        // Programs that call a macro name what it names.
+        for (_, range) in exported_macros(&source.tokens) {
+            named_outside.extend(source.tokens[range].iter().map(|token| token.text.as_str()));
         }
     }
     let library: Vec<&Source> = tree.product().filter(|source| !is_outside(source)).collect();

@@ -119,6 +119,16 @@ pub(super) fn find(tokens: &[Token], spelled: &str) -> Vec<usize> {
     windows.filter(|(_, window)| matches(window)).map(|(index, _)| index).collect()
 }
 
+/// The macros that programs of others may call: their names, and where their definitions are.
+pub(super) fn exported_macros(tokens: &[Token]) -> Vec<(&str, Range<usize>)> {
+    const DEFINITION: &str = "# [ macro_export ] macro_rules !";
+    let definition = |start: usize| -> (&str, Range<usize>) {
+        let name: usize = start + DEFINITION.split(' ').count();
+        (tokens[name].text.as_str(), start..close(tokens, name + 1))
+    };
+    find(tokens, DEFINITION).into_iter().map(definition).collect()
+}
+
 /// Every path that begins with `root::`, without the root: `root::a::{b, c::d}` gives `a::b` and
 /// `a::c::d`. With the line it stands on.
 pub(super) fn paths(tokens: &[Token], root: &str) -> Vec<(Vec<String>, usize)> {

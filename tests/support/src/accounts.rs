@@ -6,11 +6,11 @@ use huntd::decoder::{Decoder, RecordPosition};
 use huntd::hunt::event::{Action, EVENTS};
 use huntd::hunt::frames::decode_frame;
 use huntd::hunt::rules::rulebook::Rulebook;
+use huntd::hunt::rules_file;
 use huntd::hunt::{Outcome, Shard};
 use huntd::kit::update::{Update, Updates};
 use huntd::output::frame::{Chain, FrameKind};
 use huntd::output::reader::{Reader, Verdict};
-use huntd::service::rules;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::Message;
 use rdkafka::{Offset, TopicPartitionList};
@@ -49,7 +49,7 @@ pub fn replay_without(
     partition: i32,
     skips: &[i64],
 ) -> (Story, Counts) {
-    replay_by(cluster, topics, partition, skips, &Rulebook::of(rules::built_in()))
+    replay_by(cluster, topics, partition, skips, &Rulebook::of(rules_file::built_in()))
 }
 
 /// The replay of a partition by these rules, without the records at these offsets.

@@ -1,6 +1,7 @@
 //! What a running daemon shows: its HTTP pages, and its tasks in `/proc`.
 
 use crate::PATIENCE;
+use huntd::hunt;
 use huntd::service::Observed;
 use huntd::service::exposition::render;
 use huntd::service::status::Status;
@@ -22,7 +23,7 @@ pub struct Family {
 /// All families of the daemon, in the order of the page.
 pub fn families() -> Vec<Family> {
     let page = render(&Observed {
-        metrics: Arc::new(Metrics::new()),
+        metrics: Arc::new(Metrics::new().counting_in_zones(hunt::schema().counts)),
         progress: Arc::new(Progress::new()),
         status: Arc::new(Status::new()),
     });

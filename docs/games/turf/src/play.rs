@@ -1,128 +1,31 @@
-//! What all editions of turf have: its events, updates and rules.
+//! What all versions of turf have: the rules, the state, and what each event does to it.
 
+use super::super::events::{TurfAction, TurfRefusal, TurfUpdate};
 use super::edition::{Round, Runner};
-use crate::kit::engine::{AnyRulebook, COUNTS_MAX, any_rulebook};
-use crate::kit::event::{Event, PlainEvent};
-use crate::kit::game::{Game, KitRefusal, OutcomeOf};
-use crate::kit::mix;
-use crate::kit::packed::Packed;
-use crate::kit::rulebook::{GameRules, Rulebook, RulesError};
-use crate::kit::stored_names::Migration;
-use crate::kit::tombstones::Tombstone;
-use crate::kit::zone::{EventOutput, Outcome, Zone};
-use crate::testing::random::Random;
-use crate::testing::turf::TurfEdition;
-use std::cell::Cell;
-
-list! {
-    /// Why an event was refused.
-    TurfRefusal {
-        /// The player id is 0.
-        NoPlayer = 0 "no_player",
-        /// The player is not in the zone.
-        NotJoined = 1 "not_joined",
-        /// The player is in the zone already.
-        AlreadyJoined = 2 "already_joined",
-        /// The zone is full.
-        ZoneFull = 3 "zone_full",
-        /// There is no such field.
-        OffMap = 4 "off_map",
-        /// No round runs, or one already runs.
-        NotNow = 5 "not_now",
-        /// The field has the team's colour.
-        OwnField = 6 "own_field",
-    }
-}
-
-kinds! {
-    /// The published updates.
-    pub enum TurfUpdate {
-        /// An event was refused.
-        Refused = 1 "refused" untimed Refusal {
-            reason: TurfRefusal = Code Name "reason",
-            seq: u64 = Long Number "seq",
-        },
-        /// A player is on a field.
-        Placed = 2 "placed" untimed Player {
-            team: u8 = Code Number "team",
-            field: u32 = Word Number "field",
-        },
-        /// A field was painted.
-        Painted = 3 "painted" timed Player {
-            field: u32 = Word Number "field",
-            score: u64 = Long Number "score",
-        },
-        /// A player has left.
-        Left = 4 "left" untimed Leave { seq: u64 = Long Number "seq", },
-        /// A round began.
-        Began = 5 "began" timed World { seconds: u16 = Short Number "seconds", },
-        /// A round is over.
-        Ended = 6 "ended" untimed World {
-            red: u32 = Low Number "red",
-            blue: u32 = High Number "blue",
-        },
-        /// The zone's clock.
-        Clock = 7 "clock" untimed Clock { unix_ms: u64 = Long Number "unix_ms", },
-        /// The zone uses other rules.
-        RulesChanged = 8 "rules_changed" untimed Rules { ruleset: u32 = Word Number "ruleset", },
-        /// A player entered the zone.
-        Joined = 9 "joined" untimed Enter {
-            team: u8 = Code Number "team",
-            field: u32 = Word Number "field",
-        },
-    }
-}
-
-events! {
-    /// The events of turf.
-    TURF_EVENTS = &[];
-    fields TurfField {
-        /// A field of the zone.
-        Field = "field" Integer[0, u32::MAX],
-        /// 1 for a step east, 0 for a step north.
-        East = "east" Integer[0, 1],
-        /// The length of a round.
-        Seconds = "seconds" Integer[0, u16::MAX],
-    }
-    kinds TurfKind;
-    /// An action of a player or the world.
-    actions TurfAction {
-        /// The player enters the zone.
-        Join = 0 "join" Enter { field: u32 = Field Required, },
-        /// The player goes one field on.
-        Step = 1 "step" Player { east: u8 = East Required, },
-        /// The player paints its field.
-        Paint = 2 "paint" Player,
-        /// The player leaves the game.
-        Leave = 3 "leave" Leave,
-        /// A round begins.
-        Round = 4 "round" World { seconds: u16 = Seconds Required, },
-        /// Time passes.
-        Tick = 5 "tick" Tick,
-    }
-}
-
-/// Faults that a game could have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TurfFault {
-    /// What decides is in no table.
-    HiddenState,
-    /// A deciding value is in no digest and no stored state, but depends on a row's position.
-    RowNumber,
-}
+use huntd::kit::engine::{COUNTS_MAX, ZoneCount};
+use huntd::kit::event::{Event, PlainEvent};
+use huntd::kit::game::{Game, OutcomeOf};
+use huntd::kit::mix;
+use huntd::kit::packed::Packed;
+use huntd::kit::rulebook::{GameRules, RulesError};
+use huntd::kit::stored_names::Migration;
+use huntd::kit::tombstones::Tombstone;
+use huntd::kit::zone::{EventOutput, Outcome, Zone};
+use serde::Deserialize;
 
 /// The rules.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TurfRules {
     /// The fields along a side of the zone.
     pub side: u32,
     /// Limit of players in a zone.
     pub players_max: u32,
-    /// The game's fault, if it has one.
-    pub fault: Option<TurfFault>,
 }
 
 impl GameRules for TurfRules {
+    type Game = Turf;
+
     fn check(&self) -> Result<(), RulesError> {
         match self.side {
             1..=64 => Ok(()),
@@ -138,17 +41,17 @@ impl GameRules for TurfRules {
     }
 
     fn hash(&self) -> u32 {
-        let TurfRules { side, players_max, fault: _ } = *self;
+        let TurfRules { side, players_max } = *self;
         mix::hash(&[Runner::VERSION.into(), side.into(), players_max.into()], 1) as u32
     }
 }
 
-row! {
+huntd::row! {
     /// A field: the team that painted it, from 1; 0 before that.
     numbered Field { team: u8, }
 }
 
-state! {
+huntd::state! {
     /// The state of turf in one zone.
     Turf of b"TURFSTA\x01" by rules: TurfRules {
         players: Players<Runner> = rules.players_max,
@@ -157,18 +60,9 @@ state! {
     }
 }
 
-impl From<KitRefusal> for TurfRefusal {
-    fn from(refusal: KitRefusal) -> TurfRefusal {
-        match refusal {
-            KitRefusal::NoPlayer => TurfRefusal::NoPlayer,
-            KitRefusal::NotJoined => TurfRefusal::NotJoined,
-            KitRefusal::AlreadyJoined => TurfRefusal::AlreadyJoined,
-        }
-    }
-}
-
 impl TurfRules {
-    fn fields(&self) -> u32 {
+    /// Returns the number of fields of a zone.
+    pub(crate) fn fields(&self) -> u32 {
         self.side * self.side
     }
 }
@@ -177,15 +71,10 @@ fn action(event: &PlainEvent) -> TurfAction {
     event.unpack(&[]).action
 }
 
-thread_local! {
-    /// State that is in no table.
-    static HIDDEN: Cell<u64> = const { Cell::new(0) };
-}
-
 impl Game for Turf {
     const VERSION: u32 = Runner::VERSION;
     const MIGRATIONS: &'static [Migration] = Runner::MIGRATIONS;
-    const COUNTS: &'static [&'static str] = &["players"];
+    const COUNTS: &'static [ZoneCount] = &[("players", "Players in a zone, by partition.")];
 
     type Action = TurfAction;
     type Update = TurfUpdate;
@@ -226,7 +115,7 @@ impl Game for Turf {
 
     fn on_player(
         zone: &mut Zone<Turf>,
-        row: u32,
+        _: u32,
         runner: &mut Runner,
         event: &PlainEvent,
         out: &mut EventOutput<Turf>,
@@ -254,12 +143,7 @@ impl Game for Turf {
                 zone.game.fields.write(runner.field, Field { team });
                 *if team == 1 { &mut round.red } else { &mut round.blue } += 1;
                 zone.game.round.write(0, round);
-                let points = match zone.rules.fault {
-                    None => runner.reward(),
-                    Some(TurfFault::HiddenState) => HIDDEN.replace(HIDDEN.get() + 1),
-                    Some(TurfFault::RowNumber) => u64::from(row) + 1,
-                };
-                runner.score += points;
+                runner.score += runner.reward();
                 let (field, score) = (runner.field, runner.score);
                 out.push(runner.player_id, TurfUpdate::Painted { field, score });
                 Ok(())
@@ -327,35 +211,4 @@ impl Game for Turf {
     }
 
     fn on_end(_: &mut Zone<Turf>, _: bool, _: &mut EventOutput<Turf>) {}
-}
-
-/// A small zone.
-pub const SMALL_RULES: TurfRules = TurfRules { side: 8, players_max: 6, fault: None };
-
-/// Random events of every kind, most of them new and in range.
-pub fn random_events(random: &mut Random, count: i64) -> Vec<Event<TurfAction>> {
-    let (mut seqs, mut time_ms) = ([0; 10], 1_000_000);
-    let event = |offset| {
-        time_ms += random.below(40) as i64;
-        let action = match random.below(20) {
-            0..3 => TurfAction::Join { field: random.below(70) as u32 },
-            3..10 => TurfAction::Step { east: u8::from(random.below(3) > 0) },
-            10..16 => TurfAction::Paint,
-            16 => TurfAction::Leave,
-            17 => TurfAction::Round { seconds: random.below(3) as u16 },
-            _ => TurfAction::Tick,
-        };
-        let player =
-            if action.kind().spec().subject.is_world() { 0 } else { random.below(10) as usize };
-        seqs[player] += u64::from(random.below(30) > 0);
-        let (player_id, seq) = (player as u64, seqs[player]);
-        Event { offset, time_ms, player_id, seq, ts_us: 7, action }
-    };
-    (0..count).map(event).collect()
-}
-
-impl From<Rulebook<TurfRules>> for AnyRulebook {
-    fn from(rulebook: Rulebook<TurfRules>) -> AnyRulebook {
-        any_rulebook::<Turf>(rulebook)
-    }
 }

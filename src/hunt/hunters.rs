@@ -2,14 +2,16 @@
 //! those who are near. An engine plays their events here, too, so they know where they are and what
 //! lies around.
 
-use super::SplitMix64;
+use crate::hunt::Shard;
 use crate::hunt::change::Change;
 use crate::hunt::event::Action;
 use crate::hunt::rules::rulebook::Rulebook;
 use crate::hunt::walk::{along, distance_cm, square_cm};
-use crate::tools::accounts::OfflineShards;
-use crate::tools::source::SourceRecord;
-use crate::tools::{PLAYER_ID_FIRST, WEAPONS};
+use crate::hunt::walkers::BOT_WEAPONS;
+use crate::kit::bots::{BOT_ID_FIRST, BotOptions, Bots, SplitMix64};
+use crate::kit::event::{GameAction, PlainEvent};
+use crate::kit::field::ActionWords;
+use crate::kit::update::Updates;
 
 /// Less than half of the speed that the rules allow, so that no step is refused although a zone's
 /// clock lags some records behind.
@@ -44,8 +46,10 @@ const HUNT_MS: u32 = 60_000;
 const HUNT_TREASURES: u16 = 240;
 
 /// All players, and what lies in their zones.
-pub(super) struct Hunters {
-    shards: OfflineShards,
+pub(crate) struct Hunters {
+    /// By zone.
+    shards: Vec<Shard>,
+    updates: Updates,
     side_cm: i32,
     hunters: Vec<Hunter>,
     /// By zone.
@@ -72,40 +76,33 @@ struct LyingTreasure {
 
 impl Hunters {
     /// Creates players of these zones, anywhere on the map.
-    pub(super) fn new(
-        rulebook: Rulebook,
-        zones: u16,
-        zone_of_each: impl Iterator<Item = u16>,
+    pub(crate) fn new(
+        rulebook: &Rulebook,
+        options: &BotOptions,
         chance: &mut SplitMix64,
     ) -> Hunters {
         let world = &rulebook.first().rules.world;
         let side_cm = (world.tiles_per_side * world.tile_cm).cast_signed();
-        let hunters = zone_of_each.map(|zone| {
+        let hunters = (0..options.players() as usize).map(|player| {
             let (x, y) = anywhere(side_cm, chance);
+            let zone = options.zone_of(player);
             Hunter { x, y, zone, is_downed: false, goal: None, moved_us: 0 }
         });
         Hunters {
             hunters: hunters.collect(),
             side_cm,
-            shards: OfflineShards::new(rulebook),
-            treasures: vec![Vec::new(); usize::from(zones)],
+            shards: (0..options.zones).map(|zone| Shard::new(zone, rulebook)).collect(),
+            updates: Updates::new(),
+            treasures: vec![Vec::new(); usize::from(options.zones)],
         }
     }
 
-    /// Returns how a player enters.
-    pub(super) fn join(&mut self, number: usize, time_us: i64) -> Action {
-        let hunter = &mut self.hunters[number];
-        hunter.moved_us = time_us;
-        Action::Join { x: hunter.x, y: hunter.y }
-    }
-
-    /// Returns what a player does next.
-    pub(super) fn act(&mut self, number: usize, time_us: i64, chance: &mut SplitMix64) -> Action {
+    fn next_action(&mut self, number: usize, time_us: i64, chance: &mut SplitMix64) -> Action {
         let Hunter { x, y, goal, moved_us, .. } = self.hunters[number];
         if chance.below(100) < SHOTS_PERCENT
             && let Some((to_x, to_y)) = self.nearest(number)
         {
-            let weapon = chance.below(WEAPONS.into()) as u8;
+            let weapon = chance.below(BOT_WEAPONS.into()) as u8;
             return Action::Shoot { weapon, heading: Some(heading(to_x - x, to_y - y)) };
         }
         let Some((to_x, to_y)) = goal else {
@@ -125,48 +122,6 @@ impl Hunters {
         let step_cm = walked_cm.min(STEP_CM_MAX).min(left_cm.into()) as u32;
         let (step_x, step_y) = along(heading(way_x, way_y), step_cm);
         Action::Move { x: x + step_x, y: y + step_y }
-    }
-
-    /// Returns what the world does in a tick of a zone.
-    pub(super) fn world_action(tick: u64, zone: u16, chance: &mut SplitMix64) -> Action {
-        let begins_at = u64::from(zone) * HUNT_LATER_TICKS % HUNT_EVERY_TICKS;
-        if (tick - 1) % HUNT_EVERY_TICKS != begins_at {
-            return Action::Tick;
-        }
-        let hunt = (tick / HUNT_EVERY_TICKS) as u32 + 1;
-        let (treasures, duration_ms) = (HUNT_TREASURES, HUNT_MS);
-        Action::HuntStart { hunt, seed: chance.next(), treasures, duration_ms }
-    }
-
-    /// Plays the next event, and learns what has become of it.
-    pub(super) fn play(&mut self, record: &SourceRecord<'_>) {
-        let treasures = &mut self.treasures[usize::from(record.partition)];
-        let applied = self.shards.apply(record).expect("the players change no rules");
-        for update in applied.updates {
-            let number = update.player_id().checked_sub(PLAYER_ID_FIRST);
-            let hunter = number.and_then(|number| self.hunters.get_mut(number as usize));
-            match (update.change(), hunter) {
-                (Change::Moved { x, y, .. }, Some(hunter)) => (hunter.x, hunter.y) = (x, y),
-                (Change::Downed { .. }, Some(hunter)) => hunter.is_downed = true,
-                (Change::Respawned { x, y, .. }, Some(hunter)) => {
-                    (hunter.x, hunter.y, hunter.is_downed) = (x, y, false);
-                }
-                (Change::TreasureLaid { treasure, hunt, x, y }, _) => {
-                    treasures.push(LyingTreasure { hunt, number: treasure, x, y });
-                    if treasure + 1 == HUNT_TREASURES {
-                        self.hunters
-                            .iter_mut()
-                            .filter(|hunter| hunter.zone == record.partition)
-                            .for_each(|hunter| hunter.goal = None);
-                    }
-                }
-                (Change::Looted { treasure, hunt, .. }, _) => {
-                    treasures.retain(|one| (one.hunt, one.number) != (hunt, treasure));
-                }
-                (Change::HuntEnded { hunt, .. }, _) => treasures.retain(|one| one.hunt != hunt),
-                _ => {}
-            }
-        }
     }
 
     /// Returns where the nearest other player is who is near enough for a shot.
@@ -195,6 +150,60 @@ impl Hunters {
             (0..TREASURES_SEEN).map(|_| treasures[chance.below(treasures.len() as u64) as usize]);
         let nearest = seen.min_by_key(|treasure| square_cm(treasure.x - own.x, treasure.y - own.y));
         nearest.map_or((own.x, own.y), |treasure| (treasure.x, treasure.y))
+    }
+}
+
+impl Bots for Hunters {
+    fn enter(&mut self, player: usize, time_us: i64) -> ActionWords {
+        let hunter = &mut self.hunters[player];
+        hunter.moved_us = time_us;
+        Action::Join { x: hunter.x, y: hunter.y }.words()
+    }
+
+    fn act(&mut self, player: usize, time_us: i64, chance: &mut SplitMix64) -> ActionWords {
+        self.next_action(player, time_us, chance).words()
+    }
+
+    fn act_as_world(&mut self, tick: u64, zone: u16, chance: &mut SplitMix64) -> ActionWords {
+        let begins_at = u64::from(zone) * HUNT_LATER_TICKS % HUNT_EVERY_TICKS;
+        if (tick - 1) % HUNT_EVERY_TICKS != begins_at {
+            return Action::Tick.words();
+        }
+        let hunt = (tick / HUNT_EVERY_TICKS) as u32 + 1;
+        let (treasures, duration_ms) = (HUNT_TREASURES, HUNT_MS);
+        Action::HuntStart { hunt, seed: chance.next(), treasures, duration_ms }.words()
+    }
+
+    /// Plays the event, and learns what has become of it.
+    fn observe(&mut self, zone: u16, event: &PlainEvent) {
+        let treasures = &mut self.treasures[usize::from(zone)];
+        self.updates.clear();
+        self.shards[usize::from(zone)].apply(&event.unpack::<Action>(&[]), &mut self.updates);
+        for update in self.updates.as_slice() {
+            let number = update.player_id().checked_sub(BOT_ID_FIRST);
+            let hunter = number.and_then(|number| self.hunters.get_mut(number as usize));
+            match (update.change(), hunter) {
+                (Change::Moved { x, y, .. }, Some(hunter)) => (hunter.x, hunter.y) = (x, y),
+                (Change::Downed { .. }, Some(hunter)) => hunter.is_downed = true,
+                (Change::Respawned { x, y, .. }, Some(hunter)) => {
+                    (hunter.x, hunter.y, hunter.is_downed) = (x, y, false);
+                }
+                (Change::TreasureLaid { treasure, hunt, x, y }, _) => {
+                    treasures.push(LyingTreasure { hunt, number: treasure, x, y });
+                    if treasure + 1 == HUNT_TREASURES {
+                        self.hunters
+                            .iter_mut()
+                            .filter(|hunter| hunter.zone == zone)
+                            .for_each(|hunter| hunter.goal = None);
+                    }
+                }
+                (Change::Looted { treasure, hunt, .. }, _) => {
+                    treasures.retain(|one| (one.hunt, one.number) != (hunt, treasure));
+                }
+                (Change::HuntEnded { hunt, .. }, _) => treasures.retain(|one| one.hunt != hunt),
+                _ => {}
+            }
+        }
     }
 }
 
@@ -227,8 +236,12 @@ fn heading(x: i32, y: i32) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::rulebook;
-    use crate::tools::synthetic::{Synthetic, SyntheticOptions};
+    use crate::edition::edition;
+    use crate::hunt::rules_file::built_in;
+    use crate::hunt::state::TreasureHunt;
+    use crate::tools::accounts::OfflineShards;
+    use crate::tools::traffic::Traffic;
+    use std::sync::Arc;
 
     #[test]
     fn a_heading_leads_to_where_it_was_taken() {
@@ -244,11 +257,18 @@ mod tests {
 
     #[test]
     fn hunters_walk_the_whole_map_and_finish_their_hunts() {
-        let rulebook = rulebook(&[]).expect("the built-in rules");
-        let options =
-            SyntheticOptions { seed: 7, players: 200, zones: 2, rate: 400, base_us: 1_000_000_000 };
-        let mut source = Synthetic::of_hunters(options, rulebook.clone());
-        let mut offline = OfflineShards::new(rulebook);
+        let rulebook = Rulebook::of(built_in());
+        let options = BotOptions {
+            seed: 7,
+            players: 200,
+            zones: 2,
+            rate: 400,
+            base_us: 1_000_000_000,
+            is_watched: true,
+        };
+        let mut source = Traffic::new(&edition::<TreasureHunt>(), &rulebook, options)
+            .expect("the hunt has bots");
+        let mut offline = OfflineShards::new(Arc::new(rulebook.clone()));
         let (mut winners, mut downed, mut quarters) = (0, 0, [0; 4]);
         for _ in 0..60_000 {
             let record = source.next_record();

@@ -1,10 +1,26 @@
 //! The generator's guarantees.
 
-use super::{Synthetic, SyntheticOptions};
+use super::Traffic;
+use crate::edition::edition;
+use crate::hunt::rules::rulebook::Rulebook;
+use crate::hunt::rules_file::built_in;
+use crate::hunt::state::TreasureHunt;
+use crate::kit::bots::BotOptions;
 use std::collections::BTreeMap;
 
-const OPTIONS: SyntheticOptions =
-    SyntheticOptions { seed: 7, players: 50, zones: 3, rate: 1_000, base_us: 1_000_000_000 };
+const OPTIONS: BotOptions = BotOptions {
+    seed: 7,
+    players: 50,
+    zones: 3,
+    rate: 1_000,
+    base_us: 1_000_000_000,
+    is_watched: false,
+};
+
+fn traffic(options: BotOptions) -> Traffic {
+    let rulebook = Rulebook::of(built_in());
+    Traffic::new(&edition::<TreasureHunt>(), &rulebook, options).expect("the hunt has bots")
+}
 
 #[derive(serde::Deserialize)]
 struct Line {
@@ -16,8 +32,8 @@ struct Line {
     y: Option<i64>,
 }
 
-fn events(options: SyntheticOptions, count: usize) -> Vec<(u16, i64, i64, Line)> {
-    let mut generator = Synthetic::new(options);
+fn events(options: BotOptions, count: usize) -> Vec<(u16, i64, i64, Line)> {
+    let mut generator = traffic(options);
     (0..count)
         .map(|_| {
             let record = generator.next_record();
@@ -31,7 +47,7 @@ fn events(options: SyntheticOptions, count: usize) -> Vec<(u16, i64, i64, Line)>
 #[test]
 fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
     let bytes = |seed| {
-        let mut generator = Synthetic::new(SyntheticOptions { seed, ..OPTIONS });
+        let mut generator = traffic(BotOptions { seed, ..OPTIONS });
         let mut all = Vec::new();
         for _ in 0..5_000 {
             all.extend_from_slice(generator.next_record().value.expect("an event has a value"));
@@ -87,7 +103,7 @@ fn offsets_are_dense_and_intended_times_follow_the_rate() {
 #[test]
 fn nobody_walks_faster_than_half_a_metre_in_a_tenth_of_a_second() {
     let mut places: BTreeMap<u64, (i64, i64, i64)> = BTreeMap::new();
-    for (.., line) in events(SyntheticOptions { rate: 20_000, ..OPTIONS }, 50_000) {
+    for (.., line) in events(BotOptions { rate: 20_000, ..OPTIONS }, 50_000) {
         let (Some(player), Some(x), Some(y)) = (line.player_id, line.x, line.y) else {
             continue;
         };

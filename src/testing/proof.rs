@@ -11,7 +11,7 @@ use crate::testing::whole_state::encode_state;
 
 /// Plays events one by one, and again in random batches with a restart from a stored state after
 /// each. Returns the updates, or how the two games differ.
-pub(super) fn prove<G: Game>(
+pub fn prove<G: Game>(
     rules: &G::Rules,
     events: &[Event<G::Action>],
     random: &mut Random,

@@ -1,107 +1,25 @@
-//! Reads and checks `config/rules.toml` and the map of walls.
+//! The rules of the hunt as they are written: `config/rules.toml`, and the map of walls.
 
+use crate::edition::{self, RulesFileError, RulesFolder, from_toml};
 use crate::hunt::refusal::Effect;
-use crate::hunt::rules::rulebook::Rulebook;
 use crate::hunt::rules::{
     ActorRules, EffectRules, Find, HuntRules, Item, ItemUse, Map, Points, Rules, Weapon,
 };
-use crate::kit::rulebook::{GameRules, RulesError};
-use crate::runtime::regular_file::{RegularFileError, read_text};
+use crate::hunt::state::TreasureHunt;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
-
-/// Limit of a file of rules or walls: four times the map of the largest zone.
-const RULES_BYTES_MAX: u64 = 1 << 20;
 
 /// The built-in rules: `config/rules.toml` at build time.
 pub const BUILT_IN: &str = include_str!("../../config/rules.toml");
 
-/// Why the rules cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum RulesFileError {
-    /// The file cannot be read.
-    #[error("cannot read {path}: {source}; check the path and its permissions")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: RegularFileError,
-    },
-    /// The file is not valid TOML, or has other keys than the rules.
-    #[error("line {line} of the rules is not valid: {message}; see config/rules.toml")]
-    Syntax {
-        /// Line number, from 1.
-        line: usize,
-        /// The parser's reason.
-        message: String,
-    },
-    /// A value with which no game can be played.
-    #[error("the rules are not valid: {0}; change it in the rules file")]
-    Value(#[from] RulesError),
-    /// An item does not do exactly one thing.
-    #[error("item {name:?} must have either `starts` or `heals`; change it in the rules file")]
-    Item {
-        /// The item.
-        name: String,
-    },
-    /// The map of walls has another size or other characters.
-    #[error("{path} must have {tiles} lines of {tiles} characters '#' or '.'")]
-    Map {
-        /// The file.
-        path: PathBuf,
-        /// Tiles per side.
-        tiles: u32,
-    },
-}
-
-/// The built-in rules.
+/// Returns the built-in rules.
 pub fn built_in() -> Rules {
-    parse(BUILT_IN, Path::new(".")).expect("the built-in rules are valid")
+    edition::built_in::<TreasureHunt>()
 }
 
-/// Reads the rules in these files, the first for new zones; without files, the built-in ones. An
-/// error has a line for each invalid file.
-pub(crate) fn rulebook(files: &[PathBuf]) -> Result<Rulebook, String> {
-    let sentence = |(file, error): &(&Path, RulesFileError)| match error {
-        RulesFileError::Read { .. } | RulesFileError::Map { .. } => error.to_string(),
-        _ => format!("{}: {error}", file.display()),
-    };
-    load_all(files).map_err(|errors| errors.iter().map(sentence).collect::<Vec<_>>().join("\n"))
-}
-
-/// Reads the rules in these files, as in [`rulebook`]. Each error comes with its file.
-pub fn load_all(files: &[PathBuf]) -> Result<Rulebook, Vec<(&Path, RulesFileError)>> {
-    let mut rulebook = files.is_empty().then(|| Rulebook::of(built_in()));
-    let mut errors = Vec::new();
-    for file in files {
-        let added = load(file).and_then(|rules| match &mut rulebook {
-            Some(rulebook) => Ok(rulebook.add(rules)?),
-            None => {
-                rulebook = Some(Rulebook::of(rules));
-                Ok(())
-            }
-        });
-        errors.extend(added.err().map(|error| (file.as_path(), error)));
-    }
-    match rulebook {
-        Some(rulebook) if errors.is_empty() => Ok(rulebook),
-        _ => Err(errors),
-    }
-}
-
-/// Reads the rules in a file. The path of a map in it is relative to the file.
-fn load(path: &Path) -> Result<Rules, RulesFileError> {
-    parse(&read(path)?, path.parent().unwrap_or(Path::new(".")))
-}
-
-/// Parses rules; `folder` is the folder of their map of walls.
-pub(crate) fn parse(text: &str, folder: &Path) -> Result<Rules, RulesFileError> {
-    let raw: RawRules = toml::from_str(text).map_err(|error| {
-        let before = &text.as_bytes()[..error.span().map_or(0, |span| span.start)];
-        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-        // serde's message may have several lines.
-        RulesFileError::Syntax { line, message: error.message().replace('\n', ", ") }
-    })?;
+/// Reads rules. A map of walls is a file beside that of the rules.
+pub(crate) fn read_rules(text: &str, beside: &RulesFolder) -> Result<Rules, RulesFileError> {
+    let raw: RawRules = from_toml(text)?;
     let mut world = Map {
         tile_cm: raw.world.tile_cm,
         tiles_per_side: raw.world.tiles_per_side,
@@ -109,10 +27,10 @@ pub(crate) fn parse(text: &str, folder: &Path) -> Result<Rules, RulesFileError> 
         speed_burst_ms: raw.world.speed_burst_ms,
         walls: Vec::new(),
     };
-    if let Some(walls) = raw.world.walls {
-        world.walls = read_walls(&folder.join(walls), world.tiles_per_side)?;
+    if let Some(file) = raw.world.walls {
+        world.walls = walls(&file, &beside.read(&file)?, world.tiles_per_side)?;
     }
-    let rules = Rules {
+    Ok(Rules {
         world,
         actors: raw.actors.into(),
         hunts: raw.hunts.into(),
@@ -121,20 +39,17 @@ pub(crate) fn parse(text: &str, folder: &Path) -> Result<Rules, RulesFileError> 
         weapons: raw.weapons.into_iter().map(Weapon::from).collect(),
         items: raw.items.into_iter().map(Item::try_from).collect::<Result<_, _>>()?,
         effects: raw.effects.in_order(),
-    };
-    rules.check()?;
-    Ok(rules)
+    })
 }
 
-fn read(path: &Path) -> Result<String, RulesFileError> {
-    read_text(path, RULES_BYTES_MAX)
-        .map_err(|source| RulesFileError::Read { path: path.to_owned(), source })
-}
-
-fn read_walls(path: &Path, tiles: u32) -> Result<Vec<u64>, RulesFileError> {
-    let text = read(path)?;
+/// Returns the walls of a map, a bit for each tile.
+fn walls(file: &Path, text: &str, tiles: u32) -> Result<Vec<u64>, RulesFileError> {
     let side = tiles as usize;
-    let bad = || RulesFileError::Map { path: path.to_owned(), tiles };
+    let bad = || {
+        let file = file.display();
+        let sentence = format!("{file} must have {tiles} lines of {tiles} characters '#' or '.'");
+        RulesFileError::Own(sentence)
+    };
     let rows: Vec<&[u8]> = text.lines().map(str::as_bytes).collect();
     if rows.len() != side || rows.iter().any(|row| row.len() != side) {
         return Err(bad());
@@ -273,7 +188,11 @@ impl TryFrom<RawItem> for Item {
         let does = match (raw.starts, raw.heals) {
             (Some(effect), None) => ItemUse::Start(effect.into()),
             (None, Some(health)) => ItemUse::Heal(health),
-            _ => return Err(RulesFileError::Item { name: raw.name }),
+            _ => {
+                let name = raw.name;
+                let sentence = format!("item {name:?} must have either `starts` or `heals`");
+                return Err(RulesFileError::Own(sentence));
+            }
         };
         Ok(Item { stack_max: raw.stack_max, does })
     }
@@ -330,12 +249,14 @@ struct RawEffectRules {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::edition::parse;
+    use crate::kit::rulebook::GameRules;
     use std::ops::Range;
 
     #[test]
     fn a_key_that_the_rules_do_not_have_is_an_error_that_names_it() {
         let text = BUILT_IN.replace("[world]", "[world]\ngravity = 9\n");
-        let error = parse(&text, Path::new(".")).unwrap_err().to_string();
+        let error = parse::<TreasureHunt>(&text, Path::new(".")).unwrap_err().to_string();
         assert!(error.contains("gravity"), "{error}");
     }
 
@@ -350,7 +271,8 @@ mod tests {
             ("stack_max = 3", "stack_max = 0", "items.stack_max"),
         ] {
             assert!(BUILT_IN.contains(from));
-            let error = parse(&BUILT_IN.replace(from, to), Path::new(".")).unwrap_err();
+            let error =
+                parse::<TreasureHunt>(&BUILT_IN.replace(from, to), Path::new(".")).unwrap_err();
             assert!(error.to_string().contains(key), "{error}");
         }
     }
@@ -385,7 +307,7 @@ mod tests {
             for other in others.into_iter().filter(|other| *other != number) {
                 let mut text = BUILT_IN.to_owned();
                 text.replace_range(place.clone(), &other.to_string());
-                let Ok(rules) = parse(&text, Path::new(".")) else { continue };
+                let Ok(rules) = parse::<TreasureHunt>(&text, Path::new(".")) else { continue };
                 let line = BUILT_IN[..place.start].lines().count();
                 assert_ne!(rules.hash(), hash, "line {line}: {number} or {other}");
                 played += 1;
@@ -401,9 +323,10 @@ mod tests {
             .replace("tiles_per_side = 256", "tiles_per_side = 4")
             .replace("# walls = ", "walls = ");
         std::fs::write(folder.path().join("zone.map"), ".#..\n....\n...#\n....\n").unwrap();
-        assert_eq!(parse(&text, folder.path()).unwrap().world.walls, [1 << 1 | 1 << 11]);
+        let rules = parse::<TreasureHunt>(&text, folder.path()).unwrap();
+        assert_eq!(rules.world.walls, [1 << 1 | 1 << 11]);
         std::fs::write(folder.path().join("zone.map"), ".#..\n....\n...\n....\n").unwrap();
-        let error = parse(&text, folder.path()).unwrap_err().to_string();
+        let error = parse::<TreasureHunt>(&text, folder.path()).unwrap_err().to_string();
         assert!(error.contains("4 lines of 4 characters"), "{error}");
     }
 }
