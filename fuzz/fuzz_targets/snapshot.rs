@@ -5,11 +5,10 @@
 use huntd::hunt::Shard;
 use huntd::hunt::rules::rulebook::Rulebook;
 use huntd::hunt::rules_file::built_in;
-use huntd::kit::engine::AnyRulebook;
+use huntd::kit::engine::{AnyRulebook, encode_state};
 use huntd::kit::rulebook::Rulebook as KitRulebook;
 use huntd::snapshot::format::Header;
 use huntd::testing::turf::SECOND_RULES;
-use huntd::testing::whole_state::encode_state;
 use libfuzzer_sys::fuzz_target;
 
 fn turf() -> AnyRulebook {

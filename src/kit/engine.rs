@@ -201,6 +201,12 @@ pub trait Engine: Send {
     fn end_checkpoint(&mut self);
 }
 
+/// Appends a zone's whole state, as a snapshot holds it. The daemon writes it block by block.
+pub fn encode_state(zone: &mut (impl Engine + ?Sized), out: &mut Vec<u8>) {
+    zone.begin_checkpoint();
+    while zone.write_checkpoint(out, usize::MAX) == CheckpointRead::More {}
+}
+
 impl<G: Game> Engine for Zone<G> {
     fn partition(&self) -> u16 {
         self.partition()

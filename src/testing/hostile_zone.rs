@@ -10,12 +10,12 @@ use crate::hunt::rules::rulebook::Rulebook;
 use crate::hunt::rules_file::built_in;
 use crate::hunt::state::TreasureHunt;
 use crate::hunt::{Outcome, Shard};
+use crate::kit::engine::encode_state;
 use crate::kit::event_list::Events;
 use crate::kit::update::{EVENT_UPDATES_MAX, Updates};
 use crate::output::frame::{Chain, Format, Frame, FrameHeader};
 use crate::output::handoff::HandoffRecord;
 use crate::testing::random_game::Setting;
-use crate::testing::whole_state::encode_state;
 
 /// A small map on which much happens soon, without walls and with some; by two sets of rules.
 pub fn rulebook(walls: bool) -> Rulebook {

@@ -21,8 +21,6 @@ pub(crate) mod resident;
 
 pub mod vectors;
 
-pub mod whole_state;
-
 pub mod canary;
 
 pub mod tls_peer;

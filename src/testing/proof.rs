@@ -1,5 +1,6 @@
 //! A property of every game: batches, and restarts from a stored state, change nothing.
 
+use crate::kit::engine::encode_state;
 use crate::kit::event::Event;
 use crate::kit::event_list::Events;
 use crate::kit::game::Game;
@@ -7,7 +8,6 @@ use crate::kit::rulebook::Rulebook;
 use crate::kit::update::{EVENT_UPDATES_MAX, Update, Updates};
 use crate::kit::zone::Zone;
 use crate::testing::random::Random;
-use crate::testing::whole_state::encode_state;
 
 /// Plays events one by one, and again in random batches with a restart from a stored state after
 /// each. Returns the updates, or how the two games differ.

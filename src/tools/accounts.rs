@@ -3,12 +3,11 @@
 //!
 //! `replay` prints the accounts; `demo` compares what the daemon published with them.
 
+use super::applier::Applier;
 use super::source::SourceRecord;
 use crate::decoder::reject::Reject;
-use crate::decoder::{Decoder, RecordPosition};
 use crate::kit::engine::{AnyRulebook, BlockReport, Departure, Engine, GameSchema};
-use crate::kit::event_list::Events;
-use crate::kit::update::{Update, Updates};
+use crate::kit::update::Update;
 use crate::output::frame::Chain;
 use crate::ownership::start_error::StartError;
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,11 +92,8 @@ pub(crate) struct OfflineShards {
     rulebook: AnyRulebook,
     /// Records to skip, by partition and offset.
     skips: BTreeSet<(i32, i64)>,
-    decoder: Decoder,
     shards: BTreeMap<u16, Played>,
-    events: Events,
-    updates: Updates,
-    report: BlockReport,
+    applier: Applier,
 }
 
 struct Played {
@@ -115,14 +111,10 @@ impl OfflineShards {
     /// Creates shards that have not applied anything yet, and that will skip the records at these
     /// partitions and offsets.
     pub(crate) fn passing_over(rulebook: AnyRulebook, skips: &[(i32, i64)]) -> OfflineShards {
-        let schema = rulebook.schema();
         OfflineShards {
             skips: skips.iter().copied().collect(),
-            decoder: Decoder::new(schema.events),
             shards: BTreeMap::new(),
-            events: Events::default(),
-            updates: Updates::new(),
-            report: BlockReport::new(1, schema.refusal_codes()),
+            applier: Applier::new(rulebook.schema()),
             rulebook,
         }
     }
@@ -130,34 +122,23 @@ impl OfflineShards {
     /// Applies the next record of its partition. Fails if the record requires rules that are not
     /// loaded.
     pub(crate) fn apply(&mut self, record: &SourceRecord<'_>) -> Result<Applied<'_>, StartError> {
-        let SourceRecord { partition, offset, time_ms, value } = *record;
-        let OfflineShards { rulebook, skips, decoder, shards, events, updates, report } = self;
+        let SourceRecord { partition, offset, .. } = *record;
+        let OfflineShards { rulebook, skips, shards, applier } = self;
         let shard = shards.entry(partition);
         let played = shard.or_insert_with(|| Played::new(partition, rulebook));
         let first_update = played.account.updates;
-        events.clear();
-        updates.clear();
-        report.clear();
-        let place = RecordPosition { offset, time_ms };
-        let decoded = match value {
-            _ if skips.contains(&(partition.into(), offset)) => Err(Reject::Skipped),
-            None => Err(Reject::NullValue),
-            Some(value) => decoder.decode_within(place, value, 0..value.len(), events),
-        };
-        played.zone.apply_part(events, 0..events.len(), updates, report);
-        if let Some((offset, ruleset)) = report.missing {
-            return Err(StartError::RulesMissing { offset, ruleset });
-        }
-        let reject = decoded.err();
+        let decoded = applier.decode(record, skips.contains(&(partition.into(), offset)));
+        applier.apply(&mut *played.zone)?;
+        let (reject, report) = (decoded.err(), applier.report());
         played.count(rulebook.schema(), reject, report);
-        played.count_updates(rulebook.schema(), updates.as_slice());
-        let (updates, departures) = (updates.as_slice(), report.departures.as_slice());
+        let (updates, departures) = (applier.updates(), report.departures.as_slice());
+        played.count_updates(rulebook.schema(), updates);
         Ok(Applied { first_update, updates, departures, reject })
     }
 
     /// Explains a reject in words.
     pub(crate) fn explain(&mut self, reject: Reject, value: Option<&[u8]>) -> String {
-        self.decoder.explain(reject, value)
+        self.applier.explain(reject, value)
     }
 
     /// The accounts of all shards that had a record.

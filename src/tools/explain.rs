@@ -9,8 +9,7 @@ use super::tap::write_update;
 use super::topics;
 use crate::decoder::{Decoder, RecordPosition};
 use crate::edition::Edition;
-use crate::kit::checkpoint::CheckpointRead;
-use crate::kit::engine::{AnyRulebook, Engine, GameSchema};
+use crate::kit::engine::{AnyRulebook, GameSchema, encode_state};
 use crate::kit::event::PlainEvent;
 use crate::kit::state_changes::{FieldChange, FieldValue, changed_fields};
 use crate::service::cli::ExplainArgs;
@@ -120,22 +119,25 @@ fn explain(
     record: &SourceRecord<'_>,
     schema: &GameSchema,
 ) -> Result<Explanation, ToolError> {
-    let before = stored(&mut *past.engine);
-    let (decided, last_seq) = past.apply(record)?;
-    let changes = changed_fields(&before, &stored(&mut *past.engine));
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    encode_state(&mut *past.engine, &mut before);
+    let decided = past.apply(record)?;
+    encode_state(&mut *past.engine, &mut after);
+    let changes = changed_fields(&before, &after);
     let (event, outcome, reason) = match decided {
-        Decided::Rejected(reject, why) => {
+        Decided::Rejected(reject) => {
+            let why = past.explain(reject, record.value);
             (None, "rejected", Some(format!("{}: {why}", reject.name())))
         }
         Decided::Applied(event) => (Some(event), "applied", None),
         Decided::Refused(event, reason) => (Some(event), "refused", Some(reason.to_owned())),
-        Decided::NoOp(event) => {
-            let repeats = last_seq.is_some_and(|last| last >= event.seq);
-            let why = format!("the last seq of the player is {}", last_seq.unwrap_or_default());
+        Decided::NoOp(event, last_seq) => {
+            let repeats = last_seq > 0 && last_seq >= event.seq;
+            let why = format!("the last seq of the player is {last_seq}");
             (Some(event), "no_op", repeats.then_some(why))
         }
     };
-    let updates = (past.next_update..).zip(past.updates.as_slice());
+    let updates = (past.next_update..).zip(past.updates());
     let updates = updates.map(|(number, update)| {
         let mut line = Vec::new();
         write_update(&mut line, schema.updates, (record.partition, number), update);
@@ -154,14 +156,6 @@ fn explain(
         updates: updates.collect(),
         changes: changes.expect("every state has names"),
     })
-}
-
-/// Returns a zone's whole state.
-fn stored(engine: &mut dyn Engine) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    engine.begin_checkpoint();
-    while engine.write_checkpoint(&mut bytes, usize::MAX) == CheckpointRead::More {}
-    bytes
 }
 
 impl Named {

@@ -243,9 +243,7 @@ impl TopicReader {
             },
         }
     }
-}
 
-impl TopicReader {
     /// Calls `take` for the records of a partition at these offsets that are there now, until it
     /// breaks.
     pub(crate) fn each(
@@ -262,10 +260,9 @@ impl TopicReader {
             match self.next(Duration::from_secs(1))? {
                 Read::Message(message) => {
                     let record = record_of(partition, &message);
-                    if record.offset >= offsets.end || take(&record)?.is_break() {
-                        return Ok(());
-                    }
-                    if record.offset + 1 == offsets.end {
+                    let is_within = record.offset < offsets.end;
+                    let is_over = is_within && take(&record)?.is_break();
+                    if is_over || record.offset + 1 >= offsets.end {
                         return Ok(());
                     }
                 }

@@ -44,6 +44,8 @@ pub mod resources;
 
 pub(crate) mod accounts;
 
+mod applier;
+
 pub(crate) mod pace;
 
 pub(crate) mod progress_bar;

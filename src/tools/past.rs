@@ -1,17 +1,14 @@
 //! A zone as it was before one of its events.
 
+use super::applier::Applier;
 use super::failure::ToolError;
 use super::kafka::TopicReader;
 use super::source::SourceRecord;
 use crate::daemon::snapshots;
 use crate::decoder::reject::Reject;
-use crate::decoder::{Decoder, RecordPosition};
-use crate::kit::engine::{AnyRulebook, BlockReport, Engine, GameSchema};
+use crate::kit::engine::{AnyRulebook, Engine, GameSchema};
 use crate::kit::event::PlainEvent;
-use crate::kit::event_list::Events;
-use crate::kit::field::CARRIED_WORDS_MAX;
-use crate::kit::update::Updates;
-use crate::ownership::start_error::StartError;
+use crate::kit::update::Update;
 use crate::service::config::Config;
 use crate::snapshot::disk::Files;
 use crate::snapshot::format::{Header, Origin};
@@ -27,16 +24,12 @@ pub(super) struct PastZone {
     pub engine: Box<dyn Engine>,
     /// The source of the state.
     pub origin: StateOrigin,
-    /// The number of the next update.
+    /// The number of the next update, before those of the last record.
     pub next_update: u64,
-    /// The updates of the last event.
-    pub updates: Updates,
     schema: &'static GameSchema,
     next_offset: i64,
     skips: BTreeSet<i64>,
-    decoder: Decoder,
-    events: Events,
-    report: BlockReport,
+    applier: Applier,
 }
 
 /// Where a state comes from.
@@ -64,14 +57,14 @@ impl StateOrigin {
 /// The outcome of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decided {
-    /// It is not an event, and why.
-    Rejected(Reject, String),
+    /// It is not an event.
+    Rejected(Reject),
     /// The event changed the state.
     Applied(PlainEvent),
     /// The rules refused the event, for this reason.
     Refused(PlainEvent, &'static str),
-    /// The event repeats an earlier one.
-    NoOp(PlainEvent),
+    /// The event changes nothing. The number is the player's last accepted `seq`.
+    NoOp(PlainEvent, u64),
 }
 
 impl PastZone {
@@ -123,51 +116,41 @@ impl PastZone {
             engine,
             origin,
             next_update,
-            updates: Updates::new(),
             schema,
             next_offset,
             skips,
-            decoder: Decoder::new(schema.events),
-            events: Events::with_capacity(1, CARRIED_WORDS_MAX),
-            report: BlockReport::new(1, schema.refusal_codes()),
+            applier: Applier::new(schema),
         }
     }
 
-    /// Applies the next record. Also returns the last accepted `seq` of its player before. Fails if
-    /// it needs rules that are not loaded.
-    pub(super) fn apply(
-        &mut self,
-        record: &SourceRecord<'_>,
-    ) -> Result<(Decided, Option<u64>), ToolError> {
-        let SourceRecord { offset, time_ms, value, .. } = *record;
-        self.next_update += self.updates.len() as u64;
-        self.updates.clear();
-        self.report.clear();
-        self.events.clear();
-        let decoded = match value {
-            _ if self.skips.contains(&offset) => Err(Reject::Skipped),
-            None => Err(Reject::NullValue),
-            Some(value) => {
-                let position = RecordPosition { offset, time_ms };
-                self.decoder.decode_within(position, value, 0..value.len(), &mut self.events)
-            }
+    /// Applies the next record. Fails if it needs rules that are not loaded.
+    pub(super) fn apply(&mut self, record: &SourceRecord<'_>) -> Result<Decided, ToolError> {
+        self.next_update += self.applier.updates().len() as u64;
+        let decoded = self.applier.decode(record, self.skips.contains(&record.offset));
+        let event = match (decoded, self.applier.event()) {
+            (Ok(()), Some(event)) => event,
+            (Ok(()), None) => unreachable!("a record that is no reject is an event"),
+            (Err(reject), _) => return Ok(Decided::Rejected(reject)),
         };
-        if let Err(reject) = decoded {
-            return Ok((Decided::Rejected(reject, self.decoder.explain(reject, value)), None));
-        }
-        let event = self.events.plain()[0];
-        let last_seq = Some(self.engine.last_seq(event.player_id)).filter(|seq| *seq > 0);
-        self.engine.apply_part(&self.events, 0..1, &mut self.updates, &mut self.report);
-        if let Some((offset, ruleset)) = self.report.missing {
-            return Err(StartError::RulesMissing { offset, ruleset }.into());
-        }
-        let refusal = self.report.refused.iter().position(|count| *count > 0);
-        let decided = match refusal {
+        let last_seq = self.engine.last_seq(event.player_id);
+        self.applier.apply(&mut *self.engine)?;
+        let report = self.applier.report();
+        let refusal = report.refused.iter().position(|count| *count > 0);
+        Ok(match refusal {
             Some(reason) => Decided::Refused(event, self.schema.refusals[reason]),
-            None if self.report.no_ops > 0 => Decided::NoOp(event),
+            None if report.no_ops > 0 => Decided::NoOp(event, last_seq),
             None => Decided::Applied(event),
-        };
-        Ok((decided, last_seq))
+        })
+    }
+
+    /// Returns the updates of the last record.
+    pub(super) fn updates(&self) -> &[Update] {
+        self.applier.updates()
+    }
+
+    /// Explains a reject in words.
+    pub(super) fn explain(&mut self, reject: Reject, value: Option<&[u8]>) -> String {
+        self.applier.explain(reject, value)
     }
 }
 

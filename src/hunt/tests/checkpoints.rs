@@ -6,10 +6,10 @@ use crate::hunt::event::ActionKind;
 use crate::hunt::rules::rulebook::Rulebook;
 use crate::hunt::rules_file::built_in;
 use crate::kit::checkpoint::CheckpointRead;
+use crate::kit::engine::encode_state;
 use crate::kit::update::{Update, Updates};
 use crate::testing::random::Random;
 use crate::testing::random_game::{RandomGame, Setting};
-use crate::testing::whole_state::encode_state;
 
 /// More than a few chunks of actors, and hunts that end soon.
 const PLAYERS: u64 = 1_000;

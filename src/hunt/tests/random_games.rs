@@ -8,10 +8,10 @@ use crate::hunt::rules::Rules;
 use crate::hunt::rules::rulebook::Rulebook;
 use crate::hunt::*;
 use crate::kit::checkpoint::CheckpointRead;
+use crate::kit::engine::encode_state;
 use crate::kit::update::{EVENT_UPDATES_MAX, Update, Updates};
 use crate::testing::random::Random;
 use crate::testing::random_game::{RandomGame, Setting};
-use crate::testing::whole_state::encode_state;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 

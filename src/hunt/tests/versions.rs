@@ -10,12 +10,12 @@ use crate::hunt::event::{Action, EVENTS, Event};
 use crate::hunt::rules::rulebook::Rulebook;
 use crate::hunt::rules::{self, ENGINE_VERSION};
 use crate::hunt::state::FORMAT;
+use crate::kit::engine::encode_state;
 use crate::kit::event::DECODER_VERSION;
 use crate::kit::stored_names::NamedState;
 use crate::kit::update::Updates;
 use crate::output::event_json::write_event;
 use crate::output::frame::Chain;
-use crate::testing::whole_state::encode_state;
 use crc32c::crc32c_append;
 use std::collections::BTreeSet;
 

@@ -1,14 +1,13 @@
 //! A state moves to another version of its game by the names of its tables and fields.
 
 use crate::kit::checkpoint::StateError;
-use crate::kit::engine::Engine;
+use crate::kit::engine::{Engine, encode_state};
 use crate::kit::rulebook::Rulebook;
 use crate::kit::stored_names::NamedState;
 use crate::kit::update::{Update, Updates};
 use crate::kit::zone::Zone;
 use crate::testing::random::Random;
 use crate::testing::turf::{FIRST_RULES, SECOND_RULES, first, random_events, second, third};
-use crate::testing::whole_state::encode_state;
 use proptest::prelude::*;
 
 pub(super) fn encoded(zone: &mut (impl Engine + ?Sized)) -> Vec<u8> {

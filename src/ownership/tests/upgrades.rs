@@ -1,7 +1,7 @@
 //! A zone that goes from version to version at random moments, with kills: instances of two
 //! editions of a small game acquire it by the real decisions, and convert its real states.
 
-use crate::kit::engine::{AnyRulebook, BlockReport, Engine, Migrated, ZoneDecoder};
+use crate::kit::engine::{AnyRulebook, BlockReport, Engine, Migrated, ZoneDecoder, encode_state};
 use crate::kit::event::Event;
 use crate::kit::event_list::Events;
 use crate::kit::rulebook::Rulebook;
@@ -20,7 +20,6 @@ use crate::testing::random::Random;
 use crate::testing::turf::events::{TurfAction, TurfUpdate};
 use crate::testing::turf::first::play::Turf;
 use crate::testing::turf::{FIRST_RULES, SECOND_RULES, random_events};
-use crate::testing::whole_state::encode_state;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
