@@ -80,7 +80,7 @@ fn start(cluster: &Cluster, topics: &Topics, state: &Path, every_ms: u32) -> Hun
 /// nothing new to store.
 fn take_snapshots(cluster: &Cluster, topics: &Topics, state: &Path, every_ms: u32) {
     let mut huntd = start(cluster, topics, state, every_ms);
-    wait_until(cluster, topics, &mut huntd, "acked");
+    wait_until_acknowledged(cluster, topics, &mut huntd);
     let mut stored_before = 0;
     loop {
         let stored = huntd.metric("huntd_snapshots_stored_total");
@@ -96,23 +96,22 @@ fn take_snapshots(cluster: &Cluster, topics: &Topics, state: &Path, every_ms: u3
 /// Publishes all that is there without another snapshot, and dies.
 fn publish_the_rest(cluster: &Cluster, topics: &Topics, state: &Path) {
     let mut huntd = start(cluster, topics, state, 3_600_000);
-    wait_until(cluster, topics, &mut huntd, "acked");
+    wait_until_acknowledged(cluster, topics, &mut huntd);
     huntd.kill9();
 }
 
-/// Waits until a stage has come to the end of the input.
-fn wait_until(cluster: &Cluster, topics: &Topics, huntd: &mut Huntd, stage: &str) {
+/// Waits until the updates of the whole input are acknowledged.
+fn wait_until_acknowledged(cluster: &Cluster, topics: &Topics, huntd: &mut Huntd) {
     let end: i64 = cluster.client().ends(&topics.input, PARTITIONS).iter().sum();
     huntd.wait_until("its address", |huntd| huntd.log().contains("\"address\":\""));
     let address = huntd.address();
-    huntd.wait_until(stage, |_| Page::of(&address).progress(stage) == end as u64);
+    huntd.wait_until("the end", |_| Page::of(&address).progress("acked") == end as u64);
 }
 
-/// Starts the daemon until it is live, and ends it as it ended before.
-fn restart(cluster: &Cluster, topics: &Topics, state: &Path) -> Duration {
+/// Waits until the daemon owns every shard and has applied the whole input. The stage alone does
+/// not tell: a shard that follows its output applies it, too.
+fn wait_until_live(cluster: &Cluster, topics: &Topics, huntd: &mut Huntd) {
     let end: i64 = cluster.client().ends(&topics.input, PARTITIONS).iter().sum();
-    let began = Instant::now();
-    let mut huntd = start(cluster, topics, state, 3_600_000);
     huntd.wait_until("its address", |huntd| huntd.log().contains("\"address\":\""));
     let address = huntd.address();
     huntd.wait_until("readiness at the end of the input", |_| {
@@ -120,6 +119,13 @@ fn restart(cluster: &Cluster, topics: &Topics, state: &Path) -> Duration {
         scrape::get(&address, "/readyz").0 == 200
             && Page::of(&address).progress("applied") == end as u64
     });
+}
+
+/// Starts the daemon until it is live, and ends it as it ended before.
+fn restart(cluster: &Cluster, topics: &Topics, state: &Path) -> Duration {
+    let began = Instant::now();
+    let mut huntd = start(cluster, topics, state, 3_600_000);
+    wait_until_live(cluster, topics, &mut huntd);
     let took = began.elapsed();
     // Updates that differ from the published ones would have halted their shard.
     assert_eq!(huntd.metric("huntd_shards_owned"), PARTITIONS as u64, "{}", huntd.log());
@@ -130,8 +136,7 @@ fn restart(cluster: &Cluster, topics: &Topics, state: &Path) -> Duration {
 /// Ends a daemon in order, whose shards must be what an uninterrupted run makes.
 fn verify(cluster: &Cluster, topics: &Topics, state: &Path) -> u64 {
     let mut huntd = start(cluster, topics, state, 3_600_000);
-    // What is published counts as acknowledged from the start on: it has to be replayed, too.
-    wait_until(cluster, topics, &mut huntd, "applied");
+    wait_until_live(cluster, topics, &mut huntd);
     let ended = huntd.stop();
     (0..PARTITIONS).fold(0, |all: u64, partition| {
         let digest = accounts::logged_digest(&ended.log, partition);
