@@ -98,6 +98,12 @@ impl FenceIds {
     pub(crate) fn are_of_deployment(&self, fence_id: u128) -> bool {
         has_form(fence_id) && (fence_id >> (64 + TAG_BITS)) as u32 & TAG_MAX == self.deployment
     }
+
+    /// Returns whether another deployment wrote the fence. Nothing is known of the fence with id 0:
+    /// it lies before the records that were read.
+    pub(crate) fn are_of_another(&self, fence_id: u128) -> bool {
+        fence_id != 0 && !self.are_of_deployment(fence_id)
+    }
 }
 
 /// Returns whether an id is that of a resignation.

@@ -120,7 +120,7 @@ impl Reader {
         self.position
     }
 
-    /// The random id of the fence that set the owner epoch; 0 if no fence did.
+    /// The id of the fence that set the owner epoch; 0 if none did since the reader began.
     pub(crate) fn fence_id(&self) -> u128 {
         self.fence_id
     }
@@ -150,6 +150,10 @@ impl Reader {
         }
         if header.kind == FrameKind::Fence {
             self.raise(header.owner_epoch, header.fence_id);
+            // The reader began after the fence, and this one repeats it.
+            if header.owner_epoch == self.position.owner_epoch && self.fence_id == 0 {
+                self.fence_id = header.fence_id;
+            }
             return Verdict::Fence;
         }
         if header.owner_epoch < self.position.owner_epoch {

@@ -367,8 +367,8 @@ impl Acquirer {
             let fence_id = self.options.fence_ids.next();
             let Some(task) = table.task(partition) else { continue };
             let Some((owner_epoch, in_force)) = task.fence_in_force() else { continue };
-            let is_ours = self.options.fence_ids.are_of_deployment(in_force);
-            match self.rivals.check(partition, owner_epoch, is_ours, now) {
+            let is_foreign = self.options.fence_ids.are_of_another(in_force);
+            match self.rivals.check(partition, owner_epoch, is_foreign, now) {
                 OutputState::Ours => {}
                 OutputState::Taken => table.log(Note::Rival { partition }),
                 OutputState::Lost => {

@@ -65,16 +65,16 @@ impl Rivals {
     }
 
     /// The group says that the partition is ours. `owner_epoch` is the one in force in its output;
-    /// `is_ours` if a fence of our deployment has set it.
+    /// `is_foreign` if another deployment has set it.
     pub(super) fn check(
         &mut self,
         partition: i32,
         owner_epoch: u64,
-        is_ours: bool,
+        is_foreign: bool,
         now: Instant,
     ) -> OutputState {
         let rivalry = self.known.entry(partition).or_default();
-        if is_ours || rivalry.owner_epoch == 0 || owner_epoch <= rivalry.owner_epoch {
+        if !is_foreign || rivalry.owner_epoch == 0 || owner_epoch <= rivalry.owner_epoch {
             return OutputState::Ours;
         }
         let was_owned_long = rivalry
@@ -166,7 +166,7 @@ mod tests {
 
         /// Takes the output over, if it does not give up: the owner epoch in force then.
         fn take(&mut self, owner_epoch: u64, now: Instant) -> u64 {
-            if self.rivals.check(PARTITION, owner_epoch, false, now) == OutputState::Lost {
+            if self.rivals.check(PARTITION, owner_epoch, true, now) == OutputState::Lost {
                 self.has_given_up = true;
                 return owner_epoch;
             }
@@ -193,7 +193,7 @@ mod tests {
         assert!(later.has_given_up && !first.has_given_up);
         assert!(later.rivals.are_suspected(PARTITION, now));
         assert_eq!(
-            first.rivals.check(PARTITION, owner_epoch, false, now),
+            first.rivals.check(PARTITION, owner_epoch, true, now),
             OutputState::Ours,
             "it owns the output"
         );
@@ -204,16 +204,16 @@ mod tests {
         let now = Instant::now();
         let mut rivals = Rivals::default();
         assert_eq!(
-            rivals.check(PARTITION, 7, false, now),
+            rivals.check(PARTITION, 7, true, now),
             OutputState::Ours,
             "of the owner before us"
         );
         rivals.fence(PARTITION, 8);
-        assert_eq!(rivals.check(PARTITION, 8, false, now), OutputState::Ours, "our own");
-        assert_eq!(rivals.check(PARTITION, 9, false, now), OutputState::Taken);
+        assert_eq!(rivals.check(PARTITION, 8, true, now), OutputState::Ours, "our own");
+        assert_eq!(rivals.check(PARTITION, 9, true, now), OutputState::Taken);
         rivals.forget(PARTITION);
         assert!(!rivals.are_suspected(PARTITION, now));
-        let after_a_move = rivals.check(PARTITION, 12, false, now);
+        let after_a_move = rivals.check(PARTITION, 12, true, now);
         assert_eq!(after_a_move, OutputState::Ours, "the group has moved it");
     }
 
@@ -222,7 +222,7 @@ mod tests {
         let now = Instant::now();
         let mut rivals = Rivals::default();
         for owner_epoch in [1, 4, 7, 10, 13] {
-            assert_eq!(rivals.check(PARTITION, owner_epoch, true, now), OutputState::Ours);
+            assert_eq!(rivals.check(PARTITION, owner_epoch, false, now), OutputState::Ours);
             rivals.fence(PARTITION, owner_epoch + 1);
             rivals.opened(PARTITION, now);
         }
@@ -235,10 +235,10 @@ mod tests {
         let mut rivals = Rivals::default();
         rivals.fence(PARTITION, 8);
         assert!(!rivals.doubt(PARTITION));
-        assert_eq!(rivals.check(PARTITION, 8, false, now), OutputState::Ours);
+        assert_eq!(rivals.check(PARTITION, 8, true, now), OutputState::Ours);
         assert!(rivals.doubt(PARTITION), "nobody has taken the output back");
-        assert_eq!(rivals.check(PARTITION, 9, false, now), OutputState::Lost);
+        assert_eq!(rivals.check(PARTITION, 9, true, now), OutputState::Lost);
         rivals.trust(PARTITION);
-        assert_eq!(rivals.check(PARTITION, 9, false, now), OutputState::Taken);
+        assert_eq!(rivals.check(PARTITION, 9, true, now), OutputState::Taken);
     }
 }

@@ -190,7 +190,7 @@ impl Acquirer {
         else {
             return;
         };
-        if !self.options.fence_ids.are_of_deployment(in_force) {
+        if self.options.fence_ids.are_of_another(in_force) {
             return;
         }
         let is_eligible = !follower.begun.takes_over
