@@ -15,7 +15,8 @@ use crate::telemetry::progress::Progress;
 pub fn facts(progress: &Progress, partition: i32) -> ShardFacts {
     let progress = progress.shard(partition);
     let is_sending = progress.sent.get() != progress.settled.get();
-    let is_storing = progress.checkpoints.get() != progress.checkpoints_settled.get();
+    let is_storing = progress.checkpoints.get() != progress.checkpoints_settled.get()
+        || progress.replicas.get() != progress.replicas_settled.get();
     ShardFacts {
         partition,
         input_end: progress.high_watermark.get(),

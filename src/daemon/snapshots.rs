@@ -54,10 +54,10 @@ impl SnapshotThreads {
     /// Starts the threads.
     pub(crate) fn start(self, stop: &Arc<AtomicBool>) -> Result<RunningSnapshotThreads, Failure> {
         let SnapshotThreads { writer, ends, replicator } = self;
-        let metrics = ends.metrics.clone();
+        let (metrics, progress) = (ends.metrics.clone(), ends.progress.clone());
         let replicator = match replicator {
             Some((options, store, stored)) => {
-                let ends = replicator::ReplicatorEnds { stored, metrics };
+                let ends = replicator::ReplicatorEnds { stored, progress, metrics };
                 Some(spawn("replicator", stop, move || replicator::run(&options, store, &ends))?)
             }
             None => None,

@@ -11,8 +11,8 @@
 //! bits.
 //!
 //! A *note* is a fence of owner epoch 0, which changes nothing for readers. Its id begins with a
-//! form of its own: a probe asks whether the output takes records, and a resignation says which
-//! owner epoch is about to end.
+//! form of its own: a probe asks whether the output takes records, a resignation says which owner
+//! epoch is about to end, and a farewell says which one has ended.
 
 use crate::kit::mix;
 
@@ -24,6 +24,9 @@ const PROBE_FORM: u128 = 0x4850;
 
 /// Marks the ids of resignations. They end with an owner epoch instead of a counted number.
 const RESIGNATION_FORM: u128 = 0x4852;
+
+/// Marks the ids of farewells. They end with an owner epoch, too.
+const FAREWELL_FORM: u128 = 0x4846;
 
 /// Bits of a hash in an id.
 const TAG_BITS: u32 = 24;
@@ -89,6 +92,12 @@ impl FenceIds {
         self.id(RESIGNATION_FORM, owner_epoch)
     }
 
+    /// Returns the id of the note by which the owner with this epoch says that all its frames are
+    /// published.
+    pub(crate) fn farewell(&self, owner_epoch: u64) -> u128 {
+        self.id(FAREWELL_FORM, owner_epoch)
+    }
+
     fn id(&self, form: u128, number: u64) -> u128 {
         let high = (form << TAG_BITS | u128::from(self.deployment)) << TAG_BITS;
         (high | u128::from(self.input.0)) << 64 | u128::from(number)
@@ -109,6 +118,11 @@ impl FenceIds {
 /// Returns whether an id is that of a resignation.
 pub(crate) fn is_resignation(fence_id: u128) -> bool {
     fence_id >> (64 + 2 * TAG_BITS) == RESIGNATION_FORM
+}
+
+/// Returns the owner epoch that has ended, if an id is that of a farewell.
+pub(crate) fn ended_epoch(fence_id: u128) -> Option<u64> {
+    (fence_id >> (64 + 2 * TAG_BITS) == FAREWELL_FORM).then_some(fence_id as u64)
 }
 
 fn has_form(fence_id: u128) -> bool {
@@ -162,5 +176,7 @@ mod tests {
         let probe = ids.next_probe();
         assert!(!ids.are_of_deployment(probe) && !is_resignation(probe));
         assert!(is_resignation(ids.resignation(3)) && !is_resignation(ids.next()));
+        assert_eq!(ended_epoch(ids.farewell(3)), Some(3));
+        assert!(ended_epoch(ids.resignation(3)).is_none() && !is_resignation(ids.farewell(3)));
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::kit::update_json::UpdateTable;
 use crate::output::encode::{self, FrameError};
-use crate::output::fence_id::{InputTag, is_resignation};
+use crate::output::fence_id::{InputTag, ended_epoch, is_resignation};
 use crate::output::frame::{Chain, FrameHeader, FrameKind};
 use crate::output::mark::Mark;
 use crate::output::reader::{Reader, Verdict};
@@ -84,6 +84,8 @@ pub(crate) struct Fold {
     input: Option<InputTag>,
     /// The id of the last resignation.
     resignation: Option<u128>,
+    /// The owner epoch of the last farewell.
+    ended_epoch: Option<u64>,
 }
 
 impl Fold {
@@ -122,6 +124,7 @@ impl Fold {
             begun_by: None,
             input: None,
             resignation: None,
+            ended_epoch: None,
         }
     }
 
@@ -170,6 +173,11 @@ impl Fold {
         self.resignation
     }
 
+    /// Whether the owner whose epoch is in force has published its last frame.
+    pub(crate) fn has_owner_ended(&self) -> bool {
+        self.reader().is_some_and(|it| self.ended_epoch == Some(it.position().owner_epoch))
+    }
+
     /// The position after the last record. `None` until the reader has joined.
     pub(crate) fn mark(&self) -> Option<Mark> {
         Some(Mark::new(self.next, self.reader()?.position()))
@@ -196,8 +204,10 @@ impl Fold {
         }
         // No reader accepts a record that is not a frame.
         let Some((header, updates)) = frame else { return Ok(()) };
-        if is_note(&header) && is_resignation(header.fence_id) {
-            self.resignation = Some(header.fence_id);
+        if is_note(&header) {
+            self.resignation =
+                Some(header.fence_id).filter(|id| is_resignation(*id)).or(self.resignation);
+            self.ended_epoch = ended_epoch(header.fence_id).or(self.ended_epoch);
         }
         let reader = &mut self.reader;
         let epoch_before = reader.position().owner_epoch;

@@ -182,9 +182,11 @@ impl Acquirer {
         for partition in table.partitions() {
             self.follow(table, partition, now);
             self.go_on_without_group(table, partition, now);
+            wait_for_state(table, partition, now);
             let Some(task) = table.task(partition) else { continue };
             // Reading on from the end takes no slot: another owner may publish little.
-            if matches!(task.need(), Need::Follow { .. }) && task.was_at_end() {
+            if matches!(task.need(), Need::Follow { .. } | Need::Await { .. }) && task.was_at_end()
+            {
                 table.slots.free(partition);
                 continue;
             }
@@ -271,7 +273,9 @@ impl Acquirer {
             let may_bid = !is_copy && history.not_before.is_none_or(|at| at <= now);
             let stays_ahead = follower.stays_ahead(facts.next_update, now);
             follower.cannot_promote |= stays_ahead;
-            let is_warm = !stays_ahead && follower.is_warm(facts.applied, is_read_to_end, now);
+            let may_publish = !task.has_owner_ended();
+            let is_warm =
+                !stays_ahead && follower.is_warm(facts.applied, is_read_to_end, may_publish, now);
             if is_warm {
                 follower.warm_at = Some(now);
             }
@@ -523,13 +527,35 @@ impl Acquirer {
     }
 }
 
+/// Another version publishes. Its owner may leave a state at any moment, and says that it has; one
+/// that cannot say so is looked after again and again.
+fn wait_for_state(table: &mut ShardTable, partition: i32, now: Instant) {
+    let is_copy = table.is_copy(partition);
+    let Some(ShardState::Acquiring { task, history, .. }) = table.get_mut(partition) else {
+        return;
+    };
+    let Some(error) = task.behind() else { return };
+    match task.waits_until {
+        None if is_copy => task.give_up_waiting(),
+        Some(until) if until <= now => task.give_up_waiting(),
+        Some(_) => {}
+        None => {
+            task.waits_until = Some(now + history.wait());
+            let sentence = TopicError::NotNow(error.to_string()).to_string();
+            history.why = Some(sentence.clone());
+            let kind = Waiting::Acquiring(partition);
+            table.log(Note::Waiting { kind, sentence });
+        }
+    }
+}
+
 /// Says what a shard waits for whose acquisition has not moved for a while.
 fn say_what_it_waits_for(table: &mut ShardTable, partition: i32) {
     let Some(ShardState::Acquiring { task, history, .. }) = table.get_mut(partition) else {
         return;
     };
     let sentence = match task.need() {
-        Need::Read { from } | Need::Follow { from } => format!(
+        Need::Read { from } | Need::Follow { from } | Need::Await { from } => format!(
             "no broker brings the output's records from offset {from} on; see whether its leader \
              hangs"
         ),

@@ -112,6 +112,13 @@ pub enum Need {
         /// Output offset of the next record.
         from: i64,
     },
+    /// All records of the output from this offset on: another version publishes, and is to leave a
+    /// state at its end. It ends with [`Acquisition::give_up_waiting`], or once the owner has
+    /// ended.
+    Await {
+        /// Output offset of the next record.
+        from: i64,
+    },
     /// A frame in the output, with acknowledgements from all replicas: [`Acquisition::appended`].
     Append(FrameHeader),
     /// Nothing: it has ended.
@@ -129,6 +136,8 @@ enum AcquisitionState {
     Checking,
     /// An engine follows what is published.
     Following,
+    /// Waiting for the end of an owner of another version: this would be the outcome.
+    Behind(StartError),
     /// Asking the group before the fence.
     Confirming,
     Fencing,
@@ -229,6 +238,7 @@ impl Acquisition {
             | AcquisitionState::Tail(_)
             | AcquisitionState::Amended(_) => Need::Read { from: self.fold.next() },
             AcquisitionState::Following => Need::Follow { from: self.fold.next() },
+            AcquisitionState::Behind(_) => Need::Await { from: self.fold.next() },
             AcquisitionState::Checking | AcquisitionState::Confirming => {
                 Need::Confirm { input_start: self.bounds.input_start }
             }
@@ -340,6 +350,25 @@ impl Acquisition {
         self.fold.mark().filter(|_| goes_on).filter(follows)
     }
 
+    /// Another version has published from the newest state on; `None`: it does not wait for that.
+    pub(super) fn behind(&self) -> Option<StartError> {
+        match self.state {
+            AcquisitionState::Behind(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// No state was left so far.
+    pub(super) fn give_up_waiting(&mut self) {
+        let error = self.behind().expect("it waits");
+        self.end(Err(error));
+    }
+
+    /// Whether the owner whose fence is in force has published its last frame.
+    pub(super) fn has_owner_ended(&self) -> bool {
+        self.fold.has_owner_ended()
+    }
+
     /// The engine that follows is warm: the output is to be ours.
     pub fn bid(&mut self) {
         assert_eq!(self.state, AcquisitionState::Following);
@@ -387,6 +416,7 @@ impl Acquisition {
             AcquisitionState::Offered if self.has_read_head() => self.begin_to_follow(),
             // The owner has passed over a record, or started over: another engine has to follow.
             AcquisitionState::Following if self.cover().is_none() => self.begin_to_follow(),
+            AcquisitionState::Behind(error) if self.fold.has_owner_ended() => self.end(Err(error)),
             // Records that are read meanwhile may show that the shard's position is not known.
             AcquisitionState::Confirming => self.ask_group(),
             AcquisitionState::Tail(through) | AcquisitionState::Amended(through)
@@ -419,6 +449,9 @@ impl Acquisition {
             }
             Err(_) if self.brief.remedy == Remedy::StartOver => self.ask_group(),
             Err(_) if self.fold.next() < self.bounds.output_end => self.ask_group(),
+            Err(error @ StartError::EditionBehind { .. }) => {
+                self.state = AcquisitionState::Behind(error);
+            }
             Err(error) => self.end(Err(error)),
         }
     }

@@ -8,6 +8,7 @@ use crate::ownership::action::OwnershipAction;
 use crate::ownership::event::OutputEvent;
 use crate::ownership::foreign_span::SpanCheck;
 use crate::ownership::start_error::StartError;
+use std::time::Instant;
 
 /// What a task is for.
 #[derive(Debug)]
@@ -33,6 +34,9 @@ pub(super) struct LogTask {
     has_been_at_end: bool,
     /// The end was reached since that was forgotten.
     was_at_end: bool,
+    /// Until when it waits for the state that an owner of another version leaves; `None`: it has
+    /// not waited.
+    pub(super) waits_until: Option<Instant>,
     /// The input offset that the group has committed, as it last said.
     pub(super) committed: Option<i64>,
 }
@@ -47,6 +51,7 @@ impl LogTask {
             is_at_end: false,
             has_been_at_end: false,
             was_at_end: false,
+            waits_until: None,
             committed: None,
         }
     }
@@ -80,7 +85,7 @@ impl LogTask {
                 self.next_record = Some(from);
                 Some(OwnershipAction::Read { partition, from })
             }
-            Need::Follow { from } => {
+            Need::Follow { from } | Need::Await { from } => {
                 // At its end it goes on by itself.
                 if self.next_record.is_some_and(|next| next <= from) {
                     return None;
@@ -117,6 +122,23 @@ impl LogTask {
     /// fence that has set it; `None` if it is not known.
     pub(super) fn fence_in_force(&self) -> Option<(u64, u128)> {
         self.acquisition()?.fence_in_force()
+    }
+
+    /// Another version has published from the newest state on; `None`: it does not wait for that.
+    pub(super) fn behind(&self) -> Option<StartError> {
+        self.acquisition()?.behind()
+    }
+
+    /// The owner has left no state so far.
+    pub(super) fn give_up_waiting(&mut self) {
+        if let Purpose::Acquire(acquisition) = &mut self.purpose {
+            acquisition.give_up_waiting();
+        }
+    }
+
+    /// Whether the owner whose fence is in force has published its last frame.
+    pub(super) fn has_owner_ended(&self) -> bool {
+        self.acquisition().is_some_and(Acquisition::has_owner_ended)
     }
 
     fn awaits_own_record(&self) -> bool {
@@ -205,7 +227,7 @@ impl LogTask {
     /// is missing, the end is reported again and again.
     pub(super) fn take(&mut self, event: &OutputEvent<'_>) -> bool {
         // Until reading has begun again further back, records are out of order.
-        if let Need::Read { from } | Need::Follow { from } = self.need()
+        if let Need::Read { from } | Need::Follow { from } | Need::Await { from } = self.need()
             && let OutputEvent::Record { .. } | OutputEvent::End { .. } = event
             && self.next_record.is_none_or(|next| from < next)
         {

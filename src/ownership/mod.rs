@@ -55,7 +55,7 @@ use history::History;
 use log_task::{LogTask, Purpose};
 use read_slots::ReadSlots;
 use release::{PLAY_ON_MS_MAX, Release};
-use shard_state::{OpenPhase, ShardState};
+use shard_state::{OpenPhase, OpenShard, ShardState};
 use shard_table::ShardTable;
 use standby::{StandbyOptions, TAKE_BACK_MS};
 use std::time::{Duration, Instant};
@@ -340,7 +340,22 @@ impl Ownership {
         self.table.log(Note::Releasing(partitions));
     }
 
+    /// The owners that have ended in order say so: an owner of another version need not wait to see
+    /// whether they publish more.
+    fn say_farewells(&mut self) {
+        let is_closed = |open: &&OpenShard| open.phase == OpenPhase::Closed;
+        let epoch = |shard: &ShardState| Some(shard.open().filter(is_closed)?.owner_epoch);
+        let ended = self.table.iter().filter_map(|(at, shard)| Some((at, epoch(shard)?)));
+        for (partition, owner_epoch) in ended.collect::<Vec<_>>() {
+            if self.table.release.as_mut().is_some_and(|it| it.sends_farewell(partition)) {
+                let header = self.acquirer.farewell(owner_epoch);
+                self.table.actions.push_back(OwnershipAction::Note { partition, header });
+            }
+        }
+    }
+
     fn go_on_releasing(&mut self, now: Instant) {
+        self.say_farewells();
         let Some(release) = &self.table.release else { return };
         let is_closing = |partition: &i32| {
             let open = self.table.get(*partition).and_then(ShardState::open);
@@ -439,6 +454,9 @@ impl Ownership {
                 }
             }
             OutputEvent::Noted { partition, offset } => {
+                if let Some(release) = &mut table.release {
+                    release.noted(*partition);
+                }
                 acquirer.standby.noted(*partition, *offset, now);
             }
             OutputEvent::RequestFailed { partition, error } => {

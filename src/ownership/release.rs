@@ -24,11 +24,23 @@ pub(super) struct Release {
 struct Leaving {
     /// What to commit for it, if it was on the hot thread.
     settled_offset: Option<i64>,
-    /// Whether something is on its way to the broker or to the disk, as far as is known.
+    /// Whether something is on its way to brokers or to the disk, as far as is known.
     is_busy: bool,
+    /// How far its farewell is.
+    farewell: Farewell,
     /// Whether the release waits for it. It does not wait for what an earlier ownership left, nor
     /// for a shard that cannot end in order any more.
     is_waited_for: bool,
+}
+
+/// The note that says that all frames of an owner are published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Farewell {
+    /// It is not time for it, or it never is.
+    Unsaid,
+    Sent,
+    /// In the output, or lost.
+    Settled,
 }
 
 impl Release {
@@ -40,15 +52,16 @@ impl Release {
 
     /// Adds a shard.
     pub(super) fn add(&mut self, partition: i32, settled_offset: Option<i64>) {
-        self.shards
-            .insert(partition, Leaving { settled_offset, is_busy: true, is_waited_for: true });
+        let farewell = Farewell::Unsaid;
+        let leaving = Leaving { settled_offset, is_busy: true, farewell, is_waited_for: true };
+        self.shards.insert(partition, leaving);
     }
 
     /// Adds a shard that is not on the hot thread. What an ownership has left that did not end in
     /// order may wait for ever.
     pub(super) fn add_unopened(&mut self, partition: i32) {
-        let nothing = Leaving { settled_offset: None, is_busy: false, is_waited_for: false };
-        self.shards.insert(partition, nothing);
+        self.add(partition, None);
+        self.give_up(partition);
     }
 
     /// The shard has failed: what it has on its way may never arrive.
@@ -76,9 +89,28 @@ impl Release {
         }
     }
 
+    /// The shard has ended on the hot thread. Returns whether its farewell has to be sent: once
+    /// everything before it is where it belongs.
+    pub(super) fn sends_farewell(&mut self, partition: i32) -> bool {
+        let leaving = self.shards.get_mut(&partition);
+        let is_due =
+            |it: &&mut Leaving| it.is_waited_for && !it.is_busy && it.farewell == Farewell::Unsaid;
+        leaving.filter(is_due).map(|leaving| leaving.farewell = Farewell::Sent).is_some()
+    }
+
+    /// A note was appended, or lost.
+    pub(super) fn noted(&mut self, partition: i32) {
+        if let Some(leaving) = self.shards.get_mut(&partition)
+            && leaving.farewell == Farewell::Sent
+        {
+            leaving.farewell = Farewell::Settled;
+        }
+    }
+
     /// Whether something of the shards is on its way, as far as is known.
     pub(super) fn is_busy(&self) -> bool {
-        self.shards.values().any(|leaving| leaving.is_busy)
+        let is_busy = |it: &Leaving| it.is_busy || it.farewell == Farewell::Sent;
+        self.shards.values().any(is_busy)
     }
 
     /// Whether the time is over.
@@ -124,6 +156,10 @@ mod tests {
         assert!(release.is_busy());
         release.take(&facts(1, 25, false));
         assert!(!release.is_busy());
+        assert!(release.sends_farewell(1) && !release.sends_farewell(1));
+        assert!(release.is_busy(), "a farewell is on its way");
+        release.noted(1);
+        assert!(!release.is_busy() && !release.sends_farewell(1));
         assert_eq!(release.offsets(), [(0, 15), (1, 25)]);
         assert!(!release.is_late(now + Duration::from_millis(RELEASE_MS_MAX - 1)));
         assert!(release.is_late(now + Duration::from_millis(RELEASE_MS_MAX)));

@@ -70,6 +70,11 @@ impl Acquirer {
             let error = TopicError::NotNow(format!("{}, and {why}", error.cause()));
             return self.fail(table, partition, &error, now);
         }
+        // It has waited already, and reads no more.
+        if table.task(partition).is_some_and(|task| task.waits_until.is_some()) {
+            let history = History { failing_since: None, ..table.history(partition) };
+            return table.make_due(partition, now, history);
+        }
         // Instances of the version before may play on, and leave their state once they stop.
         let may_be_left_a_state = match error {
             StartError::EditionBehind { .. } => true,

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 /// counts as warm: for longer, readers would wait after the fence.
 pub(super) const WARM_MS_MAX: u64 = 200;
 
-/// Milliseconds for which nothing was published before another version takes over: what a living
-/// owner publishes after the state that is migrated would be lost. A tick a second makes some.
+/// Milliseconds for which nothing was published before another version takes over from an owner
+/// that has not said that it has ended: what a living one publishes after the state that is
+/// migrated would be lost. A tick a second makes some.
 const EDITION_QUIET_MS: u64 = 2_500;
 
 /// Milliseconds for which an engine that follows may have made more updates than are published. The
@@ -111,14 +112,21 @@ impl FollowingShard {
     }
 
     /// Whether everything from its beginning on was applied that the output covered a moment ago.
-    pub(super) fn is_warm(&mut self, applied: i64, is_read_to_end: bool, now: Instant) -> bool {
+    /// An owner of another version that may publish on has to be quiet.
+    pub(super) fn is_warm(
+        &mut self,
+        applied: i64,
+        is_read_to_end: bool,
+        may_publish: bool,
+        now: Instant,
+    ) -> bool {
         let (goal, since) = self.goal;
         if applied < goal || !is_read_to_end || self.ahead_since.is_some() {
             return false;
         }
         let is_quiet = now.saturating_duration_since(self.covered_at)
             >= Duration::from_millis(EDITION_QUIET_MS);
-        if self.begun.takes_over && !is_quiet {
+        if self.begun.takes_over && may_publish && !is_quiet {
             return false;
         }
         let is_warm = now.saturating_duration_since(since) <= Duration::from_millis(WARM_MS_MAX);

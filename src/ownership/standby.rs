@@ -278,6 +278,11 @@ impl Acquirer {
         table.copies.keys().filter(is_warm).count() as u32
     }
 
+    /// What the owner with this epoch appends last.
+    pub(super) fn farewell(&self, owner_epoch: u64) -> FrameHeader {
+        self.note(self.options.fence_ids.farewell(owner_epoch))
+    }
+
     fn note(&self, fence_id: u128) -> FrameHeader {
         FrameHeader {
             kind: FrameKind::Fence,

@@ -6,7 +6,7 @@ use crate::snapshot::format::Header;
 use crate::snapshot::replicas::{ReplicaError, ReplicaOptions, Replicas};
 use crate::snapshot::slots::Store;
 use crate::telemetry::metrics::{Counter, Metrics};
-use crate::telemetry::progress::SHARDS_MAX;
+use crate::telemetry::progress::{Progress, SHARDS_MAX};
 use crate::telemetry::repeated::Repeated;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -26,8 +26,17 @@ pub(crate) const REPLICAS_WAITING_MAX: usize = SHARDS_MAX;
 pub(crate) struct ReplicatorEnds {
     /// Stored snapshots. The replicator ends with this channel.
     pub stored: Receiver<Header>,
+    /// The progress of each shard.
+    pub progress: Arc<Progress>,
     /// The counters.
     pub metrics: Arc<Metrics>,
+}
+
+impl ReplicatorEnds {
+    /// Nothing more happens to a stored snapshot of this partition.
+    fn settle(&self, partition: i32) {
+        self.progress.shard(partition).replicas_settled.add(1);
+    }
 }
 
 /// Replicates snapshots until no more will be stored. Only the newest of each shard matters.
@@ -35,7 +44,7 @@ pub(crate) fn run<D: Disk>(options: &ReplicaOptions, mut store: Store<D>, ends: 
     let mut trouble = Repeated::new();
     let mut replicas: Option<Replicas> = None;
     let mut waiting: BTreeMap<i32, Header> = BTreeMap::new();
-    while gather(&ends.stored, &mut waiting) {
+    while gather(ends, &mut waiting) {
         let Some((_, header)) = waiting.pop_first() else { continue };
         match replicate(options, &mut replicas, &mut store, &header) {
             Ok(()) => ends.metrics.add(Counter::SnapshotReplicasStored, 1),
@@ -48,21 +57,26 @@ pub(crate) fn run<D: Disk>(options: &ReplicaOptions, mut store: Store<D>, ends: 
                 }
             }
         }
+        ends.settle(header.partition);
     }
 }
 
 /// Takes all stored snapshots, and waits for one if there is nothing to replicate. Returns false if
 /// there will be no more.
-fn gather(stored: &Receiver<Header>, waiting: &mut BTreeMap<i32, Header>) -> bool {
+fn gather(ends: &ReplicatorEnds, waiting: &mut BTreeMap<i32, Header>) -> bool {
     if waiting.is_empty() {
-        match stored.recv() {
+        match ends.stored.recv() {
             Ok(header) => drop(waiting.insert(header.partition, header)),
             Err(_) => return false,
         }
     }
     loop {
-        match stored.try_recv() {
-            Ok(header) => drop(waiting.insert(header.partition, header)),
+        match ends.stored.try_recv() {
+            Ok(header) => {
+                if let Some(replaced) = waiting.insert(header.partition, header) {
+                    ends.settle(replaced.partition);
+                }
+            }
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => return true,
         }
     }

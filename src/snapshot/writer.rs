@@ -248,7 +248,9 @@ fn report(outcome: &SnapshotOutcome, ends: &WriterEnds, trouble: &mut Repeated) 
             tracing::debug!(partition, next_offset, next_update, "snapshot stored");
             if let Some(stored) = &ends.stored {
                 // A replicator that is far behind takes the next one.
-                let _full = stored.try_send(Header::clone(header));
+                if stored.try_send(Header::clone(header)).is_ok() {
+                    progress.replicas.add(1);
+                }
             }
             partition
         }

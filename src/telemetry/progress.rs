@@ -134,6 +134,10 @@ pub struct ShardProgress {
     /// How many of these are stored, failed or dropped. The others are still with the writer, in
     /// whatever ownership. Snapshot writer.
     pub checkpoints_settled: Count,
+    /// Stored snapshots handed to the replicator since the process began. Snapshot writer.
+    pub replicas: Count,
+    /// How many of these are in the topic, failed or replaced by a newer one. Replicator.
+    pub replicas_settled: Count,
     /// Time of the last stored snapshot, in milliseconds since the Unix epoch; 0 before the first.
     /// Snapshot writer.
     pub snapshot_at_ms: Offset,

@@ -136,6 +136,10 @@ struct Seen {
     scores: BTreeMap<u64, u64>,
     /// Times that a player got two points at once.
     doubles: u64,
+    /// When the last updates were appended, in milliseconds.
+    updated_at_ms: u64,
+    /// Milliseconds from the last updates of an edition to the first of the next one.
+    pauses_ms: Vec<u64>,
 }
 
 impl Seen {
@@ -154,6 +158,8 @@ impl Seen {
                     // Only an empty frame may be the place of another version.
                     assert_eq!(seen.rulesets.last().unwrap_or(&header.ruleset), &header.ruleset);
                     seen.note_ruleset(&header);
+                    let time = record.timestamp().to_millis().expect("brokers stamp it");
+                    seen.note_time(time.cast_unsigned());
                     made[from..].iter().for_each(|update| {
                         seen.take(update.player_id(), update.change(), header.ruleset);
                     });
@@ -168,6 +174,14 @@ impl Seen {
         if self.rulesets.last() != Some(&header.ruleset) {
             self.rulesets.push(header.ruleset);
         }
+    }
+
+    fn note_time(&mut self, now_ms: u64) {
+        // The first updates of an edition.
+        if self.pauses_ms.len() + 1 < self.rulesets.len() {
+            self.pauses_ms.push(now_ms - self.updated_at_ms);
+        }
+        self.updated_at_ms = now_ms;
     }
 
     fn take(&mut self, player_id: u64, update: TurfUpdate, by: u32) {
@@ -186,6 +200,7 @@ fn a_running_game_goes_to_another_version_and_back_without_loss() {
         play(&edition);
     }
     let topics = Topics::create(kafka::shared(), "editions", PARTITIONS);
+    kafka::shared().client().set_topic(&topics.output, "message.timestamp.type", "LogAppendTime");
     let replicas = format!("{}-snapshots", topics.input);
     let compacted = [("cleanup.policy", "compact")];
     kafka::shared().client().create_topic(&replicas, PARTITIONS, &compacted);
@@ -227,6 +242,7 @@ fn a_running_game_goes_to_another_version_and_back_without_loss() {
         assert_eq!(seen.rulesets, editions.map(ruleset));
         assert_eq!(seen.scores.len() as u64, PLAYERS, "everybody has painted");
         assert!(seen.doubles > 0, "the second edition has given no bonus");
+        println!("zone {partition} stood still at each takeover for {:?} ms", seen.pauses_ms);
     }
 }
 

@@ -132,6 +132,38 @@ fn what_an_owner_publishes_before_the_fence_prevents_the_take_over() {
     assert!(log.acquire(later(vec![kept])).is_ok());
 }
 
+/// The owner has left a state by then, and the next attempt finds it.
+#[test]
+fn a_version_that_waits_for_a_state_looks_again_once_the_owner_says_that_it_has_ended() {
+    let (mut log, mut shard) = owned_log(9);
+    let kept = snapshot(&log, &shard);
+    log.publish(&mut shard, 2);
+    let left = snapshot(&log, &shard);
+    let mut acquisition = Acquisition::begin(later(vec![kept.clone()]), log.bounds());
+    loop {
+        match acquisition.need() {
+            Need::Read { from } => log.read(from, &mut acquisition),
+            Need::States => acquisition.offer(vec![kept.clone()]),
+            _ => break,
+        }
+    }
+    let from = log.end;
+    assert_eq!(acquisition.need(), Need::Await { from });
+    let (_, fence) = log.records.first().expect("the owner's");
+    let (fence, _) = decode_frame(fence).expect("fences are readable");
+    let mut say = |log: &mut Log, owner_epoch| {
+        let fence_id = log.fence_ids.farewell(owner_epoch);
+        let note = FrameHeader { owner_epoch: 0, fence_id, ..fence };
+        let offset = log.append_empty(&note);
+        acquisition.take(offset, &log.records.last().expect("just appended").1);
+        acquisition.need()
+    };
+    assert_eq!(say(&mut log, 0), Need::Await { from: from + 1 }, "an earlier owner");
+    assert_eq!(say(&mut log, 1), Need::End);
+    assert_eq!(acquisition.into_outcome(), Err(behind(VERSION, &kept, &shard)));
+    assert!(log.acquire(later(vec![left])).expect("acquired").migrates_to.is_some());
+}
+
 #[test]
 fn other_rules_of_the_same_version_take_nothing_over() {
     let (mut log, shard) = owned_log(9);

@@ -107,6 +107,7 @@ impl Log {
                         acquisition.bid();
                     }
                 }
+                Need::Await { .. } => acquisition.give_up_waiting(),
                 Need::Confirm { .. } => {
                     rival(self);
                     let fence_id = self.fence_ids.next();

@@ -3,7 +3,7 @@
 use crate::hunt::frames::encode;
 use crate::kafka::READ_STALL_MS_MAX;
 use crate::kafka::membership::{MembershipError, MembershipEvent};
-use crate::output::fence_id::FenceIds;
+use crate::output::fence_id::{FenceIds, ended_epoch};
 use crate::output::frame::{Format, FrameHeader};
 use crate::ownership::acquisition::Remedy;
 use crate::ownership::action::{Note, Opening, OwnershipAction};
@@ -39,6 +39,8 @@ pub(super) struct Daemon {
     pub(super) output_answers: bool,
     /// What was done, except what was answered here.
     pub(super) done: Vec<OwnershipAction>,
+    /// What ended owners have appended last.
+    farewells: Vec<(i32, FrameHeader)>,
     /// Values of the output's records, by partition and offset.
     pub(super) outputs: BTreeMap<i32, Vec<Vec<u8>>>,
     /// Partitions whose shards follow another owner, and how far they have come.
@@ -81,6 +83,7 @@ impl Daemon {
             group_answers: true,
             output_answers: true,
             done: Vec::new(),
+            farewells: Vec::new(),
             outputs: BTreeMap::new(),
             following: BTreeSet::new(),
             followed_to: i64::MAX,
@@ -130,6 +133,13 @@ impl Daemon {
                 OwnershipAction::Ask { question, .. } if self.group_answers => {
                     let event = answer(question, true);
                     self.tell(OwnershipEvent::Group(event));
+                }
+                OwnershipAction::Note { partition, header }
+                    if ended_epoch(header.fence_id).is_some() =>
+                {
+                    self.farewells.push((partition, header));
+                    let noted = OutputEvent::Noted { partition, offset: None };
+                    self.tell(OwnershipEvent::Output(noted));
                 }
                 OwnershipAction::Load { partition, .. } => {
                     self.tell(OwnershipEvent::Loaded { partition, ruleset: RULESET });
@@ -443,8 +453,11 @@ fn the_end_waits_until_nothing_is_on_its_way() {
     daemon.hear(OwnershipEvent::Shard(ShardNotice::Closed { partition: 0, ownership_id }));
     daemon.pass(1, 40, true);
     assert!(!daemon.has_done(&left), "a frame is on its way");
+    assert!(daemon.farewells.is_empty());
     daemon.pass(1, 40, false);
     assert!(daemon.has_done(&left));
+    let [(0, farewell)] = daemon.farewells[..] else { panic!("{:?}", daemon.farewells) };
+    assert_eq!((farewell.owner_epoch, ended_epoch(farewell.fence_id)), (0, Some(1)));
 }
 
 #[test]
@@ -453,6 +466,7 @@ fn an_end_that_takes_too_long_comes_without_what_is_on_its_way() {
     stop(&mut daemon);
     daemon.pass(RELEASE_MS_MAX, 12, true);
     assert!(daemon.has_done(&OwnershipAction::Leave { offsets: vec![(0, 12)], halted: 0 }));
+    assert!(daemon.farewells.is_empty());
     assert!(daemon.has_done(&OwnershipAction::Disown { partition: 0 }));
 }
 

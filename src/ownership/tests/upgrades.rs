@@ -207,6 +207,7 @@ impl World {
                 }
                 Need::States => acquisition.offer(candidates.clone()),
                 Need::Confirm { .. } if !acquisition.may_fence() => acquisition.follow(),
+                Need::Await { .. } => acquisition.give_up_waiting(),
                 Need::Confirm { .. } => {
                     self.fences += 1;
                     acquisition.confirm(self.fences);
