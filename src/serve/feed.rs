@@ -18,6 +18,7 @@ use crate::serve::topic_reports::{TopicReport, TopicReports};
 use crate::snapshot::SnapshotOptions;
 use crate::telemetry::repeated::Repeated;
 use crate::view::game::ViewedGame;
+use crate::view::zone::{ZonePosition, ZoneView};
 use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
@@ -42,6 +43,9 @@ const LIVE_AGE_MS_MAX: i64 = 1_000;
 const OUTPUT_RECREATED: &str =
     "the output topic was deleted and created again; restart huntd serve";
 
+/// Why a zone is not served beside one that is shown at a moment.
+const NOT_SHOWN: &str = "this process shows another zone alone, at a moment; ask one without --at";
+
 /// The options of the feed.
 #[derive(Clone, Debug)]
 pub(crate) struct FeedOptions {
@@ -55,6 +59,19 @@ pub(crate) struct FeedOptions {
     pub snapshots: SnapshotOptions,
     /// Milliseconds between two ticks of a zone; 0: there are none.
     pub tick_every_ms: u32,
+    /// The moment that is shown instead of what is published.
+    pub moment: Option<ZoneMoment>,
+}
+
+/// A zone at a moment.
+#[derive(Clone, Debug)]
+pub(crate) struct ZoneMoment {
+    /// The zone.
+    pub zone: u16,
+    /// Its state.
+    pub state: Vec<u8>,
+    /// Its place in input and output.
+    pub position: ZonePosition,
 }
 
 /// Reads the topic for the serving thread.
@@ -109,6 +126,9 @@ impl Feed {
 
     /// Reads until it is asked to stop, or until the receiver is gone.
     pub(crate) fn run(mut self, sender: &FeedSender, stop: &Arc<AtomicBool>) {
+        if let Some(moment) = self.options.moment.take() {
+            return self.show(&moment, sender, stop);
+        }
         // Before anything is read: what is read later has to be of the same topic.
         let first = self.topics.wait(Duration::from_millis(METADATA_MS_MAX));
         if let Some(input_id) = first.and_then(|report| report.input_id) {
@@ -158,6 +178,32 @@ impl Feed {
             if let Some(report) = self.topics.take() {
                 learn_topics(&mut self.output_id, &report, &mut readings, sender);
             }
+        }
+    }
+
+    /// Shows a zone at a moment, until it is asked to stop.
+    fn show(&self, moment: &ZoneMoment, sender: &FeedSender, stop: &Arc<AtomicBool>) {
+        for zone in 0..self.zones {
+            sender.send(match self.game.restore(&moment.state) {
+                Ok(image) if zone == moment.zone => {
+                    let game = self.game.clone();
+                    let view = ZoneView::of_engine(image, game, moment.position);
+                    FeedMessage::Begun(Box::new(view))
+                }
+                Ok(_) => FeedMessage::Halted(zone, NOT_SHOWN.to_owned()),
+                Err(error) => FeedMessage::Halted(zone, error.to_string()),
+            });
+        }
+        let (zone, owner_epoch) = (moment.zone, 0);
+        sender.send(FeedMessage::Live { zone, owner_epoch, owner_heard: Some(Instant::now()) });
+        while !stop.load(Ordering::Acquire) && !sender.is_closed() {
+            sender.count_turn();
+            // A moment does not become old.
+            let now = Instant::now();
+            sender.send(FeedMessage::OwnerHeard { zone, owner_epoch, published: now });
+            sender.send(FeedMessage::Current { zone, asked: now });
+            sender.call();
+            std::thread::sleep(POLL_WAIT);
         }
     }
 

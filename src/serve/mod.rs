@@ -288,7 +288,11 @@ pub(crate) fn run(
 ) -> Result<(), ServeError> {
     let signals = Signals::listen().map_err(ServeError::Resources)?;
     let reloads = Reloads::listen().map_err(ServeError::Resources)?;
-    let server = Server::bind(config.serve.clone(), feed, Commands::Taken, game)?;
+    let commands = match feed.0.moment {
+        Some(_) => Commands::Refused,
+        None => Commands::Taken,
+    };
+    let server = Server::bind(config.serve.clone(), feed, commands, game)?;
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
     let (reloaded, read) = channel::bounded(1);

@@ -260,7 +260,7 @@ pub struct LoadArgs {
 
 /// Arguments of `replay`.
 #[derive(Clone, Debug, Args)]
-#[command(group(ArgGroup::new("source").args(["file", "topic"]).required(true)))]
+#[command(group(ArgGroup::new("source").args(["file", "topic", "until"]).required(true)))]
 pub struct ReplayArgs {
     /// A file with one event per line: its JSON, or `partition<TAB>time_ms<TAB>JSON`.
     #[arg(long, value_name = "FILE")]
@@ -272,6 +272,9 @@ pub struct ReplayArgs {
     /// A topic of events.
     #[arg(long, value_name = "TOPIC")]
     pub topic: Option<String>,
+    /// One zone of the configuration's input, up to this record, from the newest snapshot before.
+    #[arg(long, value_name = "ZONE:OFFSET", value_parser = place, requires = "config_file")]
+    pub until: Option<(i32, i64)>,
     /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
@@ -353,6 +356,9 @@ pub struct ServeArgs {
     /// The daemons' configuration.
     #[command(flatten)]
     pub config: ConfigArgs,
+    /// Show one zone as it was after this record of the input, and nothing that came later.
+    #[arg(long, value_name = "ZONE:OFFSET", value_parser = place)]
+    pub at: Option<(i32, i64)>,
 }
 
 /// Arguments of `snapshot`.

@@ -63,9 +63,14 @@ Apply events with the daemon's own decoder and engine, without the daemon: it pr
 daemon must publish. Take the events from a file, one per line, or from a topic, from its start to \
 its current end.
 
+With --until, it plays one zone of a configuration up to a record: from the newest snapshot \
+before that, on disk or in the snapshot topic, or from the first record. The digest and the chain \
+are those of that moment; the counts are of the records since the snapshot.
+
 Examples:
   huntd replay --file events.txt
-  huntd replay --brokers 127.0.0.1:9092 --topic hunt-events --json";
+  huntd replay --brokers 127.0.0.1:9092 --topic hunt-events --json
+  huntd replay --config huntd.toml --until 3:4711";
 
 /// `huntd explain --help`.
 pub(crate) const EXPLAIN: &str = "\
@@ -95,10 +100,12 @@ pub(crate) const SERVE: &str = "\
 Answer players, pages and game servers over HTTP until SIGTERM or SIGINT: cards, boards, streams, \
 and what the game adds, from what the daemons have published. It reads the output topic without \
 joining the group, so any number of these processes can run, anywhere, with the daemons' \
-configuration.
+configuration. With --at, it shows one zone as it was after a record of the input, takes no \
+commands, and its streams send nothing more.
 
-Example:
-  huntd serve --config huntd.toml";
+Examples:
+  huntd serve --config huntd.toml
+  huntd serve --config huntd.toml --at 3:4711";
 
 /// `huntd snapshot --help`.
 pub(crate) const SNAPSHOT: &str = "\

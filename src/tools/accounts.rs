@@ -4,6 +4,7 @@
 //! `replay` prints the accounts; `demo` compares what the daemon published with them.
 
 use super::applier::Applier;
+use super::past::BegunZone;
 use super::source::SourceRecord;
 use crate::decoder::reject::Reject;
 use crate::kit::engine::{AnyRulebook, BlockReport, Departure, Engine, GameSchema};
@@ -100,6 +101,7 @@ struct Played {
     zone: Box<dyn Engine>,
     account: Account,
     chain: Chain,
+    next_update: u64,
 }
 
 impl OfflineShards {
@@ -119,6 +121,14 @@ impl OfflineShards {
         }
     }
 
+    /// Has a shard begin with the state of a snapshot. Its account counts what comes after.
+    pub(super) fn begin(&mut self, partition: u16, begun: BegunZone) {
+        let BegunZone { engine: zone, next_update, chain, skips, .. } = begun;
+        self.skips.extend(skips.into_iter().map(|offset| (partition.into(), offset)));
+        let played = Played { zone, account: Account::default(), chain, next_update };
+        self.shards.insert(partition, played);
+    }
+
     /// Applies the next record of its partition. Fails if the record requires rules that are not
     /// loaded.
     pub(crate) fn apply(&mut self, record: &SourceRecord<'_>) -> Result<Applied<'_>, StartError> {
@@ -126,7 +136,7 @@ impl OfflineShards {
         let OfflineShards { rulebook, skips, shards, applier } = self;
         let shard = shards.entry(partition);
         let played = shard.or_insert_with(|| Played::new(partition, rulebook));
-        let first_update = played.account.updates;
+        let first_update = played.next_update;
         let decoded = applier.decode(record, skips.contains(&(partition.into(), offset)));
         applier.apply(&mut *played.zone)?;
         let (reject, report) = (decoded.err(), applier.report());
@@ -165,7 +175,7 @@ impl OfflineShards {
 impl Played {
     fn new(partition: u16, rulebook: &AnyRulebook) -> Played {
         let zone = rulebook.new_zone(partition);
-        Played { zone, account: Account::default(), chain: Chain::default() }
+        Played { zone, account: Account::default(), chain: Chain::default(), next_update: 0 }
     }
 
     fn account(&self) -> Account {
@@ -192,6 +202,7 @@ impl Played {
 
     fn count_updates(&mut self, game: &GameSchema, updates: &[Update]) {
         self.account.updates += updates.len() as u64;
+        self.next_update += updates.len() as u64;
         for update in updates {
             self.chain = self.chain.with(update);
             let kind = game.updates.kinds[usize::from(update.payload().kind) - 1].name;

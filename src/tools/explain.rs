@@ -1,12 +1,10 @@
 //! `huntd explain`: what became of one record of the input, and the state that it changed.
 
 use super::failure::ToolError;
-use super::kafka::{Cluster, FETCH_WAIT_MS, Isolation, TopicReader};
-use super::past::{Decided, PastZone, StateOrigin, StoredZones};
+use super::kafka::TopicReader;
+use super::past::{Decided, PastZone, PlayedInput, StateOrigin};
 use super::snapshot::time_text;
 use super::source::SourceRecord;
-use super::tap::write_update;
-use super::topics;
 use crate::decoder::{Decoder, RecordPosition};
 use crate::edition::Edition;
 use crate::kit::engine::{AnyRulebook, GameSchema, encode_state};
@@ -48,18 +46,11 @@ struct Named {
 pub fn run(args: &ExplainArgs, edition: &Edition) -> Result<(), ToolError> {
     let config = args.config.load()?;
     let rulebook: AnyRulebook = super::rulebook(edition, &config.rules_files)?;
-    let input = topics::input(&config)?;
-    let cluster = Cluster::of_config(&config, "explain")?;
-    let (client, topic) = (&cluster.client, &cluster.input_topic);
+    let mut played = PlayedInput::open(&config, "explain")?;
     let zone = args.zone();
-    if usize::from(zone) >= input.partitions {
-        let last = input.partitions - 1;
-        return Err(ToolError::Usage(format!("`{topic}` has the zones 0 to {last}, not {zone}")));
-    }
-    let reader = TopicReader::connect(client, topic, Isolation::Committed, FETCH_WAIT_MS)?;
-    let (start, end) = reader.bounds(zone)?;
+    let Range { start, end } = played.offsets(zone)?;
     let found = match args.event() {
-        Some(event) => find(&reader, zone, start..end, rulebook.schema(), event)?,
+        Some(event) => find(&played.reader, zone, start..end, rulebook.schema(), event)?,
         None => args.offset(),
     };
     let offset = found.filter(|offset| (start..end).contains(offset)).ok_or_else(|| {
@@ -69,11 +60,9 @@ pub fn run(args: &ExplainArgs, edition: &Edition) -> Result<(), ToolError> {
     })?;
     let skips = args.skip.iter().filter(|(of, _)| *of == i32::from(zone));
     let skips = skips.map(|(_, offset)| *offset).collect();
-    let mut stored = StoredZones::open(&config, input.id)?;
-    let place = (zone, offset);
-    let mut past = PastZone::before(place, (&reader, start), &mut stored, &rulebook, skips)?;
+    let mut past = PastZone::before((zone, offset), &mut played, &rulebook, skips)?;
     let mut explained = None;
-    reader.each(zone, offset..offset.saturating_add(1), |record| {
+    played.reader.each(zone, offset..offset.saturating_add(1), |record| {
         explained = Some(explain(&mut past, record, rulebook.schema())?);
         Ok(ControlFlow::Break(()))
     })?;
@@ -124,25 +113,20 @@ fn explain(
     let decided = past.apply(record)?;
     encode_state(&mut *past.engine, &mut after);
     let changes = changed_fields(&before, &after);
-    let (event, outcome, reason) = match decided {
+    let outcome = decided.name();
+    let (event, reason) = match decided {
         Decided::Rejected(reject) => {
             let why = past.explain(reject, record.value);
-            (None, "rejected", Some(format!("{}: {why}", reject.name())))
+            (None, Some(format!("{}: {why}", reject.name())))
         }
-        Decided::Applied(event) => (Some(event), "applied", None),
-        Decided::Refused(event, reason) => (Some(event), "refused", Some(reason.to_owned())),
+        Decided::Applied(event) => (Some(event), None),
+        Decided::Refused(event, reason) => (Some(event), Some(reason.to_owned())),
         Decided::NoOp(event, last_seq) => {
             let repeats = last_seq > 0 && last_seq >= event.seq;
             let why = format!("the last seq of the player is {last_seq}");
-            (Some(event), "no_op", repeats.then_some(why))
+            (Some(event), repeats.then_some(why))
         }
     };
-    let updates = (past.next_update..).zip(past.updates());
-    let updates = updates.map(|(number, update)| {
-        let mut line = Vec::new();
-        write_update(&mut line, schema.updates, (record.partition, number), update);
-        serde_json::from_slice(&line).expect("an update is JSON")
-    });
     Ok(Explanation {
         zone: record.partition,
         offset: record.offset,
@@ -153,7 +137,7 @@ fn explain(
         event: event.map(|event| Named::of(&event, schema)),
         outcome,
         reason,
-        updates: updates.collect(),
+        updates: past.updates_as_json(record.partition),
         changes: changes.expect("every state has names"),
     })
 }

@@ -15,6 +15,7 @@ use rdkafka::consumer::Consumer;
 use rdkafka::error::KafkaError;
 use rdkafka::message::{BorrowedMessage, Message, Timestamp};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 use std::time::Duration;
 
@@ -244,6 +245,42 @@ impl TopicReader {
         }
     }
 
+    /// Calls `take` for the records of some partitions at these offsets that are there now; for
+    /// those of a partition that has [`NO_END`], as they come.
+    pub(super) fn each_of(
+        &self,
+        places: &[(u16, Range<i64>)],
+        mut take: impl FnMut(&SourceRecord<'_>) -> Result<(), ToolError>,
+    ) -> Result<(), ToolError> {
+        let starts = places.iter().map(|(partition, offsets)| (*partition, offsets.start));
+        self.start(&starts.collect::<Vec<_>>())?;
+        let is_left = |(_, offsets): &&(u16, Range<i64>)| !offsets.is_empty();
+        let left = places.iter().filter(is_left);
+        let mut left: BTreeMap<u16, i64> = left.map(|(of, offsets)| (*of, offsets.end)).collect();
+        while !left.is_empty() {
+            match self.next(Duration::from_secs(1))? {
+                Read::Message(message) => {
+                    let record = record_of(message.partition() as u16, &message);
+                    let Some(end) = left.get(&record.partition).copied() else { continue };
+                    if record.offset < end {
+                        take(&record)?;
+                    }
+                    if record.offset + 1 >= end {
+                        left.remove(&record.partition);
+                    }
+                }
+                // The last records before the end may be control records, which readers do not see.
+                Read::End(partition) => {
+                    if left.get(&partition).is_some_and(|end| *end != NO_END) {
+                        left.remove(&partition);
+                    }
+                }
+                Read::Nothing => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Calls `take` for the records of a partition at these offsets that are there now, until it
     /// breaks.
     pub(crate) fn each(
@@ -272,6 +309,9 @@ impl TopicReader {
         }
     }
 }
+
+/// The end of a partition that is read for as long as the reader runs.
+pub(super) const NO_END: i64 = i64::MAX;
 
 fn is_damage(error: &KafkaError) -> bool {
     use rdkafka::error::RDKafkaErrorCode::{BadCompression, BadMessage, InvalidMessage};

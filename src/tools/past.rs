@@ -2,22 +2,25 @@
 
 use super::applier::Applier;
 use super::failure::ToolError;
-use super::kafka::TopicReader;
+use super::kafka::{Cluster, FETCH_WAIT_MS, Isolation, TopicReader};
 use super::source::SourceRecord;
+use super::tap::write_update;
+use super::topics;
 use crate::daemon::snapshots;
 use crate::decoder::reject::Reject;
 use crate::kit::engine::{AnyRulebook, Engine, GameSchema};
 use crate::kit::event::PlainEvent;
-use crate::kit::update::Update;
+use crate::output::frame::Chain;
 use crate::service::config::Config;
 use crate::snapshot::disk::Files;
 use crate::snapshot::format::{Header, Origin};
 use crate::snapshot::replicas::Replicas;
 use crate::snapshot::slots::Store;
 use crate::telemetry::progress::TopicId;
+use serde_json::Value;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 /// A zone between two of its events, without the daemon.
 pub(super) struct PastZone {
@@ -27,9 +30,31 @@ pub(super) struct PastZone {
     /// The number of the next update, before those of the last record.
     pub next_update: u64,
     schema: &'static GameSchema,
-    next_offset: i64,
     skips: BTreeSet<i64>,
     applier: Applier,
+}
+
+/// A zone from which the next records of its input are applied.
+pub(super) struct BegunZone {
+    pub engine: Box<dyn Engine>,
+    /// The source of the state.
+    pub origin: StateOrigin,
+    /// The first input offset that it does not include.
+    pub next_offset: i64,
+    /// The number of the next update, and the chain over those before it.
+    pub next_update: u64,
+    pub chain: Chain,
+    /// Records that every replay passes over.
+    pub skips: BTreeSet<i64>,
+}
+
+impl BegunZone {
+    /// The zone of a snapshot.
+    fn of(origin: fn(i64) -> StateOrigin, header: Header, engine: Box<dyn Engine>) -> BegunZone {
+        let Header { next_offset, next_update, chain, skips, .. } = header;
+        let (origin, skips) = (origin(next_offset), skips.into_iter().collect());
+        BegunZone { engine, origin, next_offset, next_update, chain, skips }
+    }
 }
 
 /// Where a state comes from.
@@ -67,65 +92,51 @@ pub(super) enum Decided {
     NoOp(PlainEvent, u64),
 }
 
+impl Decided {
+    /// Returns the outcome's name.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Decided::Rejected(_) => "rejected",
+            Decided::Applied(_) => "applied",
+            Decided::Refused(..) => "refused",
+            Decided::NoOp(..) => "no_op",
+        }
+    }
+}
+
 impl PastZone {
-    /// Returns the zone before the record at `offset`, from the newest snapshot that does not
-    /// include it. `start` is the input's first offset; the records at `skips` are passed over.
+    /// Returns the zone before the record at `offset`. The records at `skips` are passed over.
     pub(super) fn before(
         (zone, offset): (u16, i64),
-        (reader, start): (&TopicReader, i64),
-        stored: &mut StoredZones,
+        played: &mut PlayedInput,
         rulebook: &AnyRulebook,
         skips: BTreeSet<i64>,
     ) -> Result<PastZone, ToolError> {
-        let is_wanted = |header: &Header| {
-            header.engine_version == rulebook.version() && header.next_offset <= offset
-        };
-        let mut past = match stored.newest(zone, start, rulebook, &is_wanted)? {
-            Some(StoredZone { origin, header, engine }) => {
-                let skips = skips.into_iter().chain(header.skips).collect();
-                let from = (header.next_offset, header.next_update);
-                PastZone::new(engine, origin, from, rulebook, skips)
-            }
-            None if start == 0 => {
-                PastZone::new(rulebook.new_zone(zone), StateOrigin::Start, (0, 0), rulebook, skips)
-            }
-            None => {
-                return Err(ToolError::TopicWrong(format!(
-                    "the input of zone {zone} begins at offset {start}, and no snapshot of this \
-                     version lies between there and offset {offset}: keep events for longer, or \
-                     more snapshots (snapshot.keep)"
-                )));
-            }
-        };
-        reader.each(zone, past.next_offset..offset, |record| {
+        let begun = played.begin((zone, offset), rulebook)?;
+        let from = begun.next_offset;
+        let mut past = PastZone::new(begun, rulebook, skips);
+        played.reader.each(zone, from..offset, |record| {
             past.apply(record)?;
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(past)
     }
 
-    fn new(
-        engine: Box<dyn Engine>,
-        origin: StateOrigin,
-        (next_offset, next_update): (i64, u64),
+    /// Returns a zone that has just begun.
+    pub(super) fn new(
+        begun: BegunZone,
         rulebook: &AnyRulebook,
-        skips: BTreeSet<i64>,
+        more_skips: BTreeSet<i64>,
     ) -> PastZone {
+        let BegunZone { engine, origin, next_update, mut skips, .. } = begun;
+        skips.extend(more_skips);
         let schema = rulebook.schema();
-        PastZone {
-            engine,
-            origin,
-            next_update,
-            schema,
-            next_offset,
-            skips,
-            applier: Applier::new(schema),
-        }
+        PastZone { engine, origin, next_update, schema, skips, applier: Applier::new(schema) }
     }
 
     /// Applies the next record. Fails if it needs rules that are not loaded.
     pub(super) fn apply(&mut self, record: &SourceRecord<'_>) -> Result<Decided, ToolError> {
-        self.next_update += self.applier.updates().len() as u64;
+        self.next_update = self.updates_made();
         let decoded = self.applier.decode(record, self.skips.contains(&record.offset));
         let event = match (decoded, self.applier.event()) {
             (Ok(()), Some(event)) => event,
@@ -143,9 +154,20 @@ impl PastZone {
         })
     }
 
-    /// Returns the updates of the last record.
-    pub(super) fn updates(&self) -> &[Update] {
-        self.applier.updates()
+    /// Returns the number of the next update.
+    pub(super) fn updates_made(&self) -> u64 {
+        self.next_update + self.applier.updates().len() as u64
+    }
+
+    /// Returns the updates of the last record of this zone, as `tap` prints them.
+    pub(super) fn updates_as_json(&self, zone: u16) -> Vec<Value> {
+        let updates = (self.next_update..).zip(self.applier.updates());
+        let updates = updates.map(|(number, update)| {
+            let mut line = Vec::new();
+            write_update(&mut line, self.schema.updates, (zone, number), update);
+            serde_json::from_slice(&line).expect("an update is JSON")
+        });
+        updates.collect()
     }
 
     /// Explains a reject in words.
@@ -154,15 +176,77 @@ impl PastZone {
     }
 }
 
-/// A zone from a snapshot.
-struct StoredZone {
-    origin: StateOrigin,
-    header: Header,
-    engine: Box<dyn Engine>,
+/// The input of a configuration, and the snapshots of its zones.
+pub(super) struct PlayedInput {
+    pub reader: TopicReader,
+    /// How many zones it has.
+    pub zones: usize,
+    topic: String,
+    stored: StoredZones,
+}
+
+impl PlayedInput {
+    /// Finds the input and the snapshots for this verb.
+    pub(super) fn open(config: &Config, verb: &str) -> Result<PlayedInput, ToolError> {
+        let input = topics::input(config)?;
+        let Cluster { client, input_topic: topic, .. } = Cluster::of_config(config, verb)?;
+        let reader = TopicReader::connect(&client, &topic, Isolation::Committed, FETCH_WAIT_MS)?;
+        let stored = StoredZones::open(config, input.id)?;
+        Ok(PlayedInput { reader, zones: input.partitions, topic, stored })
+    }
+
+    /// Returns the offsets of the records that a zone has now.
+    pub(super) fn offsets(&self, zone: u16) -> Result<Range<i64>, ToolError> {
+        if usize::from(zone) >= self.zones {
+            let (topic, last) = (&self.topic, self.zones - 1);
+            let sentence = format!("`{topic}` has the zones 0 to {last}, not {zone}");
+            return Err(ToolError::Usage(sentence));
+        }
+        let (start, end) = self.reader.bounds(zone)?;
+        Ok(start..end)
+    }
+
+    /// Returns the offset after a record that is named on the command line.
+    pub(super) fn after(&self, (zone, offset): (u16, i64)) -> Result<i64, ToolError> {
+        let offsets = self.offsets(zone)?;
+        match offsets.contains(&offset) {
+            true => Ok(offset + 1),
+            false => Err(ToolError::TopicWrong(format!(
+                "zone {zone} has no record at offset {offset}, but some from {} to {}",
+                offsets.start, offsets.end
+            ))),
+        }
+    }
+
+    /// Returns a zone as the newest snapshot has it that does not include the record at `offset`,
+    /// or as it was before its first record.
+    pub(super) fn begin(
+        &mut self,
+        (zone, offset): (u16, i64),
+        rulebook: &AnyRulebook,
+    ) -> Result<BegunZone, ToolError> {
+        let start = self.offsets(zone)?.start;
+        match self.stored.newest((zone, offset), start, rulebook)? {
+            Some(begun) => Ok(begun),
+            None if start == 0 => Ok(BegunZone {
+                engine: rulebook.new_zone(zone),
+                origin: StateOrigin::Start,
+                next_offset: 0,
+                next_update: 0,
+                chain: Chain::default(),
+                skips: BTreeSet::new(),
+            }),
+            None => Err(ToolError::TopicWrong(format!(
+                "the input of zone {zone} begins at offset {start}, and no snapshot of this \
+                 version lies between there and offset {offset}: keep events for longer, or more \
+                 snapshots (snapshot.keep)"
+            ))),
+        }
+    }
 }
 
 /// The snapshots of a configuration: on this host, and in the topic.
-pub(super) struct StoredZones {
+struct StoredZones {
     origin: Origin,
     disk: Option<Store<Files>>,
     topic: Option<Replicas>,
@@ -170,7 +254,7 @@ pub(super) struct StoredZones {
 
 impl StoredZones {
     /// Finds the snapshots of zones whose input has this id.
-    pub(super) fn open(config: &Config, input_id: u128) -> Result<StoredZones, ToolError> {
+    fn open(config: &Config, input_id: u128) -> Result<StoredZones, ToolError> {
         let origin = snapshots::origin(config, &TopicId::new(input_id.to_be_bytes().into()));
         let directory = config.snapshot.directory.as_deref();
         let disk = directory.map(|directory| {
@@ -181,18 +265,19 @@ impl StoredZones {
         Ok(StoredZones { origin, disk, topic })
     }
 
-    /// Returns the newest state of a zone that is wanted and whole, and of which all later records
-    /// are in the input, which begins at `start`.
+    /// Returns the newest whole state of a zone by these rules that does not include the record at
+    /// `offset`, and of which all later records are in the input, which begins at `start`.
     fn newest(
         &mut self,
-        zone: u16,
+        (zone, offset): (u16, i64),
         start: i64,
         rulebook: &AnyRulebook,
-        is_wanted: &dyn Fn(&Header) -> bool,
-    ) -> Result<Option<StoredZone>, ToolError> {
+    ) -> Result<Option<BegunZone>, ToolError> {
         let partition = i32::from(zone);
         let is_wanted = |header: &Header| {
-            header.next_offset >= start && header.origin.agrees(&self.origin) && is_wanted(header)
+            header.engine_version == rulebook.version()
+                && (start..=offset).contains(&header.next_offset)
+                && header.origin.agrees(&self.origin)
         };
         let unreadable = |error| ToolError::TopicWrong(format!("{error}"));
         let mut watch = || ControlFlow::Continue(());
@@ -211,13 +296,12 @@ impl StoredZones {
         });
         if let (Some(topic), Some(replica)) = (&self.topic, newer) {
             let engine = topic.load(&replica, rulebook, &mut watch).map_err(unreadable)?;
-            let origin = StateOrigin::Topic(replica.header.next_offset);
-            return Ok(Some(StoredZone { origin, header: replica.header, engine }));
+            return Ok(Some(BegunZone::of(StateOrigin::Topic, replica.header, engine)));
         }
         let Some(disk) = &mut self.disk else { return Ok(None) };
         Ok(headers.into_iter().find_map(|header| {
             let engine = disk.load(&header, rulebook).ok()?;
-            Some(StoredZone { origin: StateOrigin::Disk(header.next_offset), header, engine })
+            Some(BegunZone::of(StateOrigin::Disk, header, engine))
         }))
     }
 }

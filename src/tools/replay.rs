@@ -2,23 +2,24 @@
 
 use super::accounts::{Account, Applied, OfflineShards};
 use super::failure::ToolError;
-use super::kafka::{self, Cluster, FETCH_WAIT_MS, Isolation, Read, TopicReader, record_of};
+use super::kafka::{self, Cluster, FETCH_WAIT_MS, Isolation, TopicReader};
+use super::past::{PlayedInput, StateOrigin};
 use super::progress_bar::ProgressBar;
 use super::source::{Source, SourceRecord};
 use super::tap::write_update;
 use crate::decoder::reject::Reject;
 use crate::edition::Edition;
 use crate::kafka::right::Right;
-use crate::kit::engine::GameSchema;
+use crate::kit::engine::{AnyRulebook, GameSchema};
 use crate::output::handoff::HandoffRecord;
 use crate::service::cli::ReplayArgs;
+use crate::service::config::Config;
 use crate::telemetry::progress::SHARDS_MAX;
-use rdkafka::message::Message;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{self, Display};
 use std::io::{BufWriter, StdoutLock, Write};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Limit of handoffs after one record: an event causes one, and few are sent back.
 const HANDOFFS_PER_RECORD: usize = 16;
@@ -32,6 +33,7 @@ const IN_NO_FILE: i64 = -1;
 /// Applies the events of a file or topic and prints the result.
 pub fn run(args: &ReplayArgs, edition: &Edition) -> Result<(), ToolError> {
     let rulebook = super::rulebook(edition, &rules_files(args)?)?;
+    let of_zone: AnyRulebook = rulebook.clone();
     let mut play = Play {
         game: edition.schema.game,
         shards: OfflineShards::passing_over(rulebook, &args.skip),
@@ -43,12 +45,17 @@ pub fn run(args: &ReplayArgs, edition: &Edition) -> Result<(), ToolError> {
         bar: ProgressBar::start(None),
         events: 0,
         rejects: 0,
+        begun: None,
     };
-    match (&args.file, &args.topic) {
-        (Some(file), _) => play.file(file)?,
-        (None, Some(topic)) => play.topic(&Cluster::of(&args.cluster, "replay")?, topic)?,
-        (None, None) => {
-            return Err(ToolError::Usage("name the source: --file or --topic".into()));
+    match (&args.file, &args.topic, args.until) {
+        (Some(file), ..) => play.file(file)?,
+        (None, Some(topic), _) => play.topic(&Cluster::of(&args.cluster, "replay")?, topic)?,
+        (None, None, Some(place)) => {
+            let config = args.cluster.load()?;
+            play.until(&config.expect("`--until` requires it"), place, &of_zone)?;
+        }
+        (None, None, None) => {
+            return Err(ToolError::Usage("name the source: --file, --topic or --until".into()));
         }
     }
     play.bar.finish();
@@ -82,6 +89,8 @@ struct Play<'a> {
     bar: ProgressBar,
     events: u64,
     rejects: u64,
+    /// Where the state comes from that a replay up to a moment began with.
+    begun: Option<StateOrigin>,
 }
 
 /// A record's position, as printed in a message.
@@ -121,12 +130,31 @@ impl Play<'_> {
         Ok(())
     }
 
+    /// Plays a zone up to this record.
+    fn until(
+        &mut self,
+        config: &Config,
+        (zone, offset): (i32, i64),
+        rulebook: &AnyRulebook,
+    ) -> Result<(), ToolError> {
+        let zone = zone as u16;
+        let mut played = PlayedInput::open(config, "replay")?;
+        let end = played.after((zone, offset))?;
+        let begun = played.begin((zone, end), rulebook)?;
+        let from = begun.next_offset;
+        self.begun = Some(begun.origin);
+        self.shards.begin(zone, begun);
+        played.reader.each(zone, from..end, |record| {
+            self.play(record, RecordPlace::in_topic(record))?;
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
     fn topic(&mut self, cluster: &Cluster, topic: &str) -> Result<(), ToolError> {
         let partitions = kafka::topic_partitions(&cluster.client, topic, Right::Read)?;
         let reader =
             TopicReader::connect(&cluster.client, topic, Isolation::Committed, FETCH_WAIT_MS)?;
         let mut places = Vec::new();
-        let mut ends = Vec::new();
         for partition in 0..partitions {
             let (start, end) = reader.bounds(partition)?;
             if start > 0 {
@@ -135,39 +163,10 @@ impl Play<'_> {
                      records are deleted, and a state can only be replayed from its first event"
                 )));
             }
-            places.push((partition, 0));
-            ends.push(end);
+            // Records appended since the start are left to the next replay.
+            places.push((partition, 0..end));
         }
-        reader.start(&places)?;
-        let mut reading = ends.iter().filter(|end| **end > 0).count();
-        while reading > 0 {
-            match reader.next(Duration::from_secs(1))? {
-                Read::Message(message) => {
-                    let partition = message.partition() as u16;
-                    let end = &mut ends[usize::from(partition)];
-                    // Records appended since the start are left to the next replay.
-                    if message.offset() < *end {
-                        let record = record_of(partition, &message);
-                        self.play(&record, RecordPlace::in_topic(&record))?;
-                    }
-                    if message.offset() + 1 >= *end && *end > 0 {
-                        *end = 0;
-                        reading -= 1;
-                    }
-                }
-                Read::End(partition) => {
-                    // The last records before the end may be control records, which readers do not
-                    // see.
-                    let end = &mut ends[usize::from(partition)];
-                    if *end > 0 {
-                        *end = 0;
-                        reading -= 1;
-                    }
-                }
-                Read::Nothing => {}
-            }
-        }
-        Ok(())
+        reader.each_of(&places, |record| self.play(record, RecordPlace::in_topic(record)))
     }
 
     /// Applies a record, and hands over the players who leave by it to their new zones.
@@ -242,10 +241,17 @@ impl Play<'_> {
         }
         let accounts = self.shards.accounts();
         let total = self.shards.total();
+        let begun = self.begun.map(StateOrigin::parts);
         if json {
-            let report = serde_json::json!({ "total": total, "partitions": accounts });
+            let mut report = serde_json::json!({ "total": total, "partitions": accounts });
+            if let Some((source, offset)) = begun {
+                report["state"] = serde_json::json!({ "source": source, "offset": offset });
+            }
             writeln!(self.out, "{report}")?;
         } else {
+            if let Some((source, offset)) = begun {
+                writeln!(self.out, "from {source}, offset {offset}")?;
+            }
             for (partition, account) in &accounts {
                 write_account(&mut self.out, &format!("partition {partition}"), account)?;
             }

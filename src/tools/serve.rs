@@ -2,6 +2,7 @@
 
 use super::brokers::{self, Reached};
 use super::failure::ToolError;
+use super::past::{PastZone, PlayedInput};
 use super::rulebook;
 use crate::control::topic_id_watch;
 use crate::daemon::failure::Failure;
@@ -9,7 +10,8 @@ use crate::daemon::wiring::dial_options;
 use crate::edition::Edition;
 use crate::kafka::client::ClientOptions;
 use crate::kafka::topic_error::TopicError;
-use crate::serve::feed::FeedOptions;
+use crate::kit::engine::{AnyRulebook, encode_state};
+use crate::serve::feed::{FeedOptions, ZoneMoment};
 use crate::serve::topic_reports::TopicReports;
 use crate::serve::{self, ServeError};
 use crate::service::cli::ServeArgs;
@@ -17,6 +19,10 @@ use crate::service::config::Config;
 use crate::service::exit::ExitCode;
 use crate::service::reload::{InForce, Reloading};
 use crate::service::{log, shutdown};
+use crate::view::game::ViewedGame;
+use crate::view::zone::ZonePosition;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Serves until a signal ends it.
 pub fn run(args: &ServeArgs, edition: &Edition) -> Result<(), ToolError> {
@@ -29,7 +35,27 @@ pub fn run(args: &ServeArgs, edition: &Edition) -> Result<(), ToolError> {
     ask_brokers(&config)?;
     let in_force = InForce::new(Reloading::Serve, &config, rulebook.rulesets());
     let in_force = in_force.expect("huntd serve has read its configuration from a file");
-    serve::run((&config, in_force), feed(&config), rulebook).map_err(failure)
+    let (mut options, topics) = feed(&config);
+    options.moment = args.at.map(|place| moment(&config, place, &rulebook)).transpose()?;
+    serve::run((&config, in_force), (options, topics), rulebook).map_err(failure)
+}
+
+/// Returns a zone as it was after this record.
+fn moment(
+    config: &Config,
+    (zone, offset): (i32, i64),
+    rulebook: &Arc<dyn ViewedGame>,
+) -> Result<ZoneMoment, ToolError> {
+    let zone = zone as u16;
+    let rulebook: AnyRulebook = rulebook.clone();
+    let mut played = PlayedInput::open(config, "serve")?;
+    let next_offset = played.after((zone, offset))?;
+    let skips = BTreeSet::new();
+    let mut past = PastZone::before((zone, next_offset), &mut played, &rulebook, skips)?;
+    let mut state = Vec::new();
+    encode_state(&mut *past.engine, &mut state);
+    let position = ZonePosition { update: past.updates_made(), next_offset };
+    Ok(ZoneMoment { zone, state, position })
 }
 
 /// Asks the brokers before librdkafka does: see decision 031.
@@ -52,6 +78,7 @@ pub(super) fn feed(config: &Config) -> (FeedOptions, TopicReports) {
         output_topic: config.publisher.output_topic.clone(),
         snapshots: config.snapshot.clone(),
         tick_every_ms: config.publisher.tick_every_ms,
+        moment: None,
     };
     let (input, output) = (options.input_topic.clone(), options.output_topic.clone());
     (options, topic_id_watch::start(dial, input, output))

@@ -26,6 +26,7 @@ mod hot_thread;
 mod lies;
 mod matches;
 mod monitoring;
+mod moments;
 mod moves;
 mod operators;
 mod outages;

@@ -33,7 +33,14 @@ impl Serving {
     pub fn start_before_others(huntd: &Huntd) -> Serving {
         let mut command = before_others(&["--reset-on-fork", "--fifo", SERVER_PRIORITY]);
         command.arg(program());
-        let started = Serving::run(command, huntd, "127.0.0.1:0", &[]);
+        let started = Serving::run(command, (huntd, &[]), "127.0.0.1:0", &[]);
+        started.unwrap_or_else(|log| panic!("it ended:\n{log}"))
+    }
+
+    /// A process that shows a zone as it was after a record: `ZONE:OFFSET`.
+    pub fn start_showing(huntd: &Huntd, place: &str) -> Serving {
+        let command = Command::new(program());
+        let started = Serving::run(command, (huntd, &["--at", place]), "127.0.0.1:0", &[]);
         started.unwrap_or_else(|log| panic!("it ended:\n{log}"))
     }
 
@@ -49,12 +56,12 @@ impl Serving {
         listen: &str,
         environment: &[(&str, &str)],
     ) -> Result<Serving, String> {
-        Serving::run(Command::new(program()), huntd, listen, environment)
+        Serving::run(Command::new(program()), (huntd, &[]), listen, environment)
     }
 
     fn run(
         mut command: Command,
-        huntd: &Huntd,
+        (huntd, arguments): (&Huntd, &[&str]),
         listen: &str,
         environment: &[(&str, &str)],
     ) -> Result<Serving, String> {
@@ -62,6 +69,7 @@ impl Serving {
         let log = File::create(folder.path().join("log")).expect("the log is created");
         let child = command
             .args(["serve", "--config", &huntd.config()])
+            .args(arguments)
             .env("HUNTD_SERVE__LISTEN", listen)
             .envs(environment.iter().copied())
             .stdin(Stdio::null())
