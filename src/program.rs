@@ -6,8 +6,8 @@ use crate::service::cli::{Cli, Verb};
 use crate::service::exit::{self, ExitCode};
 use crate::shards;
 use crate::tools::{
-    check, demo, explain, load, reference, replay, resources, rules, run, schema, serve, snapshot,
-    tap, topics,
+    check, demo, explain, load, reference, rehearse, replay, resources, rules, run, schema, serve,
+    snapshot, tap, topics,
 };
 use std::process;
 
@@ -24,6 +24,7 @@ pub fn main(editions: &[Edition]) -> process::ExitCode {
         Verb::Demo(args) => demo::run(&args, edition),
         Verb::Explain(args) => explain::run(&args, edition),
         Verb::Load(args) => load::run(&args, edition),
+        Verb::Rehearse(args) => rehearse::run(&args, edition, editions),
         Verb::Replay(args) => replay::run(&args, edition),
         Verb::Rules(args) => rules::run(&args, edition),
         Verb::Serve(args) => serve::run(&args, edition),

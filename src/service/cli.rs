@@ -64,6 +64,9 @@ pub enum Verb {
     /// Explain what became of an event, and the state that it changed.
     #[command(long_about = help::EXPLAIN)]
     Explain(ExplainArgs),
+    /// Try another version of the game beside the running one, and publish nothing.
+    #[command(long_about = help::REHEARSE)]
+    Rehearse(RehearseArgs),
     /// List the rules in a configuration, or change the rules of a running game.
     #[command(long_about = help::RULES)]
     Rules(RulesArgs),
@@ -359,6 +362,23 @@ pub struct ServeArgs {
     /// Show one zone as it was after this record of the input, and nothing that came later.
     #[arg(long, value_name = "ZONE:OFFSET", value_parser = place)]
     pub at: Option<(i32, i64)>,
+}
+
+/// Arguments of `rehearse`.
+#[derive(Clone, Debug, Args)]
+pub struct RehearseArgs {
+    /// The configuration.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Rules file of the version that is rehearsed; repeatable (default: the configuration's).
+    #[arg(long, value_name = "FILE")]
+    pub rules: Vec<PathBuf>,
+    /// Exit at the current end of the input instead of waiting for more.
+    #[arg(long)]
+    pub once: bool,
+    /// Print JSON objects instead, one per line.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `snapshot`.

@@ -83,6 +83,19 @@ Examples:
   huntd explain --config huntd.toml 3:4711
   huntd explain --config huntd.toml --zone 3 --player 76561198000000001 --seq 1207 --json";
 
+/// `huntd rehearse --help`.
+pub(crate) const REHEARSE: &str = "\
+Try another version of the game beside the running one: apply each event of the live input to the \
+zone by both versions, and report how many had another outcome or other updates, and the first of \
+them. Each zone begins with the newest snapshot of the version that plays, and the other version \
+takes it over as at an upgrade; from then on each plays its own game, so a difference may cause \
+others. Nothing is published and no group is joined. The program needs both versions; the first \
+one, or that of --edition, is rehearsed.
+
+Examples:
+  huntd rehearse --config huntd.toml --once
+  huntd rehearse --config huntd.toml --rules new-rules.toml --json";
+
 /// `huntd rules --help`.
 pub(crate) const RULES: &str = "\
 List the rules in a configuration, each with its ruleset, the number in every frame. With --zones, \

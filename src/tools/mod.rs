@@ -24,6 +24,8 @@ pub mod replay;
 
 pub mod explain;
 
+pub mod rehearse;
+
 mod past;
 
 pub mod serve;

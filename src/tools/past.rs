@@ -134,6 +134,14 @@ impl PastZone {
         PastZone { engine, origin, next_update, schema, skips, applier: Applier::new(schema) }
     }
 
+    /// Returns the zone by another version, whose engine has this state of it.
+    pub(super) fn by(&self, engine: Box<dyn Engine>, rulebook: &AnyRulebook) -> PastZone {
+        let schema = rulebook.schema();
+        let (applier, skips) = (Applier::new(schema), self.skips.clone());
+        let next_update = self.updates_made();
+        PastZone { engine, origin: self.origin, next_update, schema, skips, applier }
+    }
+
     /// Applies the next record. Fails if it needs rules that are not loaded.
     pub(super) fn apply(&mut self, record: &SourceRecord<'_>) -> Result<Decided, ToolError> {
         self.next_update = self.updates_made();
@@ -216,6 +224,16 @@ impl PlayedInput {
                 offsets.start, offsets.end
             ))),
         }
+    }
+
+    /// Returns a zone as its newest snapshot of a version has it; `None`: it has none.
+    pub(super) fn snapshot(
+        &mut self,
+        zone: u16,
+        rulebook: &AnyRulebook,
+    ) -> Result<Option<BegunZone>, ToolError> {
+        let Range { start, end } = self.offsets(zone)?;
+        self.stored.newest((zone, end), start, rulebook)
     }
 
     /// Returns a zone as the newest snapshot has it that does not include the record at `offset`,

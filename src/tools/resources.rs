@@ -25,6 +25,7 @@ pub fn check(verb: &Verb) -> Result<(), ToolError> {
         Verb::Check(_)
         | Verb::Explain(_)
         | Verb::Load(_)
+        | Verb::Rehearse(_)
         | Verb::Replay(_)
         | Verb::Rules(_)
         | Verb::Snapshot(_)

@@ -9,13 +9,14 @@ use huntd::output::encode::decode;
 use huntd::output::event_json::write_event;
 use huntd::output::frame::FrameHeader;
 use huntd::output::reader::{Reader, Verdict};
-use huntd::service::cli::RunArgs;
+use huntd::service::cli::{RehearseArgs, RunArgs};
 use huntd::service::config_args::ConfigArgs;
 use huntd::testing::turf::events::{TurfAction, TurfUpdate};
 use huntd::testing::turf::{first, second};
-use huntd::tools::run;
+use huntd::tools::{rehearse, run};
 use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::Arc;
@@ -244,6 +245,63 @@ fn a_running_game_goes_to_another_version_and_back_without_loss() {
         assert!(seen.doubles > 0, "the second edition has given no bonus");
         println!("zone {partition} stood still at each takeover for {:?} ms", seen.pauses_ms);
     }
+}
+
+const REHEARSAL: &str = "editions::the_next_version_is_rehearsed_beside_the_one_that_plays";
+
+/// What a rehearsal of the second edition says up to the present end of the input.
+fn rehearse(playing: &Huntd) -> Value {
+    let rehearsed = Command::new(std::env::current_exe().expect("it runs"))
+        .args([REHEARSAL, "--exact", "--nocapture"])
+        .env(CONFIG, playing.config())
+        .output()
+        .expect("it is started");
+    let text = String::from_utf8_lossy(&rehearsed.stdout).into_owned();
+    assert!(rehearsed.status.success(), "{text}\n{}", String::from_utf8_lossy(&rehearsed.stderr));
+    let report = text.lines().find(|line| line.starts_with('{')).expect("a report");
+    serde_json::from_str(report).expect("an object")
+}
+
+#[test]
+fn the_next_version_is_rehearsed_beside_the_one_that_plays() {
+    if let Some(file) = std::env::var_os(CONFIG) {
+        let config = ConfigArgs { file: file.into(), set: Vec::new() };
+        let args = RehearseArgs { config, rules: Vec::new(), once: true, json: true };
+        let editions = ["second", "first"].map(edition_of);
+        let ended = rehearse::run(&args, &editions[0], &editions);
+        std::process::exit(ended.map_or_else(
+            |error| {
+                println!("{error}");
+                error.exit_code() as i32
+            },
+            |()| 0,
+        ))
+    }
+    let topics = Topics::create(kafka::shared(), "rehearsal", PARTITIONS);
+    let replicas = format!("{}-snapshots", topics.input);
+    kafka::shared().client().create_topic(&replicas, PARTITIONS, &[("cleanup.policy", "compact")]);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let painters = Painters::start(&topics);
+    let mut playing = start("first", &topics, (&folder, &replicas));
+    playing.wait_for_address();
+    playing.wait_until("a snapshot of each zone", |huntd| {
+        huntd.metric("huntd_snapshot_replicas_stored_total") >= PARTITIONS as u64
+    });
+    let mut report = Value::Null;
+    playing.wait_until("a difference", |huntd| {
+        report = rehearse(huntd);
+        !report["first"].is_null()
+    });
+    painters.finish();
+    let first = &report["first"];
+    assert_eq!(first["versions"], serde_json::json!([1, 2]), "{report}");
+    let score = |by: &str| first[by]["updates"][0]["score"].as_u64().expect("it paints");
+    assert_eq!(score("rehearsed"), score("played") + 1, "{report}");
+    assert!(report["events"].as_u64() > report["other_updates"].as_u64(), "{report}");
+    assert_eq!(report["other_outcomes"], 0, "{report}");
+    stop(playing);
+    let seen = Seen::read(&topics, 0);
+    assert_eq!((seen.rulesets, seen.doubles), (vec![ruleset("first")], 0), "nothing is published");
 }
 
 fn stop(huntd: Huntd) {

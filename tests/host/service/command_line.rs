@@ -31,8 +31,8 @@ fn every_verb_has_a_help_with_an_example() {
     let cli = Cli::of_program(&[edition::<TreasureHunt>()]);
     let verbs: Vec<_> = cli.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
     let all = [
-        "run", "check", "demo", "load", "replay", "explain", "rules", "serve", "snapshot", "tap",
-        "topics",
+        "run", "check", "demo", "load", "replay", "explain", "rehearse", "rules", "serve",
+        "snapshot", "tap", "topics",
     ];
     assert_eq!(verbs, [&all[..], &["config", "schema", "completions", "man"]].concat());
     cli.debug_assert();

@@ -1,0 +1,228 @@
+//! `huntd rehearse`: another version of the game beside the one that plays, without publishing.
+
+use super::failure::ToolError;
+use super::kafka::NO_END;
+use super::past::{BegunZone, Decided, PastZone, PlayedInput};
+use super::source::SourceRecord;
+use crate::edition::Edition;
+use crate::kit::engine::{AnyRulebook, encode_state};
+use crate::service::cli::RehearseArgs;
+use crate::telemetry::printable::printable;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+/// Time between two reports of a rehearsal that goes on.
+const REPORT_EVERY: Duration = Duration::from_secs(10);
+
+/// Rehearses the chosen edition beside another one of the program: the one that plays.
+pub fn run(args: &RehearseArgs, chosen: &Edition, editions: &[Edition]) -> Result<(), ToolError> {
+    let config = args.config.load()?;
+    let mut input = PlayedInput::open(&config, "rehearse")?;
+    let files = if args.rules.is_empty() { &config.rules_files } else { &args.rules };
+    let next: AnyRulebook = super::rulebook(chosen, files)?;
+    let others = editions.iter().filter(|edition| *edition != chosen);
+    let others: Result<Vec<AnyRulebook>, ToolError> =
+        others.map(|of| Ok(super::rulebook(of, &config.rules_files)? as AnyRulebook)).collect();
+    let others = others?;
+    let (mut zones, mut places) = (BTreeMap::new(), Vec::new());
+    for zone in 0..input.zones as u16 {
+        let (begun, playing) = newest(&mut input, zone, &others)?;
+        let end = if args.once { input.offsets(zone)?.end } else { NO_END };
+        places.push((zone, begun.next_offset..end));
+        zones.insert(zone, RehearsedZone::begin(begun, playing, &next)?);
+    }
+    let mut rehearsal = Rehearsal { is_json: args.json, ..Rehearsal::default() };
+    let mut reported_at = Instant::now();
+    input.reader.each_of(&places, |record| {
+        let zone = zones.get_mut(&record.partition).expect("only zones are read");
+        rehearsal.take(zone, record)?;
+        if !args.once && reported_at.elapsed() >= REPORT_EVERY {
+            reported_at = Instant::now();
+            rehearsal.report()?;
+        }
+        Ok(())
+    })?;
+    rehearsal.report()
+}
+
+/// Returns a zone as the newest snapshot of one of these versions has it, and that version.
+fn newest<'a>(
+    input: &mut PlayedInput,
+    zone: u16,
+    editions: &'a [AnyRulebook],
+) -> Result<(BegunZone, &'a AnyRulebook), ToolError> {
+    let mut newest: Option<(BegunZone, &AnyRulebook)> = None;
+    for edition in editions {
+        let found = input.snapshot(zone, edition)?;
+        let is_newer = |found: &BegunZone| {
+            newest.as_ref().is_none_or(|(newest, _)| newest.next_offset < found.next_offset)
+        };
+        if let Some(found) = found.filter(is_newer) {
+            newest = Some((found, edition));
+        }
+    }
+    newest.ok_or_else(|| {
+        ToolError::TopicWrong(format!(
+            "zone {zone} has no snapshot of another version that this program has: rehearse with \
+             a program that has the version that plays, too, and with its snapshot.directory or \
+             snapshot.topic"
+        ))
+    })
+}
+
+/// A zone by two versions of the game.
+struct RehearsedZone {
+    playing: PastZone,
+    next: PastZone,
+}
+
+impl RehearsedZone {
+    fn begin(
+        begun: BegunZone,
+        playing: &AnyRulebook,
+        next: &AnyRulebook,
+    ) -> Result<RehearsedZone, ToolError> {
+        let mut playing = PastZone::new(begun, playing, BTreeSet::new());
+        let mut state = Vec::new();
+        encode_state(&mut *playing.engine, &mut state);
+        let engine = next.migrated_zone(&state);
+        let engine = engine.map_err(|error| ToolError::VerificationFailed(error.to_string()))?;
+        let next = playing.by(engine, next);
+        Ok(RehearsedZone { playing, next })
+    }
+
+    /// Applies a record by both versions. Returns how each has decided it.
+    fn take(&mut self, record: &SourceRecord<'_>) -> Result<[Judgement; 2], ToolError> {
+        let RehearsedZone { playing, next } = self;
+        Ok([Judgement::of(playing, record)?, Judgement::of(next, record)?])
+    }
+}
+
+/// How a version has decided a record.
+#[derive(PartialEq)]
+struct Judgement {
+    outcome: &'static str,
+    reason: Option<&'static str>,
+    updates: Vec<Value>,
+}
+
+impl Judgement {
+    fn of(zone: &mut PastZone, record: &SourceRecord<'_>) -> Result<Judgement, ToolError> {
+        let decided = zone.apply(record)?;
+        let reason = match &decided {
+            Decided::Rejected(reject) => Some(reject.name()),
+            Decided::Refused(_, reason) => Some(*reason),
+            Decided::Applied(_) | Decided::NoOp(..) => None,
+        };
+        let updates = zone.updates_as_json(record.partition);
+        Ok(Judgement { outcome: decided.name(), reason, updates })
+    }
+
+    fn decision(&self) -> (&'static str, Option<&'static str>) {
+        (self.outcome, self.reason)
+    }
+
+    fn to_json(&self) -> Value {
+        json!({ "outcome": self.outcome, "reason": self.reason, "updates": self.updates })
+    }
+}
+
+/// What a rehearsal has shown so far.
+#[derive(Default)]
+struct Rehearsal {
+    is_json: bool,
+    events: u64,
+    /// Events with another outcome, or another reason for it.
+    other_outcomes: u64,
+    /// Events with the same outcome and other updates.
+    other_updates: u64,
+    /// The first of both.
+    first: Option<Value>,
+}
+
+impl Rehearsal {
+    fn take(
+        &mut self,
+        zone: &mut RehearsedZone,
+        record: &SourceRecord<'_>,
+    ) -> Result<(), ToolError> {
+        self.events += 1;
+        let judgements = zone.take(record)?;
+        let [played, rehearsed] = &judgements;
+        if played == rehearsed {
+            return Ok(());
+        }
+        match played.decision() == rehearsed.decision() {
+            true => self.other_updates += 1,
+            false => self.other_outcomes += 1,
+        }
+        if self.first.is_some() {
+            return Ok(());
+        }
+        let [played, rehearsed] = judgements.each_ref().map(Judgement::to_json);
+        let text = String::from_utf8_lossy(record.value.unwrap_or_default());
+        let versions = [&zone.playing, &zone.next].map(|zone| zone.engine.version());
+        let (source, offset) = zone.playing.origin.parts();
+        self.first = Some(json!({
+            "zone": record.partition,
+            "offset": record.offset,
+            "record": text,
+            "versions": versions,
+            "played": played,
+            "rehearsed": rehearsed,
+            "state": { "source": source, "offset": offset },
+        }));
+        if !self.is_json {
+            self.write_first(record, versions, &judgements)?;
+        }
+        Ok(())
+    }
+
+    fn write_first(
+        &self,
+        record: &SourceRecord<'_>,
+        versions: [u32; 2],
+        judgements: &[Judgement; 2],
+    ) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        let text = String::from_utf8_lossy(record.value.unwrap_or_default());
+        writeln!(
+            out,
+            "the first other outcome: zone {}, offset {}",
+            record.partition, record.offset
+        )?;
+        writeln!(out, "  record     {}", printable(&text))?;
+        for (version, Judgement { outcome, reason, updates }) in versions.iter().zip(judgements) {
+            let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+            writeln!(out, "  version {version}  {outcome}{reason}")?;
+            for update in updates {
+                writeln!(out, "    update   {update}")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn report(&self) -> Result<(), ToolError> {
+        let Rehearsal { events, other_outcomes, other_updates, first, .. } = self;
+        let mut out = io::stdout().lock();
+        match self.is_json {
+            true => {
+                let report = json!({
+                    "events": events,
+                    "other_outcomes": other_outcomes,
+                    "other_updates": other_updates,
+                    "first": first,
+                });
+                writeln!(out, "{report}")?;
+            }
+            false => writeln!(
+                out,
+                "{events} events, {other_outcomes} with another outcome, {other_updates} with \
+                 other updates alone"
+            )?,
+        }
+        Ok(out.flush()?)
+    }
+}
