@@ -388,6 +388,13 @@ impl Ownership {
                     table.open_mut(partition).expect("it is open").phase = OpenPhase::Closed;
                 }
             }
+            // A copy applies published records alone, and nobody can pass over those.
+            ShardNotice::Panicked { offset, .. } if table.is_copy(partition) && !is_open => {
+                if is_current {
+                    let why = format!("its engine fails at offset {offset}, which is published");
+                    table.give_copy_up(partition, why);
+                }
+            }
             // The record panicked the engine, even if the shard has another owner by now.
             ShardNotice::Panicked { offset, .. } => {
                 let times = acquirer.count_panic(table, partition, offset);

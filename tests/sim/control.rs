@@ -421,8 +421,10 @@ impl Control {
                 around.chance.see(Sight::EnginePanicked);
                 // Once more than that, if what it made is published: then the shard halts. And once
                 // more, if the group takes the shard in the very moment in which it would halt.
+                // That of a copy is not counted: it applies what is published.
+                let is_copy = self.watch.is_copy(*partition);
                 let seen = around.seen_panics.entry((*partition, *offset)).or_default();
-                *seen += 1;
+                *seen += u32::from(!is_copy);
                 let is_same_input = !around.broker.was_input_deleted()
                     && around.broker.inputs[*partition as usize].truncated_to.is_none();
                 if *seen > PANICS_MAX + 2 && is_same_input {

@@ -39,6 +39,11 @@ impl CopyWatch {
     pub(crate) fn keeps_copies(&self) -> bool {
         self.options.copies > 0
     }
+
+    /// Whether the daemon is to keep a copy of the zone.
+    pub(crate) fn is_copy(&self, partition: i32) -> bool {
+        self.ranks.contains_key(&partition)
+    }
 }
 
 impl Control {

@@ -29,6 +29,8 @@ pub(crate) struct Group {
     session_us: u64,
     /// Something has changed since partitions were shared out.
     is_unsettled: bool,
+    /// The coordinator does nothing by itself.
+    pub(crate) is_away: bool,
     /// The name of the last member.
     names: u64,
 }
@@ -61,6 +63,7 @@ impl Group {
             committed: BTreeMap::new(),
             session_us,
             is_unsettled: false,
+            is_away: false,
             names: 0,
         }
     }
@@ -171,6 +174,11 @@ impl Group {
         (member.events.is_empty() && member.revoked.is_empty()).then_some(&member.has)
     }
 
+    /// The member that has the partition.
+    pub(crate) fn owner(&self, partition: i32) -> Option<u64> {
+        self.owners[partition as usize]
+    }
+
     /// Who is in the group, as the coordinator says; `None` while partitions are shared out.
     pub(crate) fn view(&self, ours: u64) -> Option<GroupView> {
         let is_settled = self.owners.iter().all(Option::is_some) && !self.is_unsettled;
@@ -192,6 +200,9 @@ impl Group {
 
     /// The coordinator's own time: group sessions end, partitions are shared out.
     pub(crate) fn turn(&mut self, chance: &mut Chance, now: u64, has_input: bool) {
+        if self.is_away {
+            return;
+        }
         let expels = chance.strikes(Fault::Expelled);
         let victim = chance.next();
         let nodes: Vec<u64> = self.members.keys().copied().collect();

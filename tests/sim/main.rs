@@ -35,6 +35,7 @@ mod publishing;
 mod reader;
 mod readiness;
 mod recreation;
+mod silence;
 mod sim;
 mod snapshot_thread;
 mod stranger;

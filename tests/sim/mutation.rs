@@ -28,6 +28,8 @@ closed_list! {
         /// Of two fences of one owner epoch, the daemon takes its own for the one in force,
         /// whichever comes first.
         SecondFenceTaken,
+        /// A copy never hears that its probe was appended.
+        ProbeUnanswered,
         /// A copy takes its zone over, and no probe has shown that the output takes records.
         ProbeSkipped,
         /// A copy takes its zone over before those that come first.

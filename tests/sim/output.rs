@@ -277,6 +277,8 @@ impl Output {
                     if offset.is_some_and(|offset| offset >= 0) {
                         self.probed.insert(partition);
                     }
+                    let is_told = self.mutation != Mutation::ProbeUnanswered;
+                    let offset = offset.filter(|_| is_told);
                     told.push(OutputEvent::Noted { partition, offset });
                 }
                 waits => self.notes.push((partition, waits)),

@@ -163,6 +163,13 @@ impl Sim {
             self.step()?;
         }
         self.calm_down();
+        self.catch_up()?;
+        self.try_silence()?;
+        self.check_end()
+    }
+
+    /// Goes on until everything is caught up, and stays so.
+    pub(crate) fn catch_up(&mut self) -> Result<(), String> {
         let begun = self.now;
         let mut end = begun + CALM_US_MAX;
         // A shard whose quota is used up by frames hands over its handoffs at its next turn.
@@ -182,7 +189,7 @@ impl Sim {
             let is_caught_up = self.is_caught_up();
             caught_up_at = is_caught_up.then(|| caught_up_at.unwrap_or(self.now));
         }
-        self.check_end()
+        Ok(())
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -210,7 +217,7 @@ impl Sim {
     }
 
     /// The one whose time comes first has a turn.
-    fn step(&mut self) -> Result<(), String> {
+    pub(crate) fn step(&mut self) -> Result<(), String> {
         self.turns += 1;
         if self.turns > TURNS_MAX {
             return Err(format!("threads turn without end, {}", self.stuck()));
@@ -346,8 +353,13 @@ impl Sim {
         }
     }
 
+    /// A signal stops the daemon of a host until this time.
+    pub(crate) fn set_paused(&mut self, host: usize, until: u64) {
+        self.hosts[host].node.as_mut().expect("it runs").paused_until = until;
+    }
+
     /// The daemon of a host is gone.
-    fn end(&mut self, host: usize) {
+    pub(crate) fn end(&mut self, host: usize) {
         let down_us = self.chance.pick(&[1_000, 100_000, 1_500_000]);
         let Host { node, stop_at, start_at, .. } = &mut self.hosts[host];
         (*stop_at, *start_at) = (None, self.now + down_us);
@@ -369,7 +381,13 @@ impl Sim {
         if !self.broker.has_input() {
             return;
         }
-        let partition = self.chance.below(self.games.len() as u64) as usize;
+        let partition = self.chance.below(self.games.len() as u64) as i32;
+        self.play_in(partition);
+    }
+
+    /// Players write to a zone.
+    pub(crate) fn play_in(&mut self, partition: i32) {
+        let (partition, now) = (partition as usize, self.now);
         let most = if self.chance.strikes_of(Fault::Burst, 5) { 60 } else { 5 };
         let records: Vec<Record> = (0..self.chance.between(1, most))
             .map(|_| self.games[partition].record(&mut self.chance, now))

@@ -1,0 +1,107 @@
+//! What a copy is for: the owner of a zone freezes, and the zone goes on without a word of the group.
+
+use crate::chance::Sight;
+use crate::sim::{HOSTS, Sim};
+
+/// The zone on trial. The group gives it to the daemon that has been there longest.
+const PARTITION: i32 = 0;
+
+/// Microseconds in which copies of a daemon that has just started are warm.
+const WARM_US_MAX: u64 = 60_000_000;
+
+/// Microseconds beyond the configured silence after which the zone goes on. Copies wait 500 ms at
+/// least, and some simulated brokers take 300 ms for each of a probe, a fence and a frame.
+const SILENT_US_MAX: u64 = 2_000_000;
+
+/// Microseconds for which the owner is frozen at most: longer than the zone may be silent.
+const FREEZE_US: u64 = 60_000_000;
+
+impl Sim {
+    /// Everything is caught up, and nothing goes wrong from here on. The owner of a zone freezes in
+    /// the middle of its game: a copy that knows nothing of earlier silences takes its place, once.
+    pub(crate) fn try_silence(&mut self) -> Result<(), String> {
+        let is_on = self.standby.copies > 0 && self.standby.silence_ms > 0;
+        if !is_on || self.is_hopeless(PARTITION) {
+            return Ok(());
+        }
+        let Some(owner) = self.owner(PARTITION) else { return Ok(()) };
+        let others = (0..HOSTS).filter(|host| *host != owner);
+        others.for_each(|host| self.end(host));
+        let warm_by = self.now + WARM_US_MAX;
+        while !self.is_caught_up() || !self.is_shared_out() || !self.has_warm_copy() {
+            if self.now > warm_by {
+                // A zone that is halted for good has no owner.
+                return match self.is_shared_out() {
+                    true => Err(format!("no copy is warm, {}", self.stuck())),
+                    false => Ok(()),
+                };
+            }
+            self.step()?;
+        }
+        match self.owner(PARTITION) == Some(owner) {
+            true => self.freeze(owner),
+            false => Ok(()),
+        }
+    }
+
+    fn freeze(&mut self, owner: usize) -> Result<(), String> {
+        self.trace(&format!("host {owner} freezes"));
+        let zones = (0..self.followers.len() as i32).filter(|of| self.owner(*of) == Some(owner));
+        let (zones, taken) = (zones.count() as u64, self.taken_by_silence());
+        self.group.is_away = true;
+        self.set_paused(owner, self.now + FREEZE_US);
+        self.play_in(PARTITION);
+        let end = self.broker.inputs[PARTITION as usize].end;
+        let silent_by = self.now + 1_000 * u64::from(self.standby.silence_ms) + SILENT_US_MAX;
+        while self.followers[PARTITION as usize].mark().next_offset < end {
+            if self.now > silent_by {
+                return Err(format!("partition {PARTITION} is silent: {}", self.stuck()));
+            }
+            self.step()?;
+        }
+        self.group.is_away = false;
+        self.set_paused(owner, self.now);
+        self.catch_up()?;
+        // Players that leave the zone may come to others of its owner; and a copy that has not read
+        // the fence of the one before it bids, too.
+        let times_max = zones * u64::from(self.standby.copies);
+        match self.taken_by_silence() - taken {
+            times if (1..=times_max).contains(&times) => Ok(()),
+            times => Err(format!("the owner of {zones} zones froze: {times} takeovers")),
+        }
+    }
+
+    /// The host whose daemon owns the zone.
+    fn owner(&self, partition: i32) -> Option<usize> {
+        self.hosts.iter().position(|host| {
+            host.node.as_ref().is_some_and(|node| {
+                let progress = node.progress.shard(partition);
+                progress.ownership_id.get() != 0 && progress.following.get() == 0
+            })
+        })
+    }
+
+    /// Whether all daemons run, and each zone is owned by the one that the group names.
+    fn is_shared_out(&self) -> bool {
+        let member = |host: usize| Some(self.hosts[host].node.as_ref()?.control.member);
+        let is_where_named = |partition: i32| {
+            let owner = self.owner(partition).and_then(member);
+            owner.is_some() && owner == self.group.owner(partition)
+        };
+        (0..HOSTS).all(|host| member(host).is_some())
+            && (0..self.followers.len() as i32).all(is_where_named)
+    }
+
+    /// Whether a daemon follows the zone, and has come to where its output ends.
+    fn has_warm_copy(&self) -> bool {
+        let end = self.broker.inputs[PARTITION as usize].end;
+        self.hosts.iter().filter_map(|host| host.node.as_ref()).any(|node| {
+            let progress = node.progress.shard(PARTITION);
+            progress.following.get() != 0 && progress.applied.get() == end
+        })
+    }
+
+    fn taken_by_silence(&self) -> u64 {
+        self.chance.counts.sights[Sight::TakenBySilence as usize]
+    }
+}
