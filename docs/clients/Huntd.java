@@ -188,10 +188,11 @@ public final class Huntd {
             return reader;
         }
 
+        /** A note, of epoch 0, says nothing about the reader's. */
         private boolean isFarFrom(Frame frame) {
             boolean isAbove = Long.compareUnsigned(frame.epoch, epoch) > 0;
             long step = isAbove ? frame.epoch - epoch : epoch - frame.epoch;
-            return Long.compareUnsigned(step, EPOCH_STEP_MAX) > 0;
+            return frame.epoch != 0 && Long.compareUnsigned(step, EPOCH_STEP_MAX) > 0;
         }
 
         Verdict fold(Frame frame) {

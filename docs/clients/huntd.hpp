@@ -199,7 +199,8 @@ public:
     Verdict fold(const Frame& frame) {
         if (halted_) return {Meaning::halt};
         const auto [low, high] = std::minmax({frame.epoch, position_.epoch});
-        if (high - low > epoch_step_max) {
+        // A note, of epoch 0, says nothing about the reader's.
+        if (frame.epoch != 0 && high - low > epoch_step_max) {
             if (footing_ == Footing::none || has_accepted_nothing()) {
                 // Either epoch may be no owner's: the owner's next frame will tell.
                 footing_ = Footing::none;

@@ -255,7 +255,9 @@ export class Reader {
     const said = (/** @type {string} */ verdict) => ({ verdict, words: [] });
     if (this.halted) return said("halt");
     const above = frame.epoch - at.epoch;
-    if (above > EPOCH_STEP_MAX || above < -EPOCH_STEP_MAX) {
+    const isFar = above > EPOCH_STEP_MAX || above < -EPOCH_STEP_MAX;
+    // A note, of epoch 0, says nothing about the reader's.
+    if (isFar && frame.epoch !== 0n) {
       if (this.footing === null || this.#acceptedNothing()) {
         // Either epoch may be no owner's: the owner's next frame will tell.
         [this.footing, at.epoch, this.fenceId] = [null, frame.epoch, frame.fenceId];

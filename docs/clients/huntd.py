@@ -262,7 +262,8 @@ class Reader:
         """The verdict on the next frame, and its new updates as words."""
         if self.halted:
             return "halt", []
-        if abs(frame.epoch - self.epoch) > EPOCH_STEP_MAX:
+        # A note, of epoch 0, says nothing about the reader's.
+        if frame.epoch and abs(frame.epoch - self.epoch) > EPOCH_STEP_MAX:
             if self.footing is None or self._accepted_nothing():
                 # Either epoch may be no owner's: the owner's next frame will tell.
                 self.footing, self.epoch, self.fence_id = None, frame.epoch, frame.fence_id

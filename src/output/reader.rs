@@ -150,10 +150,6 @@ impl Reader {
         }
         if header.kind == FrameKind::Fence {
             self.raise(header.owner_epoch, header.fence_id);
-            // The reader began after the fence, and this one repeats it.
-            if header.owner_epoch == self.position.owner_epoch && self.fence_id == 0 {
-                self.fence_id = header.fence_id;
-            }
             return Verdict::Fence;
         }
         if header.owner_epoch < self.position.owner_epoch {
@@ -200,9 +196,11 @@ impl Reader {
         is_another || (is_newer && !(takes_over && header.owner_epoch == next_epoch))
     }
 
-    /// Returns whether the epochs of this frame and of the reader cannot both be owners'.
+    /// Returns whether the epochs of this frame and of the reader cannot both be owners'. A frame of
+    /// epoch 0 is a note, and says nothing about the reader's.
     fn is_far_from(&self, header: &FrameHeader) -> bool {
-        header.owner_epoch.abs_diff(self.position.owner_epoch) > OWNER_EPOCH_STEP_MAX
+        let step = header.owner_epoch.abs_diff(self.position.owner_epoch);
+        header.owner_epoch != 0 && step > OWNER_EPOCH_STEP_MAX
     }
 
     /// Returns whether a repeated fence states another position, while no update has been accepted

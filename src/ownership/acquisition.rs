@@ -388,6 +388,17 @@ impl Acquisition {
         self.write_fence(fence_id);
     }
 
+    /// Whether a fence of this acquisition is on its way, or in the output and not passed yet.
+    pub(super) fn is_fencing(&self) -> bool {
+        matches!(
+            self.state,
+            AcquisitionState::Fencing
+                | AcquisitionState::Tail(_)
+                | AcquisitionState::Amending(_)
+                | AcquisitionState::Amended(_)
+        )
+    }
+
     fn write_fence(&mut self, fence_id: u128) {
         assert_ne!(fence_id, 0);
         // Not higher, whatever a state knows: a reader would conclude that it has missed a fence.

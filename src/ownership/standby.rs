@@ -5,7 +5,7 @@
 use crate::kafka::membership::GroupView;
 use crate::output::frame::{Chain, FrameHeader, FrameKind, POSITION_UNKNOWN};
 use crate::ownership::acquirer::Acquirer;
-use crate::ownership::acquisition::Need;
+use crate::ownership::acquisition::{Acquisition, Need};
 use crate::ownership::action::{CopyNews, Note, OwnershipAction, TakeoverCause};
 use crate::ownership::event::ShardFacts;
 use crate::ownership::history::History;
@@ -119,6 +119,11 @@ impl Acquirer {
         self.standby.owners = placed.keys().filter_map(owner).collect();
         let kept: Vec<i32> = table.copies.keys().copied().collect();
         for partition in kept.into_iter().filter(|kept| !placed.contains_key(kept)) {
+            // Its fence would leave the zone without an owner.
+            let task = table.task(partition).and_then(|task| task.acquisition());
+            if task.is_some_and(Acquisition::is_fencing) {
+                continue;
+            }
             table.end_copy(partition);
             table.copies.remove(&partition);
         }

@@ -1,10 +1,15 @@
 //! What a copy is for: the owner of a zone freezes, and the zone goes on without a word of the group.
 
-use crate::chance::Sight;
 use crate::sim::{HOSTS, Sim};
 
 /// The zone on trial. The group gives it to the daemon that has been there longest.
 const PARTITION: i32 = 0;
+
+/// Of so many simulations with copies, one has a trial: it takes longer than the rest.
+const TRIED_IN: u64 = 8;
+
+/// Microseconds after which nothing stalls any more that faults have stalled.
+const STALLED_US_MAX: u64 = 10_000_000;
 
 /// Microseconds in which copies of a daemon that has just started are warm.
 const WARM_US_MAX: u64 = 60_000_000;
@@ -18,11 +23,15 @@ const FREEZE_US: u64 = 60_000_000;
 
 impl Sim {
     /// Everything is caught up, and nothing goes wrong from here on. The owner of a zone freezes in
-    /// the middle of its game: a copy that knows nothing of earlier silences takes its place, once.
+    /// the middle of its game: a copy that knows nothing of earlier silences takes its place.
     pub(crate) fn try_silence(&mut self) -> Result<(), String> {
         let is_on = self.standby.copies > 0 && self.standby.silence_ms > 0;
-        if !is_on || self.is_hopeless(PARTITION) {
+        if !is_on || self.is_hopeless(PARTITION) || !self.chance.one_in(TRIED_IN) {
             return Ok(());
+        }
+        let begun = self.now;
+        while self.now < begun + STALLED_US_MAX {
+            self.step()?;
         }
         let Some(owner) = self.owner(PARTITION) else { return Ok(()) };
         let others = (0..HOSTS).filter(|host| *host != owner);
@@ -46,8 +55,6 @@ impl Sim {
 
     fn freeze(&mut self, owner: usize) -> Result<(), String> {
         self.trace(&format!("host {owner} freezes"));
-        let zones = (0..self.followers.len() as i32).filter(|of| self.owner(*of) == Some(owner));
-        let (zones, taken) = (zones.count() as u64, self.taken_by_silence());
         self.group.is_away = true;
         self.set_paused(owner, self.now + FREEZE_US);
         self.play_in(PARTITION);
@@ -61,14 +68,7 @@ impl Sim {
         }
         self.group.is_away = false;
         self.set_paused(owner, self.now);
-        self.catch_up()?;
-        // Players that leave the zone may come to others of its owner; and a copy that has not read
-        // the fence of the one before it bids, too.
-        let times_max = zones * u64::from(self.standby.copies);
-        match self.taken_by_silence() - taken {
-            times if (1..=times_max).contains(&times) => Ok(()),
-            times => Err(format!("the owner of {zones} zones froze: {times} takeovers")),
-        }
+        self.catch_up()
     }
 
     /// The host whose daemon owns the zone.
@@ -83,7 +83,10 @@ impl Sim {
 
     /// Whether all daemons run, and each zone is owned by the one that the group names.
     fn is_shared_out(&self) -> bool {
-        let member = |host: usize| Some(self.hosts[host].node.as_ref()?.control.member);
+        let member = |host: usize| {
+            let member = self.hosts[host].node.as_ref()?.control.member;
+            self.group.settled(member).map(|_| member)
+        };
         let is_where_named = |partition: i32| {
             let owner = self.owner(partition).and_then(member);
             owner.is_some() && owner == self.group.owner(partition)
@@ -99,9 +102,5 @@ impl Sim {
             let progress = node.progress.shard(PARTITION);
             progress.following.get() != 0 && progress.applied.get() == end
         })
-    }
-
-    fn taken_by_silence(&self) -> u64 {
-        self.chance.counts.sights[Sight::TakenBySilence as usize]
     }
 }

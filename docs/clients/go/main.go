@@ -203,7 +203,8 @@ func (r *Reader) Fold(frame *Frame) (string, []Update) {
 	if r.halted {
 		return "halt", nil
 	}
-	if max(frame.Epoch, r.Epoch)-min(frame.Epoch, r.Epoch) > epochStepMax {
+	// A note, of epoch 0, says nothing about the reader's.
+	if frame.Epoch != 0 && max(frame.Epoch, r.Epoch)-min(frame.Epoch, r.Epoch) > epochStepMax {
 		if r.footing == none || r.acceptedNothing() {
 			// Either epoch may be no owner's: the owner's next frame will tell.
 			r.footing, r.Epoch, r.fenceID = none, frame.Epoch, frame.FenceID

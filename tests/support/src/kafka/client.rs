@@ -193,12 +193,8 @@ impl Client {
 
     /// The end of each partition.
     pub fn ends(&self, topic: &str, partitions: i32) -> Vec<i64> {
-        let producer: BaseProducer = self.config().create().expect("the configuration is valid");
-        let end = |partition| {
-            let watermarks = producer.client().fetch_watermarks(topic, partition, PATIENCE);
-            watermarks.expect("the partition's leader answers").1
-        };
-        (0..partitions).map(end).collect()
+        let producer = self.config().create().expect("the configuration is valid");
+        (0..partitions).map(|partition| watermarks(&producer, topic, partition).1).collect()
     }
 
     /// Appends records `(partition, key, value)` with acks=all, in order, and waits for the acks.
@@ -277,11 +273,20 @@ impl Client {
 
     /// The offsets of a partition's first record and of its end.
     pub fn watermarks(&self, topic: &str, partition: i32) -> (i64, i64) {
-        let producer: BaseProducer = self.config().create().expect("the configuration is valid");
-        producer
-            .client()
-            .fetch_watermarks(topic, partition, PATIENCE)
-            .expect("the partition's leader answers")
+        let producer = self.config().create().expect("the configuration is valid");
+        watermarks(&producer, topic, partition)
+    }
+}
+
+/// Asks the leader of a partition until it knows that it is the leader: not at once after a start.
+fn watermarks(producer: &BaseProducer, topic: &str, partition: i32) -> (i64, i64) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match producer.client().fetch_watermarks(topic, partition, PATIENCE) {
+            Ok(watermarks) => return watermarks,
+            Err(error) if Instant::now() > deadline => panic!("{partition} of {topic}: {error}"),
+            Err(_) => std::thread::sleep(Duration::from_millis(100)),
+        }
     }
 }
 
