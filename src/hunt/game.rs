@@ -86,12 +86,11 @@ impl Game for TreasureHunt {
     /// More may be due than was settled before the event; after this, nothing is due for the
     /// event's own player.
     #[inline(always)]
-    fn settle(zone: &mut Shard, row: u32, body: Body, out: &mut EventOutput) -> Body {
+    fn settle(zone: &mut Shard, row: u32, body: &mut Body, out: &mut EventOutput) {
         if (body.has_effects() || body.downed()) && zone.is_behind() {
             zone.settle(row, out);
-            return *zone.game.actors.body(row);
+            *body = *zone.game.actors.body(row);
         }
-        body
     }
 
     #[inline(always)]

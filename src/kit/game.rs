@@ -76,13 +76,13 @@ pub trait Game: GameState<Rules: GameRules> + Send + 'static {
     /// Does what is due before an event.
     fn on_time(zone: &mut Zone<Self>, out: &mut EventOutput<Self>);
 
-    /// Processes what is due for a player before its event, and returns the updated player.
+    /// Processes what is due for a player before its event.
     fn settle(
         zone: &mut Zone<Self>,
         row: u32,
-        player: Self::Player,
+        player: &mut Self::Player,
         out: &mut EventOutput<Self>,
-    ) -> Self::Player;
+    );
 
     /// Processes an event of a player in the zone. The kit writes the player's row after it.
     fn on_player(

@@ -299,7 +299,8 @@ impl<G: Game> Zone<G> {
         if event.seq <= player.seq() {
             return Outcome::NoOp;
         }
-        let mut player = G::settle(self, row, *player, out);
+        let mut player = *player;
+        G::settle(self, row, &mut player, out);
         player.set_seq(event.seq);
         let decided = G::on_player(self, row, &mut player, event, out);
         // A refused event has used up its `seq` too: sent again, it must not be decided again.
@@ -364,7 +365,8 @@ impl<G: Game> Zone<G> {
         if event.seq <= player.seq() {
             return Outcome::NoOp;
         }
-        let mut player = G::settle(self, row, *player, out);
+        let mut player = *player;
+        G::settle(self, row, &mut player, out);
         player.set_seq(event.seq);
         let decided = match subject {
             Subject::Leave => G::on_leave(self, row, player, event, out),

@@ -33,7 +33,7 @@ impl Shard {
                 let lasts_ms = self.rules.effects[effect as usize].lasts_ms;
                 self.start_effect(body, &mut pack, effect, lasts_ms, out);
                 if effect == Effect::Compass {
-                    self.emit_hint_unless(Compass::default(), body, out);
+                    *body = self.emit_hint_unless(Compass::default(), *body, out);
                 }
             }
             ItemUse::Heal(health) => {

@@ -78,15 +78,21 @@ impl Shard {
     #[inline]
     pub(crate) fn emit_hint(&self, body: &mut Body, out: &mut EventOutput) {
         if body.has(Effect::Compass) {
-            self.emit_hint_unless(body.compass(), body, out);
+            *body = self.emit_hint_unless(body.compass(), *body, out);
         }
     }
 
-    /// Publishes the path hint for an actor's tile, unless it equals the last one.
+    /// Publishes the path hint for an actor's tile, unless it equals the last one. Returns the
+    /// resulting body: it has its own copy, so that a step keeps its body in registers.
     #[inline(never)]
-    pub(crate) fn emit_hint_unless(&self, last: Compass, body: &mut Body, out: &mut EventOutput) {
+    pub(crate) fn emit_hint_unless(
+        &self,
+        last: Compass,
+        mut body: Body,
+        out: &mut EventOutput,
+    ) -> Body {
         let tile = self.game.tiles.under(body.x(), body.y());
-        let Some((slot, hint, distance)) = self.hint(tile) else { return };
+        let Some((slot, hint, distance)) = self.hint(tile) else { return body };
         let hunt = self.game.hunts.hunt(slot).hunt;
         let compass = Compass { hunt, hint: hint as u8, distance };
         if compass != last {
@@ -94,6 +100,7 @@ impl Shard {
             let distance_tiles = distance.into();
             out.push(body.player_id, Change::PathHint { hint, hunt, distance_tiles });
         }
+        body
     }
 
     /// Lets the allowance grow up to this time, at the actor's pace until then. Must be called

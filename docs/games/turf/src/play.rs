@@ -109,9 +109,7 @@ impl Game for Turf {
         }
     }
 
-    fn settle(_: &mut Zone<Turf>, _: u32, player: Runner, _: &mut EventOutput<Turf>) -> Runner {
-        player
-    }
+    fn settle(_: &mut Zone<Turf>, _: u32, _: &mut Runner, _: &mut EventOutput<Turf>) {}
 
     fn on_player(
         zone: &mut Zone<Turf>,
