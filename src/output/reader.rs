@@ -196,8 +196,8 @@ impl Reader {
         is_another || (is_newer && !(takes_over && header.owner_epoch == next_epoch))
     }
 
-    /// Returns whether the epochs of this frame and of the reader cannot both be owners'. A frame of
-    /// epoch 0 is a note, and says nothing about the reader's.
+    /// Returns whether the epochs of this frame and of the reader cannot both be owners'. A frame
+    /// of epoch 0 is a note, and says nothing about the epoch of the reader.
     fn is_far_from(&self, header: &FrameHeader) -> bool {
         let step = header.owner_epoch.abs_diff(self.position.owner_epoch);
         header.owner_epoch != 0 && step > OWNER_EPOCH_STEP_MAX

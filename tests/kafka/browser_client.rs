@@ -107,7 +107,7 @@ fn a_game_of_another_origin_plays_the_hunt_sees_others_come_and_go_and_outlives_
     std::fs::write(&keys, format!(r#"{{"keys":[{key}]}}"#)).expect("the file is written");
     let keys = keys.to_str().expect("the path is text");
     let environment = [("HUNTD_SERVE__KEYS", keys), ("HUNTD_SERVE__ORIGINS", origin.as_str())];
-    let serving = Serving::start_at(&huntd, "127.0.0.1:0", &environment);
+    let serving = Serving::start_with(&huntd, &environment);
     let address = serving.address().to_owned();
     browser.open(&format!("{origin}/nothing"));
     let game = GameServer { browser: &browser, server: format!("http://{address}") };

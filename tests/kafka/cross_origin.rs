@@ -58,7 +58,7 @@ fn a_page_of_an_origin_that_is_served_asks_and_follows_a_zone_and_another_page_d
     std::fs::write(&keys, format!(r#"{{"keys":[{key}]}}"#)).expect("the file is written");
     let keys = keys.to_str().expect("the path is text");
     let environment = [("HUNTD_SERVE__KEYS", keys), ("HUNTD_SERVE__ORIGINS", game.as_str())];
-    let serving = Serving::start_at(&huntd, "127.0.0.1:0", &environment);
+    let serving = Serving::start_with(&huntd, &environment);
     let server = format!("http://{}", serving.address());
     // The token goes along, so the browser asks before. At first the zone is not known yet.
     let ask = format!(

@@ -1,4 +1,4 @@
-//! What a copy is for: the owner of a zone freezes, and the zone goes on without a word of the group.
+//! What a copy is for: the owner of a zone freezes, and the zone goes on without the group.
 
 use crate::sim::{HOSTS, Sim};
 
@@ -14,8 +14,8 @@ const STALLED_US_MAX: u64 = 10_000_000;
 /// Microseconds in which copies of a daemon that has just started are warm.
 const WARM_US_MAX: u64 = 60_000_000;
 
-/// Microseconds beyond the configured silence after which the zone goes on. Mostly it does so within
-/// one second; but a copy's first connection to a leader may fail, and be tried again.
+/// Microseconds beyond the configured silence after which the zone goes on. Mostly it does so
+/// within one second; but a copy's first connection to a leader may fail, and be tried again.
 const SILENT_US_MAX: u64 = 20_000_000;
 
 /// Microseconds for which the owner is frozen at most: longer than the zone may be silent.

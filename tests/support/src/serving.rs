@@ -26,7 +26,12 @@ pub struct Serving {
 impl Serving {
     /// A process at a port that is no other program's while the process is away, be it killed.
     pub fn start(huntd: &Huntd) -> Serving {
-        Serving::start_at(huntd, &format!("127.0.0.1:{}", free_ports(1)[0]), &[])
+        Serving::start_with(huntd, &[])
+    }
+
+    /// A process at such a port, with further settings.
+    pub fn start_with(huntd: &Huntd, environment: &[(&str, &str)]) -> Serving {
+        Serving::start_at(huntd, &format!("127.0.0.1:{}", free_ports(1)[0]), environment)
     }
 
     /// A process whose serving thread goes before others, as its unit can let it.
