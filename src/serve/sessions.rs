@@ -96,6 +96,9 @@ pub(crate) struct Sessions {
     /// Sessions that are not closed.
     open: usize,
     sessions_max: usize,
+    /// When the kernel was last asked and all that it had told was dealt with. So the bytes that
+    /// had come of sessions before that were read.
+    drained_ms: u64,
     /// The session that was last looked at for whether it is to be closed.
     close_cursor: usize,
     accept_again_ms: u64,
@@ -127,6 +130,7 @@ impl Sessions {
             sessions_max: sessions_max as usize,
             close_cursor: 0,
             accept_again_ms: 0,
+            drained_ms: 0,
             last_opened_ms: 0,
             unsubmitted: 0,
             started: Instant::now(),
@@ -175,6 +179,7 @@ impl Sessions {
         for _ in 0..STEPS_PER_TURN {
             let has_done = self.step(served);
             if !has_done && self.unsubmitted == 0 {
+                self.drained_ms = self.now_ms();
                 break;
             }
             if !has_done || self.unsubmitted >= ANSWERS_PER_ENTER {
@@ -272,7 +277,10 @@ impl Sessions {
     /// Closes some sessions so that others can be accepted: idle ones, or while there are none,
     /// those whose client has not sent its request whole, or does not take its answer.
     fn make_room(&mut self) {
-        let (open, young_ms) = (self.open, self.now_ms().saturating_sub(FIRST_BYTES_MS));
+        // What came while the server was busy is not read yet.
+        let read_ms = self.drained_ms.saturating_sub(1);
+        let young_ms = self.now_ms().saturating_sub(FIRST_BYTES_MS).min(read_ms);
+        let open = self.open;
         self.close_some(|session| session.is_idle() && session.opened_ms <= young_ms);
         // While any session is young, its first bytes may be on their way; it may be the only idle
         // one, so no request that has begun gives way yet.
