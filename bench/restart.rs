@@ -102,23 +102,29 @@ fn publish_the_rest(cluster: &Cluster, topics: &Topics, state: &Path) {
 
 /// Waits until the updates of the whole input are acknowledged.
 fn wait_until_acknowledged(cluster: &Cluster, topics: &Topics, huntd: &mut Huntd) {
-    let end: i64 = cluster.client().ends(&topics.input, PARTITIONS).iter().sum();
-    huntd.wait_until("its address", |huntd| huntd.log().contains("\"address\":\""));
-    let address = huntd.address();
-    huntd.wait_until("the end", |_| Page::of(&address).progress("acked") == end as u64);
+    wait_until(cluster, topics, huntd, |address, end| Page::of(address).progress("acked") == end);
 }
 
 /// Waits until the daemon owns every shard and has applied the whole input. The stage alone does
 /// not tell: a shard that follows its output applies it, too.
 fn wait_until_live(cluster: &Cluster, topics: &Topics, huntd: &mut Huntd) {
-    let end: i64 = cluster.client().ends(&topics.input, PARTITIONS).iter().sum();
-    huntd.wait_until("its address", |huntd| huntd.log().contains("\"address\":\""));
-    let address = huntd.address();
-    huntd.wait_until("readiness at the end of the input", |_| {
+    wait_until(cluster, topics, huntd, |address, end| {
         std::thread::sleep(POLL_INTERVAL);
-        scrape::get(&address, "/readyz").0 == 200
-            && Page::of(&address).progress("applied") == end as u64
+        scrape::get(address, "/readyz").0 == 200 && Page::of(address).progress("applied") == end
     });
+}
+
+/// Waits until the daemon at an address has come to the end of the input in this sense.
+fn wait_until(
+    cluster: &Cluster,
+    topics: &Topics,
+    huntd: &mut Huntd,
+    has_come_to: impl Fn(&str, u64) -> bool,
+) {
+    let end: i64 = cluster.client().ends(&topics.input, PARTITIONS).iter().sum();
+    huntd.wait_for_address();
+    let address = huntd.address();
+    huntd.wait_until("the end of the input", |_| has_come_to(&address, end as u64));
 }
 
 /// Starts the daemon until it is live, and ends it as it ended before.

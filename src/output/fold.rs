@@ -205,8 +205,9 @@ impl Fold {
         // No reader accepts a record that is not a frame.
         let Some((header, updates)) = frame else { return Ok(()) };
         if is_note(&header) {
-            self.resignation =
-                Some(header.fence_id).filter(|id| is_resignation(*id)).or(self.resignation);
+            if is_resignation(header.fence_id) {
+                self.resignation = Some(header.fence_id);
+            }
             self.ended_epoch = ended_epoch(header.fence_id).or(self.ended_epoch);
         }
         let reader = &mut self.reader;

@@ -120,8 +120,8 @@ impl Acquirer {
         let kept: Vec<i32> = table.copies.keys().copied().collect();
         for partition in kept.into_iter().filter(|kept| !placed.contains_key(kept)) {
             // Its fence would leave the zone without an owner.
-            let task = table.task(partition).and_then(|task| task.acquisition());
-            if task.is_some_and(Acquisition::is_fencing) {
+            let acquisition = table.task(partition).and_then(|task| task.acquisition());
+            if acquisition.is_some_and(Acquisition::is_fencing) {
                 continue;
             }
             table.end_copy(partition);

@@ -183,18 +183,17 @@ impl Feed {
 
     /// Shows a zone at a moment, until it is asked to stop.
     fn show(&self, moment: &ZoneMoment, sender: &FeedSender, stop: &Arc<AtomicBool>) {
-        for zone in 0..self.zones {
-            sender.send(match self.game.restore(&moment.state) {
-                Ok(image) if zone == moment.zone => {
-                    let game = self.game.clone();
-                    let view = ZoneView::of_engine(image, game, moment.position);
-                    FeedMessage::Begun(Box::new(view))
-                }
-                Ok(_) => FeedMessage::Halted(zone, NOT_SHOWN.to_owned()),
-                Err(error) => FeedMessage::Halted(zone, error.to_string()),
-            });
-        }
         let (zone, owner_epoch) = (moment.zone, 0);
+        for other in (0..self.zones).filter(|other| *other != zone) {
+            sender.send(FeedMessage::Halted(other, NOT_SHOWN.to_owned()));
+        }
+        sender.send(match self.game.restore(&moment.state) {
+            Ok(image) => {
+                let view = ZoneView::of_engine(image, self.game.clone(), moment.position);
+                FeedMessage::Begun(Box::new(view))
+            }
+            Err(error) => FeedMessage::Halted(zone, error.to_string()),
+        });
         sender.send(FeedMessage::Live { zone, owner_epoch, owner_heard: Some(Instant::now()) });
         while !stop.load(Ordering::Acquire) && !sender.is_closed() {
             sender.count_turn();

@@ -245,25 +245,24 @@ impl TopicReader {
         }
     }
 
-    /// Calls `take` for the records of some partitions at these offsets that are there now; for
-    /// those of a partition that has [`NO_END`], as they come.
+    /// Calls `take` for the records of some partitions at these offsets that are there now, until
+    /// it breaks; for those of a partition that has [`NO_END`], as they come.
     pub(super) fn each_of(
         &self,
         places: &[(u16, Range<i64>)],
-        mut take: impl FnMut(&SourceRecord<'_>) -> Result<(), ToolError>,
+        mut take: impl FnMut(&SourceRecord<'_>) -> Result<ControlFlow<()>, ToolError>,
     ) -> Result<(), ToolError> {
         let starts = places.iter().map(|(partition, offsets)| (*partition, offsets.start));
         self.start(&starts.collect::<Vec<_>>())?;
-        let is_left = |(_, offsets): &&(u16, Range<i64>)| !offsets.is_empty();
-        let left = places.iter().filter(is_left);
+        let left = places.iter().filter(|(_, offsets)| !offsets.is_empty());
         let mut left: BTreeMap<u16, i64> = left.map(|(of, offsets)| (*of, offsets.end)).collect();
         while !left.is_empty() {
             match self.next(Duration::from_secs(1))? {
                 Read::Message(message) => {
                     let record = record_of(message.partition() as u16, &message);
                     let Some(end) = left.get(&record.partition).copied() else { continue };
-                    if record.offset < end {
-                        take(&record)?;
+                    if record.offset < end && take(&record)?.is_break() {
+                        return Ok(());
                     }
                     if record.offset + 1 >= end {
                         left.remove(&record.partition);
@@ -287,26 +286,9 @@ impl TopicReader {
         &self,
         partition: u16,
         offsets: Range<i64>,
-        mut take: impl FnMut(&SourceRecord<'_>) -> Result<ControlFlow<()>, ToolError>,
+        take: impl FnMut(&SourceRecord<'_>) -> Result<ControlFlow<()>, ToolError>,
     ) -> Result<(), ToolError> {
-        if offsets.is_empty() {
-            return Ok(());
-        }
-        self.start(&[(partition, offsets.start)])?;
-        loop {
-            match self.next(Duration::from_secs(1))? {
-                Read::Message(message) => {
-                    let record = record_of(partition, &message);
-                    let is_within = record.offset < offsets.end;
-                    let is_over = is_within && take(&record)?.is_break();
-                    if is_over || record.offset + 1 >= offsets.end {
-                        return Ok(());
-                    }
-                }
-                Read::End(_) => return Ok(()),
-                Read::Nothing => {}
-            }
-        }
+        self.each_of(&[(partition, offsets)], take)
     }
 }
 

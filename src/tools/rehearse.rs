@@ -11,6 +11,7 @@ use crate::telemetry::printable::printable;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 /// Time between two reports of a rehearsal that goes on.
@@ -42,7 +43,7 @@ pub fn run(args: &RehearseArgs, chosen: &Edition, editions: &[Edition]) -> Resul
             reported_at = Instant::now();
             rehearsal.report()?;
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     })?;
     rehearsal.report()
 }

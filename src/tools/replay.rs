@@ -166,7 +166,10 @@ impl Play<'_> {
             // Records appended since the start are left to the next replay.
             places.push((partition, 0..end));
         }
-        reader.each_of(&places, |record| self.play(record, RecordPlace::in_topic(record)))
+        reader.each_of(&places, |record| {
+            self.play(record, RecordPlace::in_topic(record))?;
+            Ok(ControlFlow::Continue(()))
+        })
     }
 
     /// Applies a record, and hands over the players who leave by it to their new zones.
