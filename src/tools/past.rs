@@ -167,6 +167,11 @@ impl PastZone {
         self.next_update + self.applier.updates().len() as u64
     }
 
+    /// Appends the updates of the last record by the names of their fields, without numbers.
+    pub(super) fn write_updates(&self, out: &mut Vec<u8>) {
+        self.schema.updates.write(self.applier.updates(), out);
+    }
+
     /// Returns the updates of the last record of this zone, as `tap` prints them.
     pub(super) fn updates_as_json(&self, zone: u16) -> Vec<Value> {
         let updates = (self.next_update..).zip(self.applier.updates());
