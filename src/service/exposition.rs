@@ -82,6 +82,13 @@ fn write_pipeline(page: &mut MetricsPage, Observed { metrics, progress, status }
     page.family("huntd_partitions", GAUGE, "Partitions of the input topic; absent while unknown.")
         .value_if((partitions > 0).then_some(partitions));
     page.family("huntd_shards_owned", GAUGE, "Shards owned now.").value(progress.played());
+    page.family(
+        "huntd_shard_owned",
+        GAUGE,
+        "1 for a shard that this instance owns, 0 for one that follows another owner, by \
+         partition.",
+    )
+    .by_partition(progress, |shard| Some(shard.is_played().into()));
     page.family("huntd_copies", GAUGE, "Copies of zones that other instances own.")
         .value(metrics.gauge(Gauge::Copies));
     page.family("huntd_copies_warm", GAUGE, "Copies that could take their zone over now.")

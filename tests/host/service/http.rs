@@ -284,6 +284,7 @@ fn the_metrics_page_has_every_value_under_its_name() {
         ("huntd_partitions", 8.0),
         ("huntd_queue_blocks", 3.0),
         ("huntd_shards_owned", 1.0),
+        ("huntd_shard_owned{partition=\"7\"}", 1.0),
         ("huntd_progress_offset{partition=\"7\",stage=\"fetched\"}", 20.0),
         ("huntd_progress_offset{partition=\"7\",stage=\"acked\"}", 12.0),
         ("huntd_end_to_end_seconds_sum", 70.001),

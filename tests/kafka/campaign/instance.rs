@@ -4,12 +4,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use support::PATIENCE;
+use support::scrape::Page;
 
 /// Lines of a log that a failure shows.
 const LOG_LINES_SHOWN: usize = 60;
@@ -120,43 +119,25 @@ impl Instance {
 
     /// The partitions that it says it owns; none while it does not answer.
     pub(super) fn owned(&self) -> Vec<i32> {
-        self.applied().into_keys().collect()
+        self.page().map_or_else(Vec::new, |page| page.owned())
     }
 
     /// Whether it owns all partitions, and has applied them up to these offsets.
     pub(super) fn has_applied(&self, ends: &[i64]) -> bool {
-        // A shard that follows another owner has a progress, too.
-        let owns_all = format!("huntd_shards_owned {}", ends.len());
-        self.page().is_some_and(|page| page.lines().any(|line| line == owns_all))
-            && self.applied().into_values().eq(ends.iter().copied())
-    }
-
-    /// The next offset of each partition that it owns.
-    fn applied(&self) -> BTreeMap<i32, i64> {
-        if self.child.is_none() || self.frozen {
-            return BTreeMap::new();
-        }
-        let page = self.page().unwrap_or_default();
-        let lines = page.lines().filter_map(|line| line.strip_prefix("huntd_progress_offset{"));
-        let applied = lines.filter(|line| line.contains("stage=\"applied\""));
-        let entry = |line: &str| {
-            let (labels, offset) = line.rsplit_once(' ')?;
-            let (_, partition) = labels.split_once("partition=\"")?;
-            Some((partition.split('"').next()?.parse().ok()?, offset.parse().ok()?))
-        };
-        applied.filter_map(entry).collect()
+        let ends: Vec<u64> = ends.iter().map(|end| end.cast_unsigned()).collect();
+        self.page().is_some_and(|page| {
+            page.owned().len() == ends.len() && page.progress_by_partition("applied") == ends
+        })
     }
 
     /// `/metrics`, if it is served.
-    fn page(&self) -> Option<String> {
+    fn page(&self) -> Option<Page> {
+        if self.child.is_none() || self.frozen {
+            return None;
+        }
         let log = self.log();
         let (_, rest) = log.split_once("\"address\":\"")?;
-        let mut stream = TcpStream::connect(rest.split('"').next()?).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
-        write!(stream, "GET /metrics HTTP/1.1\r\nhost: huntd\r\nconnection: close\r\n\r\n").ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        Some(answer)
+        Page::try_of(rest.split('"').next()?)
     }
 
     /// The digest of each partition that the last process released.

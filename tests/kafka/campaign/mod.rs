@@ -143,11 +143,12 @@ impl Campaign {
         let moment = self.below(1_500);
         sleep(Duration::from_millis(moment));
         let victim = self.below(2) as usize;
+        // First the epochs: a partition that changes hands in between has a later one already.
+        let before = self.witness.epochs();
         let hit = match fault {
             Fault::KillBroker => (0..PARTITIONS).collect(),
             _ => self.instances[victim].owned(),
         };
-        let before = self.witness.epochs();
         let begin = Instant::now();
         match fault {
             Fault::KillAndRestart => {

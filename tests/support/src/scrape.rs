@@ -53,7 +53,7 @@ fn try_get(address: &str, path: &str) -> io::Result<(u16, String)> {
     stream.write_all(request.as_bytes())?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
-    let (head, body) = text.split_once("\r\n\r\n").expect("an answer has a head");
+    let (head, body) = text.split_once("\r\n\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
     let code = head.split(' ').nth(1).and_then(|code| code.parse().ok());
     Ok((code.expect("an answer has a status code"), body.to_owned()))
 }
@@ -108,11 +108,24 @@ impl Page {
         counted.iter().map(|name| self.value(&format!("huntd_{name}_total"))).sum()
     }
 
-    /// The sum over all partitions of how far a stage is.
+    /// The sum over all partitions of the offset that a stage has reached.
     pub fn progress(&self, stage: &str) -> u64 {
+        self.progress_by_partition(stage).iter().sum()
+    }
+
+    /// The offset that a stage has reached, for each partition that is owned or followed.
+    pub fn progress_by_partition(&self, stage: &str) -> Vec<u64> {
         let label = format!("stage=\"{stage}\"");
         let offsets = self.samples("huntd_progress_offset");
-        offsets.filter(|(labels, _)| labels.contains(&label)).map(|(_, offset)| offset).sum()
+        offsets.filter(|(labels, _)| labels.contains(&label)).map(|(_, offset)| offset).collect()
+    }
+
+    /// The partitions that the daemon owns, without those that it follows.
+    pub fn owned(&self) -> Vec<i32> {
+        let owned = self.samples("huntd_shard_owned").filter(|(_, value)| *value == 1);
+        let partition =
+            |labels: &str| labels.strip_prefix("partition=\"")?.strip_suffix('"')?.parse().ok();
+        owned.map(|(labels, _)| partition(labels).expect("a partition")).collect()
     }
 }
 
