@@ -156,7 +156,7 @@ struct Control {
     loaded: BTreeMap<i32, Box<dyn Engine>>,
     journal: Journal,
     group_lag: GroupLag,
-    /// `None`: this instance keeps no copies.
+    /// `None`: this instance takes over no zone that the group has not given to it.
     group_watch: Option<GroupWatch>,
     certificates: Certificates,
     topic_watch: TopicWatch,
@@ -186,8 +186,11 @@ impl Control {
             States::new(ends.snapshots.take(), options.origin.clone(), options.replicas.clone());
         let output_topic = &options.output.output_topic;
         let group_lag = GroupLag::start(&options.group, output_topic, ends.progress.clone());
-        let group_watch = (options.standby.copies > 0)
-            .then(|| GroupWatch::start(&options.group, output.partitions()));
+        let group_watch = options.standby.is_on().then(|| {
+            // Copies of all zones notice by themselves what falls quiet.
+            let watched = (options.standby.copies == 0).then_some(output_topic.as_str());
+            GroupWatch::start(&options.group, watched, output.partitions())
+        });
         let topic_watch = TopicWatch::start(&options, ends.status.clone());
         journal::partitions_known(output.partitions(), &options.skips);
         let ownership = OwnershipOptions {
@@ -335,8 +338,10 @@ impl Control {
     }
 
     fn poll_group_watch(&mut self) {
-        if let Some(view) = self.group_watch.as_ref().and_then(GroupWatch::next_view) {
-            self.on(OwnershipEvent::GroupSeen(&view));
+        if let Some(view) = self.group_watch.as_ref().and_then(GroupWatch::next_view)
+            && let Some(ours) = self.membership.member_id()
+        {
+            self.on(OwnershipEvent::GroupSeen { view: &view, ours: &ours });
         }
     }
 

@@ -5,7 +5,6 @@
 //! their own.
 
 use crate::control::dialler::{self, DialOptions, DiallerEnds};
-use crate::control::random::random_bits;
 use crate::control::roll_call::roll_call;
 use crate::control::topic_rules::TopicNames;
 use crate::control::{self, MESSAGES_MAX, RULEBOOKS_MAX};
@@ -153,13 +152,8 @@ pub(crate) fn start_diallers(
 /// The options of the control thread.
 pub(crate) fn control_options(config: &Config, progress: &Progress) -> control::ControlOptions {
     let origin = origin(config, &progress.input_topic_id);
-    let mut group = config.group.clone();
-    if config.standby.copies > 0 {
-        // The group's members tell each other apart by it.
-        group.client.client_id += &format!("-{:016x}", random_bits() as u64);
-    }
     control::ControlOptions {
-        group,
+        group: config.group.clone(),
         dial: dial_options(config, &config.fetch.input_topic),
         output: control::output_log::OutputLogOptions {
             client: config.group.client.clone(),

@@ -7,6 +7,7 @@
 //! has fenced it, nobody else plays it.
 
 use crate::kafka::client::{ClientOptions, TokenSource, client_config, give_first_token};
+use crate::kafka::member_id::member_id;
 use crate::kafka::membership::{MembershipError, MembershipEvent};
 use crate::kafka::right::Right;
 use crate::kafka::{BROKER_ANSWER_MS_MAX, METADATA_MS_MAX};
@@ -172,6 +173,11 @@ impl Membership {
         let list = self.consumer.client().fetch_group_list(Some(group), wait);
         let count = |list: &GroupList| list.groups().iter().map(|it| it.members().len()).sum();
         list.as_ref().map_or(0, count)
+    }
+
+    /// The id that the group has given this instance; `None` before it has joined.
+    pub(crate) fn member_id(&self) -> Option<String> {
+        member_id(self.consumer.client())
     }
 
     /// Commits next offsets, for lag tools. Does not wait, and ignores a failure: the next commit

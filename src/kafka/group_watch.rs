@@ -1,22 +1,24 @@
-//! Who is in the group, and what it has committed: brokers are asked once a second, for the
-//! placement of copies.
+//! Who is in the group, what it has committed, and which outputs have fallen quiet: brokers are
+//! asked twice a second, for the placement of copies.
 
-use crate::kafka::client::{KafkaReader, reader, reader_config};
+use crate::kafka::client::{KafkaReader, log_ends, reader, reader_config};
 use crate::kafka::group::GroupOptions;
 use crate::kafka::membership::{GroupMember, GroupView};
+use crate::kafka::quiet_outputs::QuietOutputs;
 use crate::kafka::wire::WireReader;
 use rdkafka::consumer::Consumer;
 use rdkafka::groups::GroupInfo;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use std::collections::BTreeSet;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time between two questions.
-const WATCH_EVERY: Duration = Duration::from_secs(1);
+const WATCH_EVERY: Duration = Duration::from_millis(500);
 
-/// Milliseconds that brokers may take to answer one.
-const VIEW_MS_MAX: u64 = 2_000;
+/// Time that brokers may take to answer one.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 /// Views that wait for the control thread. One that is behind needs the next one only.
 const VIEWS_MAX: usize = 1;
@@ -32,17 +34,28 @@ pub(crate) struct GroupWatch {
 }
 
 impl GroupWatch {
-    /// Begins to ask. Without a thread or a client for it, nothing is ever seen.
-    pub(crate) fn start(options: &GroupOptions, partitions: i32) -> GroupWatch {
+    /// Begins to ask. Without a thread or a client for it, nothing is ever seen. Outputs are watched
+    /// if their topic is named.
+    pub(crate) fn start(
+        options: &GroupOptions,
+        output_topic: Option<&str>,
+        partitions: i32,
+    ) -> GroupWatch {
         let (seen, views) = mpsc::sync_channel(VIEWS_MAX);
         let (alive, ended) = mpsc::channel::<()>();
-        let (options, client) =
-            (options.clone(), reader(&reader_config(&options.client), &options.client));
+        let client = reader(&reader_config(&options.client), &options.client);
+        let (options, output_topic) = (options.clone(), output_topic.map(str::to_owned));
         let watch = move |client: KafkaReader| {
+            let mut outputs = QuietOutputs::default();
             while ended.recv_timeout(WATCH_EVERY) == Err(RecvTimeoutError::Timeout) {
                 // The client reads nothing; polling only lets it ask for a token.
                 drop(client.poll(Duration::ZERO));
-                if let Some(view) = view(&client, &options, partitions) {
+                let quiet = output_topic.as_deref().and_then(|output_topic| {
+                    let ends = |topic| log_ends(&client, topic, partitions, ANSWER_MAX).ok();
+                    let (inputs, ends) = (ends(&options.input_topic)?, ends(output_topic)?);
+                    Some(outputs.look(&inputs, &ends, Instant::now()))
+                });
+                if let Some(view) = view(&client, &options, partitions, quiet.unwrap_or_default()) {
                     // A view that the control thread has not taken yet is as good as this one.
                     drop(seen.try_send(view));
                 }
@@ -61,22 +74,25 @@ impl GroupWatch {
 }
 
 /// The group as it is now; `None`: it is being rebalanced, or nobody says.
-fn view(client: &KafkaReader, options: &GroupOptions, partitions: i32) -> Option<GroupView> {
+fn view(
+    client: &KafkaReader,
+    options: &GroupOptions,
+    partitions: i32,
+    quiet: BTreeSet<i32>,
+) -> Option<GroupView> {
     let (group, topic) = (&options.client.group, &options.input_topic);
-    let wait = Duration::from_millis(VIEW_MS_MAX);
-    let listed = client.client().fetch_group_list(Some(group), wait).ok()?;
+    let listed = client.client().fetch_group_list(Some(group), ANSWER_MAX).ok()?;
     let listed = listed.groups().iter().find(|listed| listed.name() == group)?;
     let members = members(listed, topic)?;
     let mut list = TopicPartitionList::with_capacity(partitions as usize);
     list.add_partition_range(topic, 0, partitions - 1);
-    let committed = client.committed_offsets(list, wait).ok()?;
+    let committed = client.committed_offsets(list, ANSWER_MAX).ok()?;
     let known = committed.elements();
     let known = known.iter().filter_map(|element| match element.offset() {
         Offset::Offset(offset) => Some((element.partition(), offset)),
         _ => None,
     });
-    let ours = options.client.client_id.clone();
-    Some(GroupView { members, ours, committed: known.collect() })
+    Some(GroupView { members, committed: known.collect(), quiet })
 }
 
 fn members(listed: &GroupInfo, topic: &str) -> Option<Vec<GroupMember>> {
@@ -85,7 +101,7 @@ fn members(listed: &GroupInfo, topic: &str) -> Option<Vec<GroupMember>> {
     }
     let member = |member: &rdkafka::groups::GroupMemberInfo| {
         Some(GroupMember {
-            name: member.client_id().to_owned(),
+            id: member.id().to_owned(),
             host: member.client_host().to_owned(),
             partitions: assigned(member.assignment().unwrap_or_default(), topic)?,
         })

@@ -2,6 +2,7 @@
 
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::right::Right;
+use std::collections::BTreeSet;
 
 /// A change of this instance's partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,19 +30,20 @@ pub enum MembershipEvent {
 /// What the group's coordinator says, unless the group is being rebalanced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupView {
-    /// The members. No two have one name.
+    /// The members.
     pub members: Vec<GroupMember>,
-    /// The name of this instance.
-    pub ours: String,
     /// Input offsets that the group has committed, by partition.
     pub committed: Vec<(i32, i64)>,
+    /// The partitions whose output has stopped a short while ago although their input grows, as far
+    /// as that is watched.
+    pub quiet: BTreeSet<i32>,
 }
 
 /// A member of the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupMember {
-    /// Its name, which no other instance has.
-    pub name: String,
+    /// The id that the group has given it.
+    pub id: String,
     /// The address of its host.
     pub host: String,
     /// The partitions that it is told to own.

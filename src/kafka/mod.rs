@@ -61,6 +61,8 @@ pub mod group;
 pub mod group_lag;
 
 pub(crate) mod group_watch;
+mod member_id;
+mod quiet_outputs;
 
 #[cfg(test)]
 mod tests;

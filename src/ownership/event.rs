@@ -77,7 +77,12 @@ pub enum OwnershipEvent<'a> {
     /// The input has this many partitions.
     InputCounted(i32),
     /// Who is in the group, and what it has committed.
-    GroupSeen(&'a GroupView),
+    GroupSeen {
+        /// The group.
+        view: &'a GroupView,
+        /// The id of this instance in it.
+        ours: &'a str,
+    },
     /// Time has passed; this is where the shards of [`Ownership::watched`] are.
     ///
     /// [`Ownership::watched`]: crate::ownership::Ownership::watched

@@ -159,8 +159,10 @@ impl Ownership {
             // The count is reported again after the release.
             OwnershipEvent::InputCounted(_) if table.release.is_some() => {}
             OwnershipEvent::InputCounted(partitions) => acquirer.counted(table, partitions),
-            OwnershipEvent::GroupSeen(_) if session.is_rejoining() => {}
-            OwnershipEvent::GroupSeen(view) => acquirer.group_seen(table, view, now),
+            OwnershipEvent::GroupSeen { .. } if session.is_rejoining() => {}
+            OwnershipEvent::GroupSeen { view, ours } => {
+                acquirer.group_seen(table, view, ours, now);
+            }
             OwnershipEvent::Tick(facts) => self.tick(facts, now),
             OwnershipEvent::Stop { has_successors } => self.stop(has_successors, now),
         }
@@ -290,7 +292,7 @@ impl Ownership {
             return;
         }
         self.plays_until = Some(now + Duration::from_millis(PLAY_ON_MS_MAX));
-        if self.acquirer.standby.is_on() {
+        if self.acquirer.standby.waits_for_resignations() {
             self.acquirer.resign(&mut self.table);
         }
         self.end_copies();

@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 pub(crate) const COPIES_MAX: u32 = 2;
 
 impl GroupView {
-    /// Returns whether the group counts this instance in.
-    pub(super) fn has_us(&self) -> bool {
-        self.members.iter().any(|member| member.name == self.ours)
+    /// Returns whether the group counts a member in.
+    pub(super) fn has(&self, member: &str) -> bool {
+        self.members.iter().any(|it| it.id == member)
     }
 
     /// The place of a zone's owner among the members.
@@ -21,33 +21,33 @@ impl GroupView {
         self.members.iter().position(|member| member.partitions.contains(&partition))
     }
 
-    /// The zones of which this instance keeps a copy, each with its rank: how many other copies
-    /// come first.
-    pub fn our_copies(&self, partitions: i32, copies: u32) -> BTreeMap<i32, u32> {
-        let ranked = |partition| Some((partition, self.our_rank(partition, copies)?));
+    /// The zones of which a member keeps a copy, each with its rank: how many other copies come
+    /// first.
+    pub fn copies_of(&self, member: &str, partitions: i32, copies: u32) -> BTreeMap<i32, u32> {
+        let ranked = |partition| Some((partition, self.rank_of(member, partition, copies)?));
         (0..partitions).filter_map(ranked).collect()
     }
 
     /// The members with the highest hashes keep the copies; those on the owner's host come last.
-    fn our_rank(&self, partition: i32, copies: u32) -> Option<u32> {
+    fn rank_of(&self, member: &str, partition: i32, copies: u32) -> Option<u32> {
         let owner = self.owner_of(partition);
         let owner_host = owner.map(|owner| &self.members[owner].host);
         let mut others: Vec<&GroupMember> = self.members.iter().collect();
         if let Some(owner) = owner {
             others.remove(owner);
         }
-        others.sort_by_key(|member| {
-            let shares_host = Some(&member.host) == owner_host;
-            (shares_host, Reverse(weight(&member.name, partition)), &member.name)
+        others.sort_by_key(|other| {
+            let shares_host = Some(&other.host) == owner_host;
+            (shares_host, Reverse(weight(&other.id, partition)), &other.id)
         });
-        let ours = others.iter().take(copies as usize).position(|it| it.name == self.ours);
-        ours.map(|rank| rank as u32)
+        let rank = others.iter().take(copies as usize).position(|it| it.id == member);
+        rank.map(|rank| rank as u32)
     }
 }
 
 /// The hash of a member and a zone.
-fn weight(name: &str, partition: i32) -> u64 {
-    let words = name.bytes().map(u64::from);
+fn weight(id: &str, partition: i32) -> u64 {
+    let words = id.bytes().map(u64::from);
     words.fold(u64::from(partition.unsigned_abs()), |hash, word| mix::hash(&[word], hash))
 }
 
@@ -58,22 +58,22 @@ mod tests {
 
     const ZONES: i32 = 64;
 
-    /// A group of these instances, each on a host of its own, and what the named one sees.
-    fn group(names: &[&str], ours: &str) -> GroupView {
+    /// A group of these instances, each on a host of its own.
+    fn group(names: &[&str]) -> GroupView {
         let owned = |place: usize| (0..ZONES).filter(move |at| *at as usize % names.len() == place);
         let member = |(place, name): (usize, &&str)| GroupMember {
-            name: (*name).to_owned(),
+            id: (*name).to_owned(),
             host: format!("/10.0.0.{place}"),
             partitions: owned(place).collect(),
         };
         let members = names.iter().enumerate().map(member).collect();
-        GroupView { members, ours: ours.to_owned(), committed: Vec::new() }
+        GroupView { members, ..GroupView::default() }
     }
 
     /// Who keeps which copies, as each instance sees it by itself.
     fn placed(names: &[&str], copies: u32) -> BTreeSet<(i32, u32, String)> {
         let of = |name: &&str| {
-            let kept = group(names, name).our_copies(ZONES, copies);
+            let kept = group(names).copies_of(name, ZONES, copies);
             let name = (*name).to_owned();
             kept.into_iter().map(move |(partition, rank)| (partition, rank, name.clone()))
         };
@@ -102,10 +102,10 @@ mod tests {
 
     #[test]
     fn a_copy_is_on_the_owner_s_host_only_if_there_is_no_other() {
-        let mut view = group(&["a", "b", "c"], "b");
+        let mut view = group(&["a", "b", "c"]);
         view.members[1].host = view.members[0].host.clone();
         let of_a = |view: &GroupView| {
-            let copies = view.our_copies(ZONES, 1);
+            let copies = view.copies_of("b", ZONES, 1);
             copies.keys().filter(|partition| *partition % 3 == 0).count()
         };
         assert_eq!(of_a(&view), 0, "c is on another host");
@@ -115,18 +115,18 @@ mod tests {
 
     #[test]
     fn a_member_that_comes_moves_only_copies_to_itself() {
-        let before = group(&["a", "b", "c"], "a");
+        let before = group(&["a", "b", "c"]);
         let mut after = before.clone();
         let host = "/10.0.0.9".to_owned();
-        after.members.push(GroupMember { name: "d".to_owned(), host, partitions: Vec::new() });
-        let (before, kept) = (before.our_copies(ZONES, 1), after.our_copies(ZONES, 1));
+        after.members.push(GroupMember { id: "d".to_owned(), host, partitions: Vec::new() });
+        let [before, kept] = [before, after].map(|view| view.copies_of("a", ZONES, 1));
         assert!(kept.keys().all(|partition| before.contains_key(partition)));
         assert!(kept.len() < before.len());
     }
 
     #[test]
     fn who_is_not_in_the_group_keeps_no_copy() {
-        let view = group(&["a", "b"], "z");
-        assert!(!view.has_us() && view.our_copies(ZONES, 2).is_empty());
+        let view = group(&["a", "b"]);
+        assert!(!view.has("z") && view.copies_of("z", ZONES, 2).is_empty());
     }
 }

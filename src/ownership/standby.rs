@@ -26,16 +26,26 @@ const STOOD_STILL_MS: u64 = 50;
 /// takes the zone back: a host that stutters must not drag its zones to and fro.
 pub(super) const TAKE_BACK_MS: u64 = 10_000;
 
+/// Milliseconds for which a copy is kept that was made because its zone had fallen quiet.
+const QUIET_COPY_MS: u64 = 10_000;
+
 /// Milliseconds after which a copy is not warm any more that was.
 const WARM_FOR_MS: u64 = 2_000;
 
 /// What the operator chose for copies of zones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StandbyOptions {
-    /// Copies of each zone beside its owner.
+    /// Copies of each zone beside its owner. 0: a copy is made once a zone has fallen quiet.
     pub copies: u32,
     /// Milliseconds for which an owner may publish nothing although there is input; 0: for ever.
     pub silence_ms: u32,
+}
+
+impl StandbyOptions {
+    /// Returns whether there is ever a copy.
+    pub fn is_on(self) -> bool {
+        self.copies > 0 || self.silence_ms > 0
+    }
 }
 
 /// What all copies have in common.
@@ -63,14 +73,19 @@ impl Standby {
         }
     }
 
-    /// Returns whether copies are to be kept.
+    /// Returns whether zones are taken over without a word of the group.
     pub(super) fn is_on(&self) -> bool {
+        self.options.is_on()
+    }
+
+    /// Returns whether each zone has copies that wait for a resignation.
+    pub(super) fn waits_for_resignations(&self) -> bool {
         self.options.copies > 0
     }
 
     /// No copy is kept any more.
     pub(super) fn end(&mut self) {
-        self.options.copies = 0;
+        self.options = StandbyOptions::default();
     }
 
     /// A note was appended, at this offset; `None`: it is not known to be.
@@ -103,8 +118,14 @@ impl Standby {
 
 impl Acquirer {
     /// Takes who is in the group: copies begin and end.
-    pub(super) fn group_seen(&mut self, table: &mut ShardTable, view: &GroupView, now: Instant) {
-        if !self.standby.is_on() || !view.has_us() {
+    pub(super) fn group_seen(
+        &mut self,
+        table: &mut ShardTable,
+        view: &GroupView,
+        ours: &str,
+        now: Instant,
+    ) {
+        if !self.standby.is_on() || !view.has(ours) {
             return;
         }
         for (partition, offset) in &view.committed {
@@ -114,7 +135,17 @@ impl Acquirer {
                 task.committed = Some(*offset);
             }
         }
-        let placed = view.our_copies(self.partitions(), self.standby.options.copies);
+        let copies = self.standby.options.copies;
+        let mut placed = view.copies_of(ours, self.partitions(), copies.max(1));
+        if copies == 0 {
+            // A zone that is taken over is quiet no more.
+            let is_kept = |copy: &ZoneCopy| {
+                now.saturating_duration_since(copy.begun_at) < Duration::from_millis(QUIET_COPY_MS)
+            };
+            placed.retain(|partition, _| {
+                view.quiet.contains(partition) || table.copies.get(partition).is_some_and(is_kept)
+            });
+        }
         let owner = |partition: &i32| Some((*partition, view.owner_of(*partition)?));
         self.standby.owners = placed.keys().filter_map(owner).collect();
         let kept: Vec<i32> = table.copies.keys().copied().collect();

@@ -7,20 +7,26 @@ use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka;
 
-const COPIES: (&str, &str) = ("standby", "copies = 1");
-
 /// The group gives nothing of a silent member to others for a minute.
 const PATIENT: &str = "session_timeout_ms = 60000";
 
 /// Starts two daemons that share four zones, each with a warm copy of the other's.
 fn start_both(topics: &Topics, kafka: [&str; 2]) -> [Huntd; 2] {
-    let start = |kafka| Huntd::start(kafka::shared(), topics, &[("kafka", kafka), COPIES]);
+    start_with_copies(1, topics, kafka)
+}
+
+/// Starts two daemons that share four zones, each with so many warm copies of the other's.
+fn start_with_copies(copies: u64, topics: &Topics, kafka: [&str; 2]) -> [Huntd; 2] {
+    let standby = format!("copies = {copies}");
+    let start = |kafka| {
+        Huntd::start(kafka::shared(), topics, &[("kafka", kafka), ("standby", standby.as_str())])
+    };
     let mut both = kafka.map(start);
     for huntd in &mut both {
         wait_until_owned(huntd, 2);
     }
     for huntd in &mut both {
-        huntd.wait_until("warm copies", |huntd| huntd.metric("huntd_copies_warm") == 2);
+        huntd.wait_until("warm copies", |huntd| huntd.metric("huntd_copies_warm") == 2 * copies);
     }
     both
 }
@@ -36,10 +42,23 @@ fn finish(load: Load, topics: &Topics, mut follower: Follower, mut huntd: Huntd)
 
 #[test]
 fn a_killed_owners_zones_are_played_by_their_copies_before_the_group_notices() {
+    kill_an_owner(1);
+}
+
+#[test]
+fn without_copies_a_killed_owners_zones_are_taken_over_before_the_group_notices() {
+    kill_an_owner(0);
+}
+
+fn kill_an_owner(copies: u64) {
     let topics = Topics::create(kafka::shared(), "killed", 4);
     let load = Load::start(kafka::shared(), &topics);
     let mut follower = Follower::new(kafka::shared(), &topics);
-    let [mut first, second] = start_both(&topics, [PATIENT; 2]);
+    let [mut first, second] = start_with_copies(copies, &topics, [PATIENT; 2]);
+    // Whoever watches outputs has to see them grow first, twice a second.
+    for _ in 0..20 {
+        wait_for_more(&topics, &mut follower, &mut first);
+    }
     second.kill9();
     wait_until_owned(&mut first, 4);
     wait_for_more(&topics, &mut follower, &mut first);

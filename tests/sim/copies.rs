@@ -18,6 +18,9 @@ const STOOD_STILL_US: u64 = 50_000;
 /// Microseconds for which a copy waits for the one before it.
 const RANK_US: u64 = 150_000;
 
+/// Microseconds without growth after which an output is quiet.
+const QUIET_US: u64 = 800_000;
+
 /// What the simulator knows of the copies of a daemon.
 pub(crate) struct CopyWatch {
     options: StandbyOptions,
@@ -37,7 +40,7 @@ impl CopyWatch {
     }
 
     pub(crate) fn keeps_copies(&self) -> bool {
-        self.options.copies > 0
+        self.options.is_on()
     }
 
     /// Whether the daemon is to keep a copy of the zone.
@@ -54,18 +57,25 @@ impl Control {
         }
         self.watch.view_at = around.now + around.chance.pick(&[20_000, 100_000, 1_000_000]);
         if !around.chance.strikes_of(Fault::ViewStale, 20) {
-            self.watch.view = around.group.view(self.member);
+            self.watch.view = around.group.view();
         }
         let Some(mut view) = self.watch.view.clone() else { return };
         let partitions = around.broker.inputs.len() as i32;
-        self.watch.ranks = view.our_copies(partitions, self.watch.options.copies);
+        // An idle output counts, too: that nothing is owed there is for the copy to find out.
+        let is_quiet = |partition: &i32| {
+            let moved_at = around.broker.outputs[*partition as usize].moved_at;
+            around.now >= moved_at + QUIET_US
+        };
+        view.quiet = (0..partitions).filter(is_quiet).collect();
+        let ours = self.member.to_string();
+        self.watch.ranks = view.copies_of(&ours, partitions, self.watch.options.copies.max(1));
         if self.mutation == Mutation::RankIgnored {
             let ranks = &self.watch.ranks;
             let is_owner =
                 |partitions: &Vec<i32>| partitions.iter().any(|of| ranks.contains_key(of));
-            view.members.retain(|it| it.name == view.ours || is_owner(&it.partitions));
+            view.members.retain(|it| it.id == ours || is_owner(&it.partitions));
         }
-        self.on(around, OwnershipEvent::GroupSeen(&view));
+        self.on(around, OwnershipEvent::GroupSeen { view: &view, ours: &ours });
         if self.ownership.warm_copies(around.instant()) > 0 {
             around.chance.see(Sight::CopyWarm);
         }

@@ -180,18 +180,18 @@ impl Group {
     }
 
     /// Who is in the group, as the coordinator says; `None` while partitions are shared out.
-    pub(crate) fn view(&self, ours: u64) -> Option<GroupView> {
+    pub(crate) fn view(&self) -> Option<GroupView> {
         let is_settled = self.owners.iter().all(Option::is_some) && !self.is_unsettled;
         let owned = |node: u64| (0..self.partitions).filter(move |at| self.owns(node, *at));
         let member = |(node, member): (&u64, &Member)| GroupMember {
-            name: node.to_string(),
+            id: node.to_string(),
             host: member.host.to_string(),
             partitions: owned(*node).collect(),
         };
         let members = self.members.iter().filter(|(_, member)| member.is_counted());
         let committed = self.committed.iter().map(|(at, offset)| (*at, *offset)).collect();
         let members = members.map(member).collect();
-        is_settled.then(|| GroupView { members, ours: ours.to_string(), committed })
+        is_settled.then(|| GroupView { members, committed, ..GroupView::default() })
     }
 
     fn owns(&self, node: u64, partition: i32) -> bool {

@@ -5,7 +5,7 @@ use crate::sim::{HOSTS, Sim};
 /// The zone on trial. The group gives it to the daemon that has been there longest.
 const PARTITION: i32 = 0;
 
-/// Of so many simulations with copies, one has a trial: it takes longer than the rest.
+/// Of so many simulations, one has a trial: it takes longer than the rest.
 const TRIED_IN: u64 = 8;
 
 /// Microseconds after which nothing stalls any more that faults have stalled.
@@ -14,9 +14,19 @@ const STALLED_US_MAX: u64 = 10_000_000;
 /// Microseconds in which copies of a daemon that has just started are warm.
 const WARM_US_MAX: u64 = 60_000_000;
 
-/// Microseconds beyond the configured silence after which the zone goes on. Mostly it does so
-/// within one second; but a copy's first connection to a leader may fail, and be tried again.
-const SILENT_US_MAX: u64 = 20_000_000;
+/// Microseconds beyond the configured silence after which the zone goes on, if there is a copy: one
+/// second, and another one if its place has just moved, or its first probe was late.
+const SILENT_US_MAX: u64 = 2_000_000;
+
+/// The same if a copy has to be made first.
+const COPIED_US_MAX: u64 = 6_000_000;
+
+/// The same if a broker is cut off: a copy may have to find out that another one leads.
+const CUT_OFF_US_MAX: u64 = 20_000_000;
+
+/// Owners that a zone has after one fell silent, at most. The second one comes if the first takes
+/// longer to publish than it was silent.
+const TAKEOVERS_MAX: u64 = 2;
 
 /// Microseconds for which the owner is frozen at most: longer than the zone may be silent.
 const FREEZE_US: u64 = 60_000_000;
@@ -25,8 +35,10 @@ impl Sim {
     /// Everything is caught up, and nothing goes wrong from here on. The owner of a zone freezes in
     /// the middle of its game: a copy that knows nothing of earlier silences takes its place.
     pub(crate) fn try_silence(&mut self) -> Result<(), String> {
-        let is_on = self.standby.copies > 0 && self.standby.silence_ms > 0;
-        if !is_on || self.is_hopeless(PARTITION) || !self.chance.one_in(TRIED_IN) {
+        if self.standby.silence_ms == 0
+            || self.is_hopeless(PARTITION)
+            || !self.chance.one_in(TRIED_IN)
+        {
             return Ok(());
         }
         let begun = self.now;
@@ -37,7 +49,9 @@ impl Sim {
         let others = (0..HOSTS).filter(|host| *host != owner);
         others.for_each(|host| self.end(host));
         let warm_by = self.now + WARM_US_MAX;
-        while !self.is_caught_up() || !self.is_shared_out() || !self.has_warm_copy() {
+        let needs_copy = self.standby.copies > 0;
+        while !self.is_caught_up() || !self.is_shared_out() || (needs_copy && !self.has_warm_copy())
+        {
             if self.now > warm_by {
                 // A zone that is halted for good has no owner.
                 return match self.is_shared_out() {
@@ -59,12 +73,22 @@ impl Sim {
         self.set_paused(owner, self.now + FREEZE_US);
         self.play_in(PARTITION);
         let end = self.broker.inputs[PARTITION as usize].end;
-        let silent_by = self.now + 1_000 * u64::from(self.standby.silence_ms) + SILENT_US_MAX;
+        let more_us = match self.standby.copies {
+            _ if self.broker.cut_off.is_some() => CUT_OFF_US_MAX,
+            0 => COPIED_US_MAX,
+            _ => SILENT_US_MAX,
+        };
+        let silent_by = self.now + 1_000 * u64::from(self.standby.silence_ms) + more_us;
+        let owner_epoch = self.followers[PARTITION as usize].mark().owner_epoch;
         while self.followers[PARTITION as usize].mark().next_offset < end {
             if self.now > silent_by {
                 return Err(format!("partition {PARTITION} is silent: {}", self.stuck()));
             }
             self.step()?;
+        }
+        let takeovers = self.followers[PARTITION as usize].mark().owner_epoch - owner_epoch;
+        if takeovers > TAKEOVERS_MAX {
+            return Err(format!("partition {PARTITION} has had {takeovers} owners since"));
         }
         self.group.is_away = false;
         self.set_paused(owner, self.now);
@@ -91,7 +115,8 @@ impl Sim {
             let owner = self.owner(partition).and_then(member);
             owner.is_some() && owner == self.group.owner(partition)
         };
-        (0..HOSTS).all(|host| member(host).is_some())
+        self.group.view().is_some()
+            && (0..HOSTS).all(|host| member(host).is_some())
             && (0..self.followers.len() as i32).all(is_where_named)
     }
 

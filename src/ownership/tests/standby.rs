@@ -13,6 +13,7 @@ use crate::ownership::tests::following::{follows, is_promoted, publish};
 use crate::ownership::tests::log::INPUT_ID;
 use crate::ownership::tests::owning::{Daemon, PARTITIONS};
 use crate::testing::frame_maker::FrameMaker;
+use std::collections::BTreeSet;
 
 const SILENCE_MS: u32 = 600;
 
@@ -26,31 +27,44 @@ fn fence_ids() -> FenceIds {
     fence_ids
 }
 
+/// This instance in the group.
+const OURS: &str = "ours";
+
 /// A group in which another instance owns partition 0, and this one the others.
 fn view() -> GroupView {
-    let member = |name: &str, partitions: Vec<i32>| GroupMember {
-        name: name.to_owned(),
-        host: name.to_owned(),
+    let member = |id: &str, partitions: Vec<i32>| GroupMember {
+        id: id.to_owned(),
+        host: id.to_owned(),
         partitions,
     };
-    let members = vec![member("owner", vec![0]), member("ours", (1..PARTITIONS).collect())];
-    GroupView { members, ours: "ours".to_owned(), committed: vec![(0, 3)] }
+    let members = vec![member("owner", vec![0]), member(OURS, (1..PARTITIONS).collect())];
+    GroupView { members, committed: vec![(0, 3)], ..GroupView::default() }
 }
 
 /// A daemon with a copy of partition 0, which has come to what its owner has published.
 fn beside_an_owner() -> (Daemon, FrameMaker) {
-    let standby = StandbyOptions { copies: 1, silence_ms: SILENCE_MS };
-    let mut daemon = Daemon::with_copies(standby);
+    beside_an_owner_with(1)
+}
+
+/// A daemon with so many copies of each zone, beside the owner of partition 0.
+fn beside_an_owner_with(copies: u32) -> (Daemon, FrameMaker) {
+    let mut daemon = Daemon::with_copies(StandbyOptions { copies, silence_ms: SILENCE_MS });
     let mut owner = FrameMaker::new(0);
     append(&mut daemon, FrameHeader { next_offset: -1, ..owner.fence(fence_ids().next()) });
     for _ in 0..9 {
         publish(&mut daemon, &mut owner);
     }
     daemon.group(MembershipEvent::Assigned(Vec::new()));
-    daemon.hear(OwnershipEvent::GroupSeen(&view()));
+    daemon.hear(OwnershipEvent::GroupSeen { view: &view(), ours: OURS });
     keep_up(&mut daemon, &owner);
     rest(&mut daemon, 50);
     (daemon, owner)
+}
+
+/// The output of partition 0 has fallen quiet.
+fn see_quiet(daemon: &mut Daemon) {
+    let view = GroupView { quiet: BTreeSet::from([0]), ..view() };
+    daemon.hear(OwnershipEvent::GroupSeen { view: &view, ours: OURS });
 }
 
 /// The copy has applied all that its owner has published.
@@ -120,13 +134,47 @@ fn a_copy_follows_without_a_word_of_the_group_and_fences_nothing_while_its_owner
 }
 
 #[test]
+fn without_copies_one_is_made_of_a_zone_that_falls_quiet_and_takes_it_over() {
+    let (mut daemon, owner) = beside_an_owner_with(0);
+    assert_eq!((follows(&daemon), daemon.ownership.summary().copies), (0, 0));
+    see_quiet(&mut daemon);
+    keep_up(&mut daemon, &owner);
+    rest(&mut daemon, 50);
+    assert_eq!((follows(&daemon), daemon.ownership.summary().copies), (1, 1));
+    daemon.decoded += 1;
+    rest(&mut daemon, u64::from(SILENCE_MS) * 2 / 3 + 10);
+    answer_probe(&mut daemon);
+    rest(&mut daemon, LONG_MS);
+    assert!(is_promoted(&daemon));
+    assert!(matches!(causes(&daemon)[..], [TakeoverCause::Silence(_)]));
+}
+
+#[test]
+fn a_copy_of_a_zone_that_goes_on_after_all_ends() {
+    let (mut daemon, mut owner) = beside_an_owner_with(0);
+    see_quiet(&mut daemon);
+    let mut see_it_go_on = |times| {
+        for _ in 0..times {
+            publish(&mut daemon, &mut owner);
+            keep_up(&mut daemon, &owner);
+            daemon.hear(OwnershipEvent::GroupSeen { view: &view(), ours: OURS });
+            rest(&mut daemon, 100);
+        }
+        daemon.ownership.summary().copies
+    };
+    assert_eq!(see_it_go_on(90), 1);
+    assert_eq!(see_it_go_on(20), 0);
+    assert!(!is_promoted(&daemon));
+}
+
+#[test]
 fn a_copy_takes_its_zone_over_at_once_when_the_owner_in_force_resigns() {
     let (mut daemon, owner) = beside_an_owner();
     let note = FrameHeader { owner_epoch: 0, next_offset: -1, ..owner.fence(0) };
     append(&mut daemon, FrameHeader { fence_id: fence_ids().resignation(7), ..note });
     rest(&mut daemon, 50);
     assert!(!is_promoted(&daemon), "somebody has resigned who does not own the zone");
-    daemon.hear(OwnershipEvent::GroupSeen(&view()));
+    daemon.hear(OwnershipEvent::GroupSeen { view: &view(), ours: OURS });
     append(&mut daemon, FrameHeader { fence_id: fence_ids().resignation(1), ..note });
     rest(&mut daemon, 10);
     assert_eq!((is_promoted(&daemon), causes(&daemon)), (true, vec![TakeoverCause::Resignation]));
@@ -207,11 +255,11 @@ fn a_copy_that_differs_ends_and_begins_again_later_and_halts_nothing() {
     daemon.hear(OwnershipEvent::Shard(diverged));
     let is_said = Note::Copy { partition, news: CopyNews::Diverged(error) };
     assert!(daemon.has_done(&OwnershipAction::Log(is_said)));
-    daemon.hear(OwnershipEvent::GroupSeen(&view()));
+    daemon.hear(OwnershipEvent::GroupSeen { view: &view(), ours: OURS });
     rest(&mut daemon, 20);
     assert_eq!((follows(&daemon), daemon.ownership.summary().halted), (1, 0));
     daemon.pass(30_000, 0, false);
-    daemon.hear(OwnershipEvent::GroupSeen(&view()));
+    daemon.hear(OwnershipEvent::GroupSeen { view: &view(), ours: OURS });
     rest(&mut daemon, 20);
     assert_eq!((follows(&daemon), is_promoted(&daemon)), (2, false));
 }

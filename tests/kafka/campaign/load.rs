@@ -3,9 +3,6 @@
 use serde_json::Value;
 use std::process::{Child, Command, Stdio};
 
-/// Events a second.
-const RATE: &str = "200000";
-
 /// More than any campaign takes.
 const EVENTS: &str = "1000000000000";
 
@@ -15,10 +12,11 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Begins to produce.
-    pub(super) fn start(bootstrap: &str, topic: &str) -> Load {
+    /// Begins to produce this many events a second.
+    pub(super) fn start(bootstrap: &str, topic: &str, rate: u32) -> Load {
         let child = Command::new(env!("CARGO_BIN_EXE_huntd"))
-            .args(["load", "--brokers", bootstrap, "--topic", topic, "--rate", RATE])
+            .args(["load", "--brokers", bootstrap, "--topic", topic])
+            .args(["--rate", &rate.to_string()])
             .args(["--events", EVENTS, "--compression", "lz4", "--base-ms", "1767225600000"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())

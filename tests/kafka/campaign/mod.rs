@@ -23,6 +23,12 @@ use witness::Witness;
 /// Cycles that `cargo test` runs.
 const CYCLES: u32 = 20;
 
+/// Events a second: as many as two daemons and a broker manage on two cores.
+const RATE: u32 = 200_000;
+
+/// Events a second in `cargo test`, which runs other tests beside this one.
+const RATE_BESIDE_OTHERS: u32 = 50_000;
+
 /// Zones of the world.
 const PARTITIONS: i32 = 4;
 
@@ -68,7 +74,8 @@ fn whatever_dies_a_reader_sees_the_updates_of_one_uninterrupted_run() {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
     let seed = number("HUNTD_SEED").unwrap_or(since_epoch.as_nanos() as u64);
     println!("campaign of {cycles} cycles, HUNTD_SEED={seed}");
-    let mut campaign = Campaign::start(seed);
+    let rate = if wanted.is_some() { RATE } else { RATE_BESIDE_OTHERS };
+    let mut campaign = Campaign::start(seed, rate);
     for cycle in 0..cycles {
         let fault = campaign.fault_of(cycle);
         let took = campaign.cycle(fault);
@@ -94,7 +101,7 @@ struct Campaign {
 }
 
 impl Campaign {
-    fn start(seed: u64) -> Campaign {
+    fn start(seed: u64, rate: u32) -> Campaign {
         let cluster = Cluster::start(1, &Options::for_rates());
         let topic = "campaign".to_owned();
         let client = cluster.client();
@@ -112,7 +119,7 @@ impl Campaign {
         let bootstrap = cluster.bootstrap();
         let witness = Witness::start(&client.config(), &format!("{topic}-updates"), PARTITIONS);
         let instances = ["one", "two"].map(|name| Instance::new(name, &bootstrap, &topic));
-        let load = Load::start(&bootstrap, &topic);
+        let load = Load::start(&bootstrap, &topic, rate);
         // The splitmix step makes even a small seed a good start for xorshift.
         let random = (seed ^ 0x9e37_79b9_7f4a_7c15).max(1);
         let mut campaign =

@@ -1,0 +1,106 @@
+//! Which outputs have fallen quiet: they grew, and have stopped, although their input goes on. Either
+//! the owner is gone, or it is slow; a copy finds out which.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// Time for which an output with input owes frames before it is quiet. An owner publishes every
+/// 100 ms.
+const QUIET: Duration = Duration::from_millis(800);
+
+/// Time after its last growth in which an output may count as quiet. Later the group has found an
+/// owner, who may still be loading the state; and an output that never grew has no owner yet.
+const QUIET_MAX: Duration = Duration::from_secs(30);
+
+/// What was seen of all outputs.
+#[derive(Debug, Default)]
+pub(super) struct QuietOutputs {
+    seen: BTreeMap<i32, SeenOutput>,
+}
+
+#[derive(Debug)]
+struct SeenOutput {
+    output_end: i64,
+    /// The end of the input when the output grew last.
+    input_end: i64,
+    /// `None`: it has not grown since it was first seen.
+    grown_at: Option<Instant>,
+    /// Since when there is more input.
+    owes_since: Option<Instant>,
+}
+
+impl QuietOutputs {
+    /// Takes the ends of all inputs and outputs by partition; `None` where no broker says it. Returns
+    /// the partitions whose output is quiet.
+    pub(super) fn look(
+        &mut self,
+        inputs: &[Option<i64>],
+        outputs: &[Option<i64>],
+        now: Instant,
+    ) -> BTreeSet<i32> {
+        let mut quiet = BTreeSet::new();
+        for (partition, ends) in (0..).zip(inputs.iter().zip(outputs)) {
+            let (Some(input_end), Some(output_end)) = (*ends.0, *ends.1) else { continue };
+            let grown = |grown_at| SeenOutput { output_end, input_end, grown_at, owes_since: None };
+            let seen = self.seen.entry(partition).or_insert_with(|| grown(None));
+            if seen.output_end != output_end {
+                *seen = grown(Some(now));
+            } else if seen.input_end < input_end {
+                seen.owes_since.get_or_insert(now);
+            }
+            let lasts = |since: Option<Instant>| since.map(|at| now.saturating_duration_since(at));
+            if lasts(seen.owes_since).is_some_and(|owed| owed >= QUIET)
+                && lasts(seen.grown_at).is_some_and(|age| age < QUIET_MAX)
+            {
+                quiet.insert(partition);
+            }
+        }
+        quiet
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks at one zone every 500 ms: at which looks it is quiet.
+    fn quiet_at(ends: impl IntoIterator<Item = (i64, i64)>) -> Vec<usize> {
+        let (start, mut outputs) = (Instant::now(), QuietOutputs::default());
+        let looks = ends.into_iter().enumerate().filter(|(look, (input, output))| {
+            let now = start + Duration::from_millis(500 * *look as u64);
+            outputs.look(&[Some(*input)], &[Some(*output)], now).contains(&0)
+        });
+        looks.map(|(look, _)| look).collect()
+    }
+
+    #[test]
+    fn an_output_that_stops_although_its_input_grows_is_quiet_for_a_while() {
+        let stops = |look: i64| (100 * look, 10 * look.min(3));
+        let quiet = quiet_at((0..100).map(stops));
+        assert_eq!((quiet.first(), quiet.last()), (Some(&6), Some(&62)), "{quiet:?}");
+    }
+
+    #[test]
+    fn who_owes_nothing_or_goes_on_or_never_began_is_not_quiet() {
+        assert_eq!(quiet_at((0..20).map(|look| (100, 10 + look.min(3)))), [0; 0], "no input");
+        assert_eq!(quiet_at((0..20).map(|look| (100 * look, 10 + look / 2))), [0; 0], "slow");
+        assert_eq!(quiet_at((0..20).map(|look| (100 * look, 10))), [0; 0], "no owner yet");
+    }
+
+    #[test]
+    fn an_output_that_grows_again_is_quiet_no_more() {
+        let pauses = |look: i64| (100 * look, if look < 9 { look.min(3) } else { look });
+        assert_eq!(quiet_at((0..30).map(pauses)), [6, 7, 8]);
+    }
+
+    #[test]
+    fn an_output_whose_end_nobody_tells_is_as_it_was() {
+        let (start, mut outputs) = (Instant::now(), QuietOutputs::default());
+        let mut look = |ms, output| {
+            let now = start + Duration::from_millis(ms);
+            !outputs.look(&[Some(ms as i64)], &[output], now).is_empty()
+        };
+        assert!(!look(0, Some(1)) && !look(500, Some(2)) && !look(1_000, None));
+        assert!(!look(1_500, Some(2)) && !look(2_000, None) && look(2_500, Some(2)));
+    }
+}
