@@ -74,22 +74,9 @@ impl Game for TreasureHunt {
     }
 
     #[inline(always)]
-    fn on_time(zone: &mut Shard, out: &mut EventOutput) {
-        if zone.is_behind() {
-            zone.settle_due(out);
-        }
-        if zone.game.hunts.due_ms() <= zone.clock.now_ms() {
-            zone.end_due_hunts(out);
-        }
-    }
-
-    /// More may be due than was settled before the event; after this, nothing is due for the
-    /// event's own player.
-    #[inline(always)]
-    fn settle(zone: &mut Shard, row: u32, body: &mut Body, out: &mut EventOutput) {
-        if (body.has_effects() || body.downed()) && zone.is_behind() {
-            zone.settle(row, out);
-            *body = *zone.game.actors.body(row);
+    fn on_time(zone: &mut Shard, event: &PlainEvent, out: &mut EventOutput) {
+        if zone.is_anything_due() {
+            zone.end_due(event, out);
         }
     }
 
