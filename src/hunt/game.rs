@@ -92,8 +92,10 @@ impl Game for TreasureHunt {
             ActionOf::Move { x, y } if !body.downed() => zone.on_move(row, body, x, y, out),
             ActionOf::Rotate { heading } if !body.downed() => on_rotate(body, heading, out),
             _ => {
-                let (after, decided) = zone.on_rarer_action(row, *body, event, out);
-                *body = after;
+                // A copy, so that steps and turns keep their body in registers.
+                let mut copy = *body;
+                let decided = zone.on_rarer_action(row, &mut copy, event, out);
+                *body = copy;
                 decided
             }
         }
@@ -166,23 +168,20 @@ impl Game for TreasureHunt {
 }
 
 impl Shard {
-    /// Processes actions other than a plain step or turn. They have a separate function and copy of
-    /// the body, so that steps and turns keep theirs in registers. Returns the resulting body.
+    /// Processes actions other than a plain step or turn.
     #[inline(never)]
     fn on_rarer_action(
         &mut self,
         row: u32,
-        mut body: Body,
+        body: &mut Body,
         event: &PlainEvent,
         out: &mut EventOutput,
-    ) -> (Body, Result<(), Refusal>) {
-        let decided = match action(event) {
+    ) -> Result<(), Refusal> {
+        match action(event) {
             _ if body.downed() => Err(Refusal::Downed),
-            ActionOf::Shoot { weapon, heading } => {
-                self.on_shoot(row, &mut body, weapon, heading, out)
-            }
-            ActionOf::Use { item } => self.on_use(row, &mut body, item, out),
-            ActionOf::Loot { hunt } => self.on_loot(row, &body, hunt, out),
+            ActionOf::Shoot { weapon, heading } => self.on_shoot(row, body, weapon, heading, out),
+            ActionOf::Use { item } => self.on_use(row, body, item, out),
+            ActionOf::Loot { hunt } => self.on_loot(row, body, hunt, out),
             ActionOf::Move { .. }
             | ActionOf::Rotate { .. }
             | ActionOf::Join { .. }
@@ -192,7 +191,6 @@ impl Shard {
             | ActionOf::RulesChange { .. }
             | ActionOf::HuntStart { .. }
             | ActionOf::HuntEnd { .. } => unreachable!("handled before"),
-        };
-        (body, decided)
+        }
     }
 }
