@@ -268,10 +268,11 @@ impl<G: Game> Zone<G> {
             out.push_clock();
         }
         G::on_time(self, event, &mut out);
-        let subject = G::Action::subject(&event.action);
-        let outcome = match subject {
-            Subject::Player => self.on_player(hint, event, &mut out),
-            _ => self.on_rarer_subject(subject, event, carried, &mut out),
+        let (subject, outcome) = if G::Action::is_of_player(&event.action) {
+            (Subject::Player, self.on_player(hint, event, &mut out))
+        } else {
+            let subject = G::Action::subject(&event.action);
+            (subject, self.on_rarer_subject(subject, event, carried, &mut out))
         };
         if let Outcome::Refused(refusal) = outcome {
             out.push(event.player_id, G::refused(refusal, event));
