@@ -325,7 +325,11 @@ impl Shape {
     /// The parts of long texts after their first 32 bytes.
     #[inline]
     pub(super) fn pieces(&self) -> &[Piece] {
-        &self.pieces[..usize::from(self.piece_count)]
+        match self.piece_count {
+            // Most shapes: there is no range to check.
+            0 => &[],
+            count => &self.pieces[..usize::from(count)],
+        }
     }
 
     /// Counts a record with this shape. Returns whether it is the first.

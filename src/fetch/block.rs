@@ -66,7 +66,7 @@ impl Block {
     /// Returns whether one more record fits, event or reject.
     pub fn has_room(&self) -> bool {
         self.events.len() < BLOCK_EVENTS_MAX
-            && self.events.carried().len() + CARRIED_WORDS_MAX <= BLOCK_CARRIED_WORDS_MAX
+            && self.events.carried().len() <= BLOCK_CARRIED_WORDS_MAX - CARRIED_WORDS_MAX
             && self.rejects.len() < BLOCK_REJECTS_MAX
     }
 

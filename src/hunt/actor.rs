@@ -110,12 +110,6 @@ impl Body {
         self.marks & 1 << effect as u8 != 0
     }
 
-    /// Returns whether any effect is active.
-    #[inline]
-    pub(crate) fn has_effects(&self) -> bool {
-        self.marks as u8 != 0
-    }
-
     /// Starts an effect.
     pub(crate) fn start(&mut self, effect: Effect) {
         self.marks |= 1 << effect as u8;

@@ -74,22 +74,9 @@ impl Game for TreasureHunt {
     }
 
     #[inline(always)]
-    fn on_time(zone: &mut Shard, out: &mut EventOutput) {
-        if zone.is_behind() {
-            zone.settle_due(out);
-        }
-        if zone.game.hunts.due_ms() <= zone.clock.now_ms() {
-            zone.end_due_hunts(out);
-        }
-    }
-
-    /// More may be due than was settled before the event; after this, nothing is due for the
-    /// event's own player.
-    #[inline(always)]
-    fn settle(zone: &mut Shard, row: u32, body: &mut Body, out: &mut EventOutput) {
-        if (body.has_effects() || body.downed()) && zone.is_behind() {
-            zone.settle(row, out);
-            *body = *zone.game.actors.body(row);
+    fn on_time(zone: &mut Shard, event: &PlainEvent, out: &mut EventOutput) {
+        if zone.is_anything_due() {
+            zone.end_due(event, out);
         }
     }
 
@@ -105,8 +92,10 @@ impl Game for TreasureHunt {
             ActionOf::Move { x, y } if !body.downed() => zone.on_move(row, body, x, y, out),
             ActionOf::Rotate { heading } if !body.downed() => on_rotate(body, heading, out),
             _ => {
-                let (after, decided) = zone.on_rarer_action(row, *body, event, out);
-                *body = after;
+                // A copy, so that steps and turns keep their body in registers.
+                let mut copy = *body;
+                let decided = zone.on_rarer_action(row, &mut copy, event, out);
+                *body = copy;
                 decided
             }
         }
@@ -179,23 +168,20 @@ impl Game for TreasureHunt {
 }
 
 impl Shard {
-    /// Processes actions other than a plain step or turn. They have a separate function and copy of
-    /// the body, so that steps and turns keep theirs in registers. Returns the resulting body.
+    /// Processes actions other than a plain step or turn.
     #[inline(never)]
     fn on_rarer_action(
         &mut self,
         row: u32,
-        mut body: Body,
+        body: &mut Body,
         event: &PlainEvent,
         out: &mut EventOutput,
-    ) -> (Body, Result<(), Refusal>) {
-        let decided = match action(event) {
+    ) -> Result<(), Refusal> {
+        match action(event) {
             _ if body.downed() => Err(Refusal::Downed),
-            ActionOf::Shoot { weapon, heading } => {
-                self.on_shoot(row, &mut body, weapon, heading, out)
-            }
-            ActionOf::Use { item } => self.on_use(row, &mut body, item, out),
-            ActionOf::Loot { hunt } => self.on_loot(row, &body, hunt, out),
+            ActionOf::Shoot { weapon, heading } => self.on_shoot(row, body, weapon, heading, out),
+            ActionOf::Use { item } => self.on_use(row, body, item, out),
+            ActionOf::Loot { hunt } => self.on_loot(row, body, hunt, out),
             ActionOf::Move { .. }
             | ActionOf::Rotate { .. }
             | ActionOf::Join { .. }
@@ -205,7 +191,6 @@ impl Shard {
             | ActionOf::RulesChange { .. }
             | ActionOf::HuntStart { .. }
             | ActionOf::HuntEnd { .. } => unreachable!("handled before"),
-        };
-        (body, decided)
+        }
     }
 }

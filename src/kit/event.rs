@@ -218,6 +218,9 @@ pub trait GameAction: Copy {
     /// Returns who acts.
     fn subject(words: &ActionWords) -> Subject;
 
+    /// Returns whether a player in the zone acts, as in most events.
+    fn is_of_player(words: &ActionWords) -> bool;
+
     /// Returns the action in these words, which the decoder or [`GameAction::pack`] has made.
     /// `carried` holds what arrivals carry.
     fn unpack(words: &ActionWords, carried: &[u64]) -> Self;
@@ -400,6 +403,15 @@ macro_rules! events {
                 match words.kind() {
                     $($number => $crate::kit::event::Subject::$subject,)*
                     kind => unreachable!("no action has the number {kind}"),
+                }
+            }
+
+            #[inline(always)]
+            fn is_of_player(words: &$crate::kit::field::ActionWords) -> bool {
+                use $crate::kit::event::Subject;
+                match words.kind() {
+                    $($number => matches!(Subject::$subject, Subject::Player),)*
+                    _ => false,
                 }
             }
 

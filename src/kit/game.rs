@@ -73,16 +73,9 @@ pub trait Game: GameState<Rules: GameRules> + Send + 'static {
     /// Returns the update that says that an event was refused.
     fn refused(refusal: Self::Refusal, event: &PlainEvent) -> Self::Update;
 
-    /// Does what is due before an event.
-    fn on_time(zone: &mut Zone<Self>, out: &mut EventOutput<Self>);
-
-    /// Processes what is due for a player before its event.
-    fn settle(
-        zone: &mut Zone<Self>,
-        row: u32,
-        player: &mut Self::Player,
-        out: &mut EventOutput<Self>,
-    );
+    /// Does what is due before an event. If that is too much for one event, what is due for the
+    /// event's own player must not wait.
+    fn on_time(zone: &mut Zone<Self>, event: &PlainEvent, out: &mut EventOutput<Self>);
 
     /// Processes an event of a player in the zone. The kit writes the player's row after it.
     fn on_player(

@@ -49,9 +49,10 @@ impl IndexEntry {
     }
 }
 
+/// The words of its entries, which a look-up compares at once.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
-struct Bucket([IndexEntry; BUCKET_PLACES]);
+struct Bucket([u32; BUCKET_PLACES]);
 
 /// The result of the first step of a look-up, for the second one.
 #[derive(Clone, Copy, Debug, Default)]
@@ -122,8 +123,9 @@ impl Index {
         // Compares all places at once and without a branch, because no processor could predict the
         // matching one.
         let Bucket(places) = &self.buckets[bucket];
-        let tagged = places_of(tag, TAG_MASK, &places.map(|IndexEntry(word)| word));
-        places[(tagged | 1 << LIST).trailing_zeros() as usize].row().unwrap_or(u32::MAX)
+        let tagged = places_of(tag, TAG_MASK, places);
+        let place = (tagged | 1 << LIST).trailing_zeros() as usize;
+        IndexEntry(places[place]).row().unwrap_or(u32::MAX)
     }
 
     /// Returns the row of a player, if it is here. `id_of` reads a row's player.
@@ -137,7 +139,8 @@ impl Index {
     fn entries(&self, bucket: u32) -> impl Iterator<Item = IndexEntry> + '_ {
         let Bucket(places) = &self.buckets[bucket];
         let next = |entry: &IndexEntry| Some(self.links[entry.row()?]);
-        places[..LIST].iter().copied().chain(std::iter::successors(Some(places[LIST]), next))
+        let list = std::iter::successors(Some(IndexEntry(places[LIST])), next);
+        places[..LIST].iter().map(|word| IndexEntry(*word)).chain(list)
     }
 
     /// Adds a row that is not here yet. `id_of` must already return its player.
@@ -153,9 +156,10 @@ impl Index {
     fn push(&mut self, hash: u64, row: u32) {
         let number = self.bucket(hash);
         let Bucket(places) = &mut self.buckets[number];
-        let free = places.iter().position(|place| *place == IndexEntry::default());
-        let place = &mut places[free.unwrap_or(LIST)];
-        self.links[row] = std::mem::replace(place, IndexEntry::new(hash, row));
+        let free = places.iter().position(|word| *word == 0);
+        let IndexEntry(entry) = IndexEntry::new(hash, row);
+        let before = std::mem::replace(&mut places[free.unwrap_or(LIST)], entry);
+        self.links[row] = IndexEntry(before);
     }
 
     /// Adds a bucket and moves entries to it from the bucket that it splits.
@@ -166,9 +170,9 @@ impl Index {
         self.bucket_count += 1;
         self.mask = self.bucket_count.next_power_of_two() - 1;
         let Bucket(places) = std::mem::take(&mut self.buckets[halved]);
-        for place in places {
+        for word in places {
             // Only the last place has a list after it.
-            let mut entry = place;
+            let mut entry = IndexEntry(word);
             while let Some(row) = entry.row() {
                 entry = self.links[row];
                 self.push(hash_of(id_of(row)), row);
@@ -182,11 +186,11 @@ impl Index {
         let after = self.links[row];
         let number = self.bucket(hash_of(player_id));
         let Bucket(places) = &mut self.buckets[number];
-        if let Some(place) = places.iter_mut().find(|place| place.row() == Some(row)) {
-            *place = after;
+        if let Some(word) = places.iter_mut().find(|word| IndexEntry(**word).row() == Some(row)) {
+            *word = after.0;
             return;
         }
-        let mut at = places[LIST];
+        let mut at = IndexEntry(places[LIST]);
         loop {
             let before = at.row().expect("a row of the index is in its bucket");
             at = self.links[before];

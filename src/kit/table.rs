@@ -73,11 +73,13 @@ impl<R: Row> Table<R> {
             Identity::Own => words.as_slice()[0] == 0,
             Identity::Number => words.as_slice().iter().all(|word| *word == 0),
         };
-        let hash = if empty { 0 } else { words.hash(salt) };
         self.shadow.before_write(&self.rows, number);
         let kept = &mut self.rows[number];
+        // Stored before it is hashed, which takes all registers.
+        kept.row = row;
+        let hash = if empty { 0 } else { words.hash(salt) };
         self.digest = self.digest.wrapping_sub(kept.hash).wrapping_add(hash);
-        *kept = Kept { row, hash, _alignment: [] };
+        kept.hash = hash;
     }
 
     /// Returns a row as it was when the checkpoint began, or as it is if there is no checkpoint.

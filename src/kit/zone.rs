@@ -267,11 +267,12 @@ impl<G: Game> Zone<G> {
             out.clock_ms = Some(self.clock.published());
             out.push_clock();
         }
-        G::on_time(self, &mut out);
-        let subject = G::Action::subject(&event.action);
-        let outcome = match subject {
-            Subject::Player => self.on_player(hint, event, &mut out),
-            _ => self.on_rarer_subject(subject, event, carried, &mut out),
+        G::on_time(self, event, &mut out);
+        let (subject, outcome) = if G::Action::is_of_player(&event.action) {
+            (Subject::Player, self.on_player(hint, event, &mut out))
+        } else {
+            let subject = G::Action::subject(&event.action);
+            (subject, self.on_rarer_subject(subject, event, carried, &mut out))
         };
         if let Outcome::Refused(refusal) = outcome {
             out.push(event.player_id, G::refused(refusal, event));
@@ -300,7 +301,6 @@ impl<G: Game> Zone<G> {
             return Outcome::NoOp;
         }
         let mut player = *player;
-        G::settle(self, row, &mut player, out);
         player.set_seq(event.seq);
         let decided = G::on_player(self, row, &mut player, event, out);
         // A refused event has used up its `seq` too: sent again, it must not be decided again.
@@ -366,7 +366,6 @@ impl<G: Game> Zone<G> {
             return Outcome::NoOp;
         }
         let mut player = *player;
-        G::settle(self, row, &mut player, out);
         player.set_seq(event.seq);
         let decided = match subject {
             Subject::Leave => G::on_leave(self, row, player, event, out),

@@ -5,8 +5,10 @@
 //! id.
 
 use crate::hunt::change::Change;
+use crate::hunt::event::Action;
 use crate::hunt::refusal::Effect;
 use crate::hunt::{EventOutput, Shard};
+use crate::kit::event::{GameAction, PlainEvent};
 use crate::kit::mix;
 
 /// Limit of the actors that one event settles. The others wait for the next event.
@@ -16,26 +18,41 @@ pub(super) const DUE_ACTORS_PER_EVENT: usize = 4;
 pub(super) const RESPAWN_TRIES: u64 = 16;
 
 impl Shard {
-    /// Ends what is due, for as many actors as one event may settle, the earliest first.
+    /// Returns whether anything is due: for any actor, or the end of a hunt.
+    #[inline]
+    pub(crate) fn is_anything_due(&self) -> bool {
+        let now_ms = self.clock.now_ms();
+        self.game.actors.is_due(now_ms) || self.game.hunts.due_ms() <= now_ms
+    }
+
+    /// Ends what is due before an event.
     #[inline(never)]
-    pub(crate) fn settle_due(&mut self, out: &mut EventOutput) {
+    pub(crate) fn end_due(&mut self, event: &PlainEvent, out: &mut EventOutput) {
+        let now_ms = self.clock.now_ms();
         for _ in 0..DUE_ACTORS_PER_EVENT {
-            match self.game.actors.first_due(self.clock.now_ms()) {
-                Some(row) => self.settle(row, out),
-                None => return,
+            if let Some(row) = self.game.actors.first_due(now_ms) {
+                self.settle(row, out);
             }
+        }
+        self.end_due_hunts(out);
+        if self.game.actors.is_due(now_ms) {
+            self.settle_own(event, out);
         }
     }
 
-    /// Returns whether more was due than was settled. If not, nothing is due for any actor.
-    #[inline]
-    pub(crate) fn is_behind(&self) -> bool {
-        self.game.actors.is_due(self.clock.now_ms())
+    /// Ends what is due for the event's own player, unless the event is old.
+    fn settle_own(&mut self, event: &PlainEvent, out: &mut EventOutput) {
+        let is_own = Action::subject(&event.action).is_player();
+        let row = self.game.actors.find(event.player_id).filter(|_| is_own);
+        if let Some(row) = row
+            && event.seq > self.game.actors.body(row).seq
+        {
+            self.settle(row, out);
+        }
     }
 
     /// Ends what is due for one actor.
-    #[inline(never)]
-    pub(crate) fn settle(&mut self, row: u32, out: &mut EventOutput) {
+    fn settle(&mut self, row: u32, out: &mut EventOutput) {
         let now_ms = self.clock.now_ms();
         let (mut body, mut pack) = (*self.game.actors.body(row), *self.game.actors.pack(row));
         if pack.next_due_ms().is_none_or(|at_ms| at_ms > now_ms) {

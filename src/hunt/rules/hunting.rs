@@ -70,7 +70,6 @@ impl Shard {
     }
 
     /// Ends the hunts whose time is over, if there are any.
-    #[inline(never)]
     pub(crate) fn end_due_hunts(&mut self, out: &mut EventOutput) {
         for slot in 0..HUNTS_MAX {
             let hunt = self.game.hunts.hunt(slot);

@@ -1,6 +1,8 @@
 //! Items and effects.
 
 use super::script::{Game, check, rules, sentence};
+use crate::hunt::change::Change;
+use crate::kit::update::Update;
 
 #[test]
 fn an_item_must_exist_and_be_held() {
@@ -118,6 +120,27 @@ fn haste_that_is_over_does_not_count_when_more_haste_arrives() {
          5 move x=8000 y=5120 seq=13
          > 5 moved tile=87 x=8000 y=5120",
     );
+}
+
+/// Four actors are settled per event, and after them the event's own player.
+#[test]
+fn what_is_over_for_the_player_of_an_event_ends_before_it_unless_the_event_is_old() {
+    let ended = |line: &str| -> Vec<u64> {
+        let mut game = Game::new(rules());
+        for player in 1..=6 {
+            let arrival = "arrive x=0 y=0 crossing=1 last_seq=5 effect=1 left_ms=400";
+            game.play(&format!("{player} {arrival}"));
+        }
+        let published = game.play_late(line, 1000);
+        let ends = |update: &&Update| matches!(update.change(), Change::EffectEnded { .. });
+        published.iter().filter(ends).map(Update::player_id).collect()
+    };
+    for new in ["6 move x=0 y=0 seq=6", "6 leave seq=6", "6 join x=0 y=0 seq=6"] {
+        assert_eq!(ended(new), [1, 2, 3, 4, 6], "{new}");
+    }
+    for other in ["6 move x=0 y=0 seq=5", "9 move x=0 y=0 seq=1", "0 hunt_end hunt=1"] {
+        assert_eq!(ended(other), [1, 2, 3, 4], "{other}");
+    }
 }
 
 #[test]

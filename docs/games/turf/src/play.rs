@@ -98,7 +98,7 @@ impl Game for Turf {
         TurfUpdate::Refused { reason, seq: event.seq }
     }
 
-    fn on_time(zone: &mut Zone<Turf>, out: &mut EventOutput<Turf>) {
+    fn on_time(zone: &mut Zone<Turf>, _: &PlainEvent, out: &mut EventOutput<Turf>) {
         let Round { ends_ms, red, blue } = *zone.game.round.row(0);
         if ends_ms > 0 && ends_ms <= zone.clock.now_ms() {
             zone.game.round.write(0, Round { ends_ms: 0, red, blue });
@@ -108,8 +108,6 @@ impl Game for Turf {
             );
         }
     }
-
-    fn settle(_: &mut Zone<Turf>, _: u32, _: &mut Runner, _: &mut EventOutput<Turf>) {}
 
     fn on_player(
         zone: &mut Zone<Turf>,
