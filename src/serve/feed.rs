@@ -105,7 +105,11 @@ impl Feed {
         config.set("queued.max.messages.kbytes", FETCHED_KBYTES_MAX.to_string());
         let consumer = Arc::new(reader(&config, &options.client).map_err(unusable)?);
         let wait = Duration::from_millis(METADATA_MS_MAX);
-        let zones = partitions(&consumer, &options.output_topic, Right::Read, wait)?;
+        let right = match options.moment {
+            Some(_) => Right::Describe,
+            None => Right::Read,
+        };
+        let zones = partitions(&consumer, &options.output_topic, right, wait)?;
         let zones = TopicError::unless_too_many(&options.output_topic, zones as usize)?;
         Ok(Feed {
             beginnings: Beginnings::new(&options),
