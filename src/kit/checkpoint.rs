@@ -366,7 +366,7 @@ impl<G: Game> Zone<G> {
 
     /// Decodes the zone from a state that another version of the game has stored. It continues by
     /// the first rules of the book.
-    pub(crate) fn migrate_state(
+    pub fn migrate_state(
         bytes: &[u8],
         rulebook: &Rulebook<G::Rules>,
     ) -> Result<Zone<G>, StateError> {

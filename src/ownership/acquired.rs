@@ -22,8 +22,6 @@ pub struct Acquired {
     pub candidate: Option<usize>,
     /// The rules by which the state of another version continues; `None`: it is of this version.
     pub migrates_to: Option<u32>,
-    /// The version of the game changes here: readers learn of it by our first record.
-    pub takes_over: bool,
     /// The rules of the state before the first event, where a start needs them.
     pub begun_by: u32,
     /// Input offsets to pass over.

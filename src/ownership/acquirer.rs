@@ -273,9 +273,9 @@ impl Acquirer {
             let may_bid = !is_copy && history.not_before.is_none_or(|at| at <= now);
             let stays_ahead = follower.stays_ahead(facts.next_update, now);
             follower.cannot_promote |= stays_ahead;
-            let may_publish = !task.has_owner_ended();
+            let awaits_quiet = task.may_other_version_publish();
             let is_warm =
-                !stays_ahead && follower.is_warm(facts.applied, is_read_to_end, may_publish, now);
+                !stays_ahead && follower.is_warm(facts.applied, is_read_to_end, awaits_quiet, now);
             if is_warm {
                 follower.warm_at = Some(now);
             }

@@ -364,9 +364,10 @@ impl Acquisition {
         self.end(Err(error));
     }
 
-    /// Whether the owner whose fence is in force has published its last frame.
-    pub(super) fn has_owner_ended(&self) -> bool {
-        self.fold.has_owner_ended()
+    /// Whether the owner in force is of another version and may publish on. Another instance of our
+    /// version may have taken over from it since an engine began to follow.
+    pub(super) fn may_other_version_publish(&self) -> bool {
+        self.is_of_other_version() && !self.fold.has_owner_ended()
     }
 
     /// The engine that follows is warm: the output is to be ours.
@@ -551,7 +552,6 @@ impl Acquisition {
             start,
             candidate: self.kept().map(|_| self.candidate),
             migrates_to: self.migrates_to(),
-            takes_over: self.takes_over(start, mark),
             begun_by: self.begun_by(),
             skips: self.skips(),
             input_leader_epoch: self.bounds.input_leader_epoch,
@@ -678,7 +678,7 @@ impl Acquisition {
     }
 
     /// Whether another version of the game made what is published last.
-    fn is_of_other_version(&self) -> bool {
+    pub(super) fn is_of_other_version(&self) -> bool {
         let is_known = self.migrates_to().is_some() || self.fold.takeover().is_some();
         is_known && self.fold.ruleset().is_none_or(|in_force| !self.is_loaded(in_force))
     }

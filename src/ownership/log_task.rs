@@ -136,9 +136,9 @@ impl LogTask {
         }
     }
 
-    /// Whether the owner whose fence is in force has published its last frame.
-    pub(super) fn has_owner_ended(&self) -> bool {
-        self.acquisition().is_some_and(Acquisition::has_owner_ended)
+    /// Whether the owner in force is of another version and may publish on.
+    pub(super) fn may_other_version_publish(&self) -> bool {
+        self.acquisition().is_some_and(Acquisition::may_other_version_publish)
     }
 
     fn awaits_own_record(&self) -> bool {

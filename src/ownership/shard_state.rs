@@ -117,7 +117,7 @@ impl FollowingShard {
         &mut self,
         applied: i64,
         is_read_to_end: bool,
-        may_publish: bool,
+        awaits_quiet: bool,
         now: Instant,
     ) -> bool {
         let (goal, since) = self.goal;
@@ -126,7 +126,7 @@ impl FollowingShard {
         }
         let is_quiet = now.saturating_duration_since(self.covered_at)
             >= Duration::from_millis(EDITION_QUIET_MS);
-        if self.begun.takes_over && may_publish && !is_quiet {
+        if awaits_quiet && !is_quiet {
             return false;
         }
         let is_warm = now.saturating_duration_since(since) <= Duration::from_millis(WARM_MS_MAX);

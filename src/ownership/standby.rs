@@ -229,7 +229,7 @@ impl Acquirer {
         if self.options.fence_ids.are_of_another(in_force) {
             return;
         }
-        let is_eligible = !follower.begun.takes_over
+        let is_eligible = !acquisition.is_of_other_version()
             && follower.ahead_since.is_none()
             && mark == follower.covered
             && facts.applied >= mark.next_offset

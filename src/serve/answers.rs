@@ -32,6 +32,8 @@ pub struct Served {
     pub zones: Vec<ZoneState>,
     /// By partition: whether the input topic is another one than the zone is played from.
     is_input_another: Vec<bool>,
+    /// The record after which a zone is shown, in a process that shows one.
+    pub(crate) as_of: Option<AsOf>,
     /// Counters of this process.
     pub counts: ServeCounts,
     /// Watches the feed thread, without which the view stops.
@@ -40,6 +42,17 @@ pub struct Served {
     owner_silence_max: Duration,
     /// The time of this turn.
     now: Instant,
+}
+
+/// The record of the input after which a zone is shown for ever.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AsOf {
+    /// The zone.
+    pub zone: u16,
+    /// The record's input offset.
+    pub offset: i64,
+    /// The record's timestamp, in milliseconds since the Unix epoch.
+    pub time_ms: i64,
 }
 
 /// The state of a zone that an answer is of.
@@ -90,6 +103,7 @@ impl Served {
             openapi: OnceLock::new(),
             zones: vec![ZoneState::Loading; zones],
             is_input_another: vec![false; zones],
+            as_of: None,
             counts: ServeCounts::default(),
             feed: FeedWatch::default(),
             owner_silence_max,
@@ -396,6 +410,12 @@ impl Served {
                         json.text("state", if stale_ms.is_some() { "stale" } else { "live" });
                         json.number("owner_epoch", *owner_epoch);
                         json.number("lag_ms", lag.ms(self.now));
+                        let as_of = self.as_of.filter(|as_of| as_of.zone == zone);
+                        if let Some(AsOf { offset, time_ms, .. }) = as_of {
+                            json.object_at("as_of", |json| {
+                                json.signed("offset", offset).signed("time_ms", time_ms);
+                            });
+                        }
                     }
                 }
                 if let Some(zone) = self.view.zone(zone) {

@@ -10,6 +10,7 @@ use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
 use crate::output::fence_id::InputTag;
 use crate::runtime::wall_clock::unix_ms;
+use crate::serve::answers::AsOf;
 use crate::serve::beginning::{Beginning, Beginnings};
 use crate::serve::feed_messages::{FeedMessage, FeedSender};
 use crate::serve::follower::{Followed, Follower};
@@ -66,8 +67,8 @@ pub(crate) struct FeedOptions {
 /// A zone at a moment.
 #[derive(Clone, Debug)]
 pub(crate) struct ZoneMoment {
-    /// The zone.
-    pub zone: u16,
+    /// The record after which it is shown.
+    pub as_of: AsOf,
     /// Its state.
     pub state: Vec<u8>,
     /// Its place in input and output.
@@ -104,7 +105,11 @@ impl Feed {
         config.set("queued.max.messages.kbytes", FETCHED_KBYTES_MAX.to_string());
         let consumer = Arc::new(reader(&config, &options.client).map_err(unusable)?);
         let wait = Duration::from_millis(METADATA_MS_MAX);
-        let zones = partitions(&consumer, &options.output_topic, Right::Read, wait)?;
+        let right = match options.moment {
+            Some(_) => Right::Describe,
+            None => Right::Read,
+        };
+        let zones = partitions(&consumer, &options.output_topic, right, wait)?;
         let zones = TopicError::unless_too_many(&options.output_topic, zones as usize)?;
         Ok(Feed {
             beginnings: Beginnings::new(&options),
@@ -183,7 +188,7 @@ impl Feed {
 
     /// Shows a zone at a moment, until it is asked to stop.
     fn show(&self, moment: &ZoneMoment, sender: &FeedSender, stop: &Arc<AtomicBool>) {
-        let (zone, owner_epoch) = (moment.zone, 0);
+        let (zone, owner_epoch) = (moment.as_of.zone, 0);
         for other in (0..self.zones).filter(|other| *other != zone) {
             sender.send(FeedMessage::Halted(other, NOT_SHOWN.to_owned()));
         }

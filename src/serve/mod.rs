@@ -193,9 +193,11 @@ impl Server {
         // A further reload waits until the feed has taken the last one.
         let (games, reloaded) = channel::bounded(1);
         let owner_silence_max = lag::silence_max(feed.tick_every_ms);
+        let as_of = feed.moment.as_ref().map(|moment| moment.as_of);
         let feed = Feed::connect(feed, topics, game.clone(), reloaded)?;
         let zones = usize::from(feed.zones());
-        let served = Served::new(&*game, zones, owner_silence_max);
+        let mut served = Served::new(&*game, zones, owner_silence_max);
+        served.as_of = as_of;
         let listener = listen_at(options.listen, options.share_address)
             .map_err(|source| ServeError::Listen { listen: options.listen, source })?;
         let address = listener.local_addr().map_err(ServeError::Resources)?;

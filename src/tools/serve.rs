@@ -11,6 +11,7 @@ use crate::edition::Edition;
 use crate::kafka::client::ClientOptions;
 use crate::kafka::topic_error::TopicError;
 use crate::kit::engine::{AnyRulebook, encode_state};
+use crate::serve::answers::AsOf;
 use crate::serve::feed::{FeedOptions, ZoneMoment};
 use crate::serve::topic_reports::TopicReports;
 use crate::serve::{self, ServeError};
@@ -22,6 +23,7 @@ use crate::service::{log, shutdown};
 use crate::view::game::ViewedGame;
 use crate::view::zone::ZonePosition;
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Serves until a signal ends it.
@@ -50,12 +52,17 @@ fn moment(
     let rulebook: AnyRulebook = rulebook.clone();
     let mut played = PlayedInput::open(config, "serve")?;
     let next_offset = played.after((zone, offset))?;
+    let mut time_ms = 0;
+    played.reader.each(zone, offset..next_offset, |record| {
+        time_ms = record.time_ms;
+        Ok(ControlFlow::Continue(()))
+    })?;
     let skips = BTreeSet::new();
     let mut past = PastZone::before((zone, next_offset), &mut played, &rulebook, skips)?;
     let mut state = Vec::new();
     encode_state(&mut *past.engine, &mut state);
     let position = ZonePosition { update: past.updates_made(), next_offset };
-    Ok(ZoneMoment { zone, state, position })
+    Ok(ZoneMoment { as_of: AsOf { zone, offset, time_ms }, state, position })
 }
 
 /// Asks the brokers before librdkafka does: see decision 031.

@@ -18,19 +18,23 @@ use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use support::PATIENCE;
 use support::daemon::{Huntd, Topics};
-use support::kafka;
+use support::kafka::{self, Cluster};
 use tempfile::TempDir;
 
+/// The test as which an instance is started.
 const NAME: &str = "editions::a_running_game_goes_to_another_version_and_back_without_loss";
 const EDITION: &str = "HUNTD_TEST_EDITION";
 const CONFIG: &str = "HUNTD_TEST_CONFIG";
+
+/// What an instance says of a zone that another version plays.
+const WAITS: &str = "another version of the game has published";
 
 const PARTITIONS: i32 = 2;
 const PLAYERS: u64 = 6;
@@ -66,20 +70,30 @@ fn play(name: &str) -> ! {
 
 /// Starts an instance of an edition on a host of its own.
 fn start(edition: &str, topics: &Topics, (folder, replicas): (&TempDir, &str)) -> Huntd {
+    let snapshots =
+        format!("every_ms = 200\ntopic = {replicas:?}\ndirectory = {:?}", folder.path());
+    start_on(kafka::shared(), edition, topics, &snapshots)
+}
+
+/// Starts an instance of an edition that takes these snapshots.
+pub(crate) fn start_on(
+    cluster: &Cluster,
+    edition: &str,
+    topics: &Topics,
+    snapshots: &str,
+) -> Huntd {
     let mut shell = Command::new("sh");
     let run = format!("{CONFIG}=\"$3\" exec \"$0\" {NAME} --exact --nocapture");
     shell.args(["-c", &run]).arg(std::env::current_exe().expect("it runs"));
     shell.env(EDITION, edition);
-    let snapshots =
-        format!("every_ms = 200\ntopic = {replicas:?}\ndirectory = {:?}", folder.path());
-    Huntd::start_by(shell, kafka::shared(), topics, &[("snapshot", &snapshots)])
+    Huntd::start_by(shell, cluster, topics, &[("snapshot", snapshots)])
 }
 
 /// Three pairs of players of two teams, each pair on a field that it paints by turns: each time
 /// gives the painter points.
 struct Painters {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
+    thread: JoinHandle<u64>,
 }
 
 impl Painters {
@@ -118,13 +132,15 @@ impl Painters {
                 std::thread::sleep(Duration::from_millis(10));
             }
             producer.flush(PATIENCE).expect("brokers acknowledge all records");
+            seq - 2
         });
         Painters { stop, thread }
     }
 
-    fn finish(self) {
+    /// How often each player has painted in each zone.
+    fn finish(self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().expect("the painters end by themselves");
+        self.thread.join().expect("the painters end by themselves")
     }
 }
 
@@ -135,6 +151,8 @@ struct Seen {
     /// The rulesets of its frames, without repetitions.
     rulesets: Vec<u32>,
     scores: BTreeMap<u64, u64>,
+    /// How often each player was told what became of its paint.
+    answers: BTreeMap<u64, u64>,
     /// Times that a player got two points at once.
     doubles: u64,
     /// When the last updates were appended, in milliseconds.
@@ -186,6 +204,9 @@ impl Seen {
     }
 
     fn take(&mut self, player_id: u64, update: TurfUpdate, by: u32) {
+        if let TurfUpdate::Painted { .. } | TurfUpdate::Refused { .. } = update {
+            *self.answers.entry(player_id).or_default() += u64::from(player_id > 0);
+        }
         let TurfUpdate::Painted { score, .. } = update else { return };
         let before = self.scores.insert(player_id, score).unwrap_or(0);
         let may_be_double = by == ruleset("second");
@@ -201,61 +222,137 @@ fn a_running_game_goes_to_another_version_and_back_without_loss() {
         play(&edition);
     }
     let topics = Topics::create(kafka::shared(), "editions", PARTITIONS);
-    kafka::shared().client().set_topic(&topics.output, "message.timestamp.type", "LogAppendTime");
-    let replicas = format!("{}-snapshots", topics.input);
-    let compacted = [("cleanup.policy", "compact")];
-    kafka::shared().client().create_topic(&replicas, PARTITIONS, &compacted);
+    let replicas = create_replicas(&topics);
     let painters = Painters::start(&topics);
-    let ends = || kafka::shared().client().ends(&topics.output, PARTITIONS);
-    let wait_for_more = |huntd: &mut Huntd| {
-        let before = ends();
-        huntd.wait_until("records of each zone", |_| {
-            ends().iter().zip(&before).all(|(end, before)| *end >= before + RECORDS)
-        });
-    };
     let folders = [(); 3].map(|()| tempfile::tempdir().expect("a temporary folder"));
-    let mut running = start("first", &topics, (&folders[0], &replicas));
-    running.wait_for_address();
-    running.wait_until("a replica of each zone's snapshot", |huntd| {
-        huntd.metric("huntd_snapshot_replicas_stored_total") >= PARTITIONS as u64
-    });
-    wait_for_more(&mut running);
+    let mut running = start_first(&topics, (&folders[0], &replicas));
     let editions = ["first", "second", "first"];
     for (edition, folder) in editions.iter().zip(&folders).skip(1) {
         let mut next = start(edition, &topics, (folder, &replicas));
         // The zones that the group gives it are played until their owner stops.
-        next.wait_until("a zone that waits", |huntd| {
-            huntd.log().contains("another version of the game has published")
-        });
+        wait_behind(&mut next);
         stop(running);
-        wait_for_more(&mut next);
+        wait_for_more(&topics, &mut next);
         running = next;
     }
-    painters.finish();
-    let inputs = kafka::shared().client().ends(&topics.input, PARTITIONS);
-    let next_offset = |partition| Seen::read(&topics, partition).reader.position().next_offset;
-    running.wait_until("the end of the input", |_| {
-        (0..PARTITIONS).all(|partition| next_offset(partition) == inputs[partition as usize])
-    });
-    stop(running);
-    for partition in 0..PARTITIONS {
-        let seen = Seen::read(&topics, partition);
+    for (partition, seen) in finish(&topics, painters, running).iter().enumerate() {
         assert_eq!(seen.rulesets, editions.map(ruleset));
-        assert_eq!(seen.scores.len() as u64, PLAYERS, "everybody has painted");
-        assert!(seen.doubles > 0, "the second edition has given no bonus");
         println!("zone {partition} stood still at each takeover for {:?} ms", seen.pauses_ms);
     }
 }
 
+/// An instance is killed while another version waits for its zones, and each new owner while it
+/// takes them over.
+#[test]
+fn kills_in_the_middle_of_an_upgrade_lose_nothing_and_repeat_nothing() {
+    let topics = Topics::create(kafka::shared(), "editions-killed", PARTITIONS);
+    let replicas = create_replicas(&topics);
+    let painters = Painters::start(&topics);
+    let folders = [(); 3].map(|()| tempfile::tempdir().expect("a temporary folder"));
+    let places = folders.each_ref().map(|folder| (folder, replicas.as_str()));
+    let running = start_first(&topics, places[0]);
+    let mut next = start("second", &topics, places[1]);
+    wait_behind(&mut next);
+    let waits = |huntd: &Huntd| huntd.log().matches(WAITS).count();
+    let before = waits(&next);
+    running.kill9();
+    // Its last state is behind what it has published, so its version has to play once more.
+    let end = ends(&topics);
+    next.wait_until("the other zone waits, too", |huntd| waits(huntd) > before);
+    stop(next);
+    assert_eq!(ends(&topics), end, "nobody goes on from a state that is behind");
+    let mut running = start("first", &topics, places[0]);
+    wait_for_more(&topics, &mut running);
+    for (edition, place) in [("second", places[1]), ("first", places[2])] {
+        let mut next = start(edition, &topics, place);
+        wait_behind(&mut next);
+        stop(running);
+        let end = ends(&topics);
+        next.wait_until("a frame of the next version", |_| ends(&topics) != end);
+        next.kill9();
+        running = start(edition, &topics, place);
+        wait_for_more(&topics, &mut running);
+    }
+    for seen in finish(&topics, painters, running) {
+        assert_eq!(seen.rulesets, ["first", "second", "first"].map(ruleset));
+    }
+}
+
+/// Creates the topic for replicas of snapshots.
+fn create_replicas(topics: &Topics) -> String {
+    kafka::shared().client().set_topic(&topics.output, "message.timestamp.type", "LogAppendTime");
+    let replicas = format!("{}-snapshots", topics.input);
+    let compacted = [("cleanup.policy", "compact")];
+    kafka::shared().client().create_topic(&replicas, PARTITIONS, &compacted);
+    replicas
+}
+
+/// Starts the first edition, and waits until it plays and its snapshots are replicated.
+fn start_first(topics: &Topics, place: (&TempDir, &str)) -> Huntd {
+    let mut running = start("first", topics, place);
+    running.wait_for_address();
+    running.wait_until("a replica of each zone's snapshot", |huntd| {
+        huntd.metric("huntd_snapshot_replicas_stored_total") >= PARTITIONS as u64
+    });
+    wait_for_more(topics, &mut running);
+    running
+}
+
+/// Where the output ends.
+fn ends(topics: &Topics) -> Vec<i64> {
+    kafka::shared().client().ends(&topics.output, PARTITIONS)
+}
+
+/// Waits until each zone is played on.
+fn wait_for_more(topics: &Topics, huntd: &mut Huntd) {
+    let before = ends(topics);
+    huntd.wait_until("records of each zone", |_| {
+        ends(topics).iter().zip(&before).all(|(end, before)| *end >= before + RECORDS)
+    });
+}
+
+/// Waits until an instance waits for a zone that another version plays.
+fn wait_behind(next: &mut Huntd) {
+    next.wait_until("a zone that waits", |huntd| huntd.log().contains(WAITS));
+}
+
+/// Lets the players stop and the instance catch up. Everybody was told once what became of each of
+/// its paints, and the second edition has given points twice.
+fn finish(topics: &Topics, painters: Painters, mut running: Huntd) -> Vec<Seen> {
+    let painted = painters.finish();
+    let inputs = kafka::shared().client().ends(&topics.input, PARTITIONS);
+    let next_offset = |partition| Seen::read(topics, partition).reader.position().next_offset;
+    running.wait_until("the end of the input", |_| {
+        (0..PARTITIONS).all(|partition| next_offset(partition) == inputs[partition as usize])
+    });
+    stop(running);
+    let seen: Vec<Seen> = (0..PARTITIONS).map(|partition| Seen::read(topics, partition)).collect();
+    for seen in &seen {
+        let players = (1..=PLAYERS).map(|player_id| seen.answers[&player_id]);
+        let lost: u64 = players.clone().map(|answers| painted.saturating_sub(answers)).sum();
+        let twice: u64 = players.map(|answers| answers.saturating_sub(painted)).sum();
+        println!("{} paints, {lost} lost, {twice} twice", painted * PLAYERS);
+        assert_eq!((lost, twice), (0, 0));
+        assert_eq!(seen.scores.len() as u64, PLAYERS, "everybody has painted");
+        assert!(seen.doubles > 0, "the second edition has given no bonus");
+    }
+    seen
+}
+
 const REHEARSAL: &str = "editions::the_next_version_is_rehearsed_beside_the_one_that_plays";
 
-/// What a rehearsal of the second edition says up to the present end of the input.
-fn rehearse(playing: &Huntd) -> Value {
-    let rehearsed = Command::new(std::env::current_exe().expect("it runs"))
+/// Rehearses the second edition up to the present end of the input.
+pub(crate) fn rehearse_by(config: &str) -> Output {
+    Command::new(std::env::current_exe().expect("it runs"))
         .args([REHEARSAL, "--exact", "--nocapture"])
-        .env(CONFIG, playing.config())
+        .env(CONFIG, config)
         .output()
-        .expect("it is started");
+        .expect("it is started")
+}
+
+/// What a rehearsal says.
+fn rehearse(playing: &Huntd) -> Value {
+    let rehearsed = rehearse_by(&playing.config());
     let text = String::from_utf8_lossy(&rehearsed.stdout).into_owned();
     assert!(rehearsed.status.success(), "{text}\n{}", String::from_utf8_lossy(&rehearsed.stderr));
     let report = text.lines().find(|line| line.starts_with('{')).expect("a report");

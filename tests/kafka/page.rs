@@ -1,9 +1,10 @@
 //! The page in a real browser, beside a daemon and a real broker.
 
+use crate::players::{events, produce};
 use crate::serving::{SECRET, TOKEN};
 use crate::snapshots::{settings, start};
 use support::browser::Browser;
-use support::daemon::Topics;
+use support::daemon::{Huntd, Topics};
 use support::kafka;
 use support::serving::Serving;
 
@@ -132,4 +133,22 @@ fn the_page_asks_for_a_token_refuses_a_wrong_one_and_tells_when_nobody_plays_a_z
     drop(huntd);
     browser.wait_for_text("alarm-title", "Zone 0 is stale");
     browser.wait_until("return document.body.classList.contains('old')");
+}
+
+#[test]
+fn the_page_says_after_which_record_and_when_it_shows_a_zone() {
+    let Some(browser) = Browser::start() else { return };
+    let topics = Topics::create(kafka::shared(), "page-moment", 1);
+    produce(kafka::shared(), &topics, &events(1, 3, 1..=2));
+    let mut huntd = Huntd::start(kafka::shared(), &topics, &[]);
+    huntd.wait_for_address();
+    let showing = Serving::start_showing(&huntd, "0:2");
+    showing.body_at(&[3], "/v1/zones");
+    browser.open(&format!("http://{}/#zone=0", showing.address()));
+    browser.wait_until(
+        r"return /^as of 0:2, 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} UTC$/
+            .test(document.getElementById('as-of').textContent)",
+    );
+    browser.wait_until("return document.getElementById('as-of').checkVisibility()");
+    assert_eq!(browser.errors(), Vec::<String>::new());
 }

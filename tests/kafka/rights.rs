@@ -1,9 +1,11 @@
 //! The rights that docs/REFERENCE.md lists for each verb: these suffice, and none can be left out.
 
+use crate::editions;
 use crate::players::{events, produce};
 use crate::snapshots::stop;
 use crate::verbs::huntd;
 use std::path::Path;
+use std::process::Output;
 use std::time::{Duration, Instant};
 use support::PATIENCE;
 use support::daemon::{Huntd, Topics};
@@ -288,24 +290,41 @@ fn serve_copies(secure: &SecureCluster, topics: &Topics) -> Attempt {
     Attempt { has_worked: has_worked && said.contains("began with a snapshot"), said }
 }
 
-fn serve_world_of(huntd: &Huntd, secure: &SecureCluster, topics: &Topics) -> Attempt {
-    produce(&secure.cluster, topics, &events(1, 5, 1..=10));
+/// A serving process of the user's, on another host: it has no file of the daemon.
+fn try_serving(
+    huntd: &Huntd,
+    secure: &SecureCluster,
+    arguments: &[&str],
+) -> Result<Serving, Attempt> {
     let address = secure.address(Kind::PlainSasl);
     let secret = secure.file("password");
-    let serving = match Serving::try_start(
-        huntd,
-        "127.0.0.1:0",
-        &[
-            // Another host's: it has no file of the daemon.
-            ("HUNTD_SNAPSHOT__DIRECTORY", ""),
-            ("HUNTD_KAFKA__BROKERS", &address),
-            ("HUNTD_KAFKA__SASL__MECHANISM", "SCRAM-SHA-256"),
-            ("HUNTD_KAFKA__SASL__USER", USER),
-            ("HUNTD_KAFKA__SASL__SECRET_FILE", secret.to_str().expect("the path is text")),
-        ],
-    ) {
+    let environment = [
+        ("HUNTD_SNAPSHOT__DIRECTORY", ""),
+        ("HUNTD_KAFKA__BROKERS", &address),
+        ("HUNTD_KAFKA__SASL__MECHANISM", "SCRAM-SHA-256"),
+        ("HUNTD_KAFKA__SASL__USER", USER),
+        ("HUNTD_KAFKA__SASL__SECRET_FILE", secret.to_str().expect("the path is text")),
+    ];
+    Serving::try_start(huntd, arguments, "127.0.0.1:0", &environment)
+        .map_err(|said| Attempt { has_worked: false, said })
+}
+
+/// A process that shows a zone as it was.
+fn serve_at(huntd: &Huntd, secure: &SecureCluster) -> Attempt {
+    match try_serving(huntd, secure, &["--at", "0:0"]) {
+        Err(attempt) => attempt,
+        Ok(serving) => {
+            serving.body_at(&[1], "/v1/zones");
+            Attempt { has_worked: true, said: serving.log() }
+        }
+    }
+}
+
+fn serve_world_of(huntd: &Huntd, secure: &SecureCluster, topics: &Topics) -> Attempt {
+    produce(&secure.cluster, topics, &events(1, 5, 1..=10));
+    let serving = match try_serving(huntd, secure, &[]) {
         Ok(serving) => serving,
-        Err(said) => return Attempt { has_worked: false, said },
+        Err(attempt) => return attempt,
     };
     let event = r#"{"type":"rotate","player_id":1,"seq":50,"heading":100}"#;
     let ended = Instant::now() + PATIENCE;
@@ -357,6 +376,34 @@ fn each_other_verb_needs_the_rights_that_are_documented_and_no_others() {
     assert_exact(&secure, "explain", with_an_event, |topics| {
         tool(topics, &["explain", "0:0"], &[])
     });
+    assert_exact(&secure, "replay --until", with_an_event, |topics| {
+        tool(topics, &["replay", "--until", "0:0"], &[])
+    });
+    assert_exact(&secure, "serve --at", with_an_event, |topics| {
+        serve_at(&Huntd::start(&secure.cluster, topics, &[]), &secure)
+    });
+    assert_exact(&secure, "rehearse", topics, |topics| {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let directory = format!("directory = {:?}", folder.path());
+        rehearse(&secure, topics, &format!("{directory}\nevery_ms = 200"), &directory)
+    });
+}
+
+/// A rehearsal of the user's. The running version has stored a snapshot in one place, and it is
+/// found in another one.
+fn rehearse(secure: &SecureCluster, topics: &Topics, stored: &str, found: &str) -> Attempt {
+    let join = r#"{"type":"join","player_id":7,"seq":1,"ts_us":1767225606000000,"field":5}"#;
+    produce(&secure.cluster, topics, &[(0, join.to_owned())]);
+    let mut playing = editions::start_on(&secure.cluster, "first", topics, stored);
+    playing.wait_for_address();
+    playing.wait_until("the event", |playing| playing.metric("huntd_events_applied_total") > 0);
+    // It stores its state at its end.
+    stop(playing);
+    let further = format!("[kafka.sasl]\n{}\n[snapshot]\n{found}", sasl(secure));
+    let (_folder, file) = configuration(&secure.address(Kind::PlainSasl), &further, topics);
+    let Output { status, stdout, stderr } = editions::rehearse_by(&file);
+    let said = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    Attempt { has_worked: status.success(), said }
 }
 
 #[test]
@@ -381,6 +428,20 @@ fn each_other_verb_needs_the_rights_that_are_documented_for_a_snapshot_topic_and
         with_an_event,
         explain,
     );
+    let until = |topics: &Topics| tool(topics, &["replay", "--until", "0:0"]);
+    let verb = "replay --until with snapshot.topic";
+    assert_exact_beside(&secure, &["replay --until"], verb, with_an_event, until);
+    let verb = "rehearse with snapshot.topic";
+    assert_exact_beside(&secure, &["rehearse"], verb, topics, |topics| {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let found = format!("topic = {:?}", snapshot_topic(topics));
+        rehearse(&secure, topics, &snapshots(topics, folder.path()), &found)
+    });
+    let verb = "serve --at with snapshot.topic";
+    assert_exact_beside(&secure, &["serve --at"], verb, topics, |topics| {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        serve_at(&replicating(&secure, topics, &snapshots(topics, folder.path())), &secure)
+    });
     let check = |topics: &Topics| tool(topics, &["check"]);
     let made = || well_made(&secure);
     assert_exact_beside(&secure, &["check"], "check with snapshot.topic", made, check);

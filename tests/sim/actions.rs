@@ -45,9 +45,13 @@ impl Control {
                 self.find(around, partition);
             }
             OwnershipAction::Load { partition, candidate, begun_by, migrates_to } => {
-                assert_eq!(migrates_to, None, "all instances have one version");
                 self.blocked_until = at;
-                self.load(around, partition, candidate, begun_by);
+                match (candidate, migrates_to) {
+                    (Some(candidate), Some(ruleset)) => {
+                        self.convert(around, partition, candidate, ruleset);
+                    }
+                    _ => self.load(around, partition, candidate, begun_by),
+                }
             }
             OwnershipAction::Rejoin => self.coming.push((at, Coming::Rejoined)),
             OwnershipAction::Ask { question, offsets } => self.ask(around, at, question, &offsets),
@@ -153,6 +157,9 @@ impl Control {
                 "partition {partition} is fenced, and the group has not counted the daemon in"
             ));
         }
+        if header.kind == FrameKind::Updates {
+            self.see_edition(around);
+        }
         self.output.append(around, partition, header);
     }
 
@@ -188,8 +195,9 @@ impl Control {
         self.coming.push((at, Coming::Answered { question, partitions, is_lost }));
     }
 
-    fn open(&mut self, around: &mut Surroundings<'_>, opening: Opening) {
+    fn open(&mut self, around: &mut Surroundings<'_>, mut opening: Opening) {
         around.chance.see(Sight::OpenedCold);
+        self.begin_edition(&mut opening.acquired);
         self.begin_ownership(around, &opening);
         let Loaded { engine, header } = self.take_loaded(around, &opening);
         let start = opening.acquired.start;
@@ -207,8 +215,9 @@ impl Control {
     }
 
     /// An engine follows the output until it is warm.
-    fn follow(&mut self, around: &mut Surroundings<'_>, opening: Opening) {
+    fn follow(&mut self, around: &mut Surroundings<'_>, mut opening: Opening) {
         around.chance.see(Sight::Followed);
+        self.begin_edition(&mut opening.acquired);
         // The fence needs an answer of its own.
         let (partition, mark) = (opening.acquired.partition, opening.acquired.mark);
         self.confirmed.remove(&partition);
@@ -279,6 +288,7 @@ impl Control {
         around.chance.see(Sight::Acquired);
         let (partition, mark) = (opening.acquired.partition, opening.acquired.mark);
         self.acquired.push((partition, Ok(mark)));
+        self.fenced.remove(&partition);
         self.output.opened(partition);
         around.line.borrow_mut().begin(partition, mark.output_offset);
     }
@@ -297,8 +307,10 @@ impl Control {
 
     /// At its end a daemon waits for what its shards have on their way.
     fn check_release(&mut self, around: &Surroundings<'_>, released: &[(i32, i64)]) {
-        let is_busy =
-            |(partition, _): &&(i32, i64)| handover::facts(&self.ends.progress, *partition).is_busy;
+        let is_busy = |(partition, _): &&(i32, i64)| {
+            let facts = handover::facts(&self.ends.progress, *partition);
+            facts.is_busy && !self.fenced.contains(partition)
+        };
         if let Some((partition, _)) = released.iter().find(is_busy)
             && around.now > self.unquiet_at + QUIET_US
         {
@@ -323,6 +335,7 @@ impl Control {
             }
             Note::Fenced { partition, .. } => {
                 around.chance.see(Sight::ForeignSpanFenced);
+                self.fenced.insert(*partition);
                 if self.given_up.contains(partition) {
                     around.chance.see(Sight::FencedWhilePlayed);
                 }
@@ -335,6 +348,9 @@ impl Control {
                 }
             }
             Note::Copy { partition, news } => self.look_at_copy(around, *partition, news),
+            Note::Waiting { sentence, .. } if sentence.contains("another version of the game") => {
+                around.chance.see(Sight::EditionAwaited);
+            }
             Note::CannotStart { partition, error } => {
                 around.chance.see(Sight::CannotStart);
                 if *error == StartError::InputRecreated {

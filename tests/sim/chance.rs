@@ -187,6 +187,11 @@ closed_list! {
         StallNoticed,
         Ready,
         SnapshotOfOtherOutput,
+        VersionChanged,
+        Upgraded,
+        Downgraded,
+        ConvertedAgain,
+        EditionAwaited,
     }
 }
 
@@ -252,6 +257,11 @@ impl Chance {
     /// These faults strike often.
     pub(crate) fn insist_on(&mut self, faults: &[Fault]) {
         faults.iter().for_each(|fault| self.odds[*fault as usize] = ODDS_MAX);
+    }
+
+    /// These faults never strike.
+    pub(crate) fn leave_out(&mut self, faults: &[Fault]) {
+        faults.iter().for_each(|fault| self.odds[*fault as usize] = 0);
     }
 
     /// From here on nothing goes wrong.

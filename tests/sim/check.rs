@@ -58,13 +58,14 @@ impl Sim {
         let partitions = 0..self.followers.len() as i32;
         self.late_outputs() == 0
             && self.are_ready()
+            && self.have_one_version()
             && partitions
                 .into_iter()
                 .all(|partition| self.is_hopeless(partition) || self.is_live(partition))
     }
 
     /// Whether an owner has acknowledged all of the input.
-    fn is_live(&self, partition: i32) -> bool {
+    pub(crate) fn is_live(&self, partition: i32) -> bool {
         let end = self.broker.inputs[partition as usize].end;
         let owned = self.hosts.iter().filter_map(|host| host.node.as_ref()).any(|node| {
             let progress = node.progress.shard(partition);
@@ -158,6 +159,7 @@ impl Sim {
         }
         for era in follower.past.iter().chain([&follower.era]) {
             self.check_skips(partition, era)?;
+            self.common.check_takeovers(&era.takeovers)?;
             // No era has updates of two topics.
             let checked =
                 self.broker.logs(partition).map(|log| self.check_era(partition, era, log));
@@ -312,8 +314,12 @@ impl Sim {
         for node in nodes().filter(|node| !(is_disputed && plays(node))) {
             let progress = node.progress.shard(partition);
             let end = self.broker.inputs[partition as usize].end;
+            // A copy of another edition keeps the state of its own.
+            let is_of_other_edition =
+                node.control.rulebook.version() != self.common.version_of(replay.shard.ruleset());
             // Before the first event nothing has told the digest.
             if end > 0
+                && !is_of_other_edition
                 && progress.ownership_id.get() != 0
                 && progress.published.get() == end
                 && progress.acked.get() == end

@@ -73,6 +73,8 @@ pub(crate) struct Control {
     pub(crate) given_up: BTreeSet<i32>,
     /// Those of which it was told when it was no member any more.
     pub(crate) lost: BTreeSet<i32>,
+    /// Shards that another owner has fenced: what they had on their way may never arrive.
+    pub(crate) fenced: BTreeSet<i32>,
     /// Whether it is known which topic the input is.
     pub(crate) is_input_known: bool,
     /// Whether the last check for the input topic got no answer, and whether one has shown that
@@ -151,7 +153,10 @@ impl Control {
             let last = rulebook.rulesets().last().expect("there are rules");
             rulebook = rulebook.beginning_by(last).expect("just looked");
         }
-        let rulebook = AnyRulebook::from(rulebook);
+        let rulebook = match options.version == common.later.version() {
+            true => common.later.clone(),
+            false => rulebook.into(),
+        };
         (options.rulesets, options.version) = (rulebook.rulesets(), rulebook.version());
         options.read_slots = chance.between(1, 2) as usize;
         options.fence_ids = FenceIds::new("huntd", chance.next());
@@ -166,6 +171,7 @@ impl Control {
             closing: BTreeSet::new(),
             given_up: BTreeSet::new(),
             lost: BTreeSet::new(),
+            fenced: BTreeSet::new(),
             states: StoredStates::new(origin(&ends.progress.input_topic_id)),
             loaded: BTreeMap::new(),
             begun: BTreeMap::new(),

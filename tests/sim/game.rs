@@ -28,6 +28,15 @@ pub(crate) fn fewer_rules() -> Rulebook {
     Rulebook::of(small_rules())
 }
 
+/// The rules of the second edition, on that map. A view does not learn of them, so nothing that it
+/// shows follows from what is other in them.
+pub(crate) fn later_rules() -> Rules {
+    let mut rules = small_rules();
+    rules.world.speed_cm_per_s_max *= 3;
+    rules.points.iter_mut().for_each(|points| points.points += 1);
+    rules
+}
+
 fn small_rules() -> Rules {
     let mut rules = built_in();
     rules.world.tiles_per_side = 16;
@@ -45,8 +54,16 @@ pub(crate) struct Record {
 }
 
 /// Kinds of actions with odds of their own: hunts are short, and arrivals are huntd's to write.
-const WEIGHTS: &[(ActionKind, u64)] =
+pub(crate) const WEIGHTS: &[(ActionKind, u64)] =
     &[(ActionKind::Arrive, 0), (ActionKind::Leave, 14), (ActionKind::HuntStart, 8)];
+
+/// The same where no event names rules: another edition does not have them.
+pub(crate) const WEIGHTS_OF_EDITIONS: &[(ActionKind, u64)] = &[
+    (ActionKind::Arrive, 0),
+    (ActionKind::Leave, 14),
+    (ActionKind::HuntStart, 8),
+    (ActionKind::RulesChange, 0),
+];
 
 /// What one zone's players do.
 pub(crate) struct Game {
@@ -55,12 +72,17 @@ pub(crate) struct Game {
 }
 
 impl Game {
-    pub(crate) fn new(partition: u16, zones: u16, rulebook: &Rulebook) -> Game {
+    pub(crate) fn new(
+        partition: u16,
+        zones: u16,
+        rulebook: &Rulebook,
+        weights: &'static [(ActionKind, u64)],
+    ) -> Game {
         let setting = Setting {
             players: PLAYERS,
             first_player_id: first_player_id(partition),
             to_zones: (0..zones).filter(|zone| *zone != partition).collect(),
-            weights: WEIGHTS,
+            weights,
             ..Setting::of(rulebook)
         };
         Game { partition, events: RandomGame::new(setting) }

@@ -3,6 +3,7 @@
 
 use crate::broker::Broker;
 use crate::chance::{Chance, Fault};
+use crate::editions;
 use crate::game::{EPOCH_MS, Record};
 use crate::mutation::Mutation;
 use huntd::publisher::producer::SendFailure;
@@ -163,8 +164,11 @@ impl Line {
         chance: &mut Chance,
         late: &mut Vec<Late>,
         now: u64,
-        sent: Sent,
+        mut sent: Sent,
     ) {
+        if let (Mutation::OldEditionGoesOn, Lane::Output(partition)) = (self.mutation, sent.lane) {
+            editions::go_on_after_takeover(&broker.outputs[partition as usize], &mut sent.bytes);
+        }
         let fails = !broker.takes(sent.lane) || chance.strikes(Fault::AppendFails);
         if fails && self.mutation == Mutation::Resent && matches!(sent.lane, Lane::Output(_)) {
             // Sent again from memory, behind what was sent since.

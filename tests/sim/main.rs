@@ -22,6 +22,7 @@ mod cut_off;
 mod damage;
 mod dialler;
 mod disk;
+mod editions;
 mod game;
 mod group;
 mod line;
@@ -47,6 +48,7 @@ mod viewer;
 
 use chance::{Counts, Fault, Sight};
 use huntd::hunt::rules::rulebook::Rulebook;
+use huntd::kit::engine::AnyRulebook;
 use huntd::queue::bell::Bell;
 use mutation::Mutation;
 use node::Common;
@@ -68,6 +70,7 @@ const SEEDS_FEW: u64 = 1_000;
 /// What all simulations share.
 struct Fixture {
     rulebook: Rulebook,
+    later: AnyRulebook,
     bell: Arc<Bell>,
     nothing: Rc<File>,
     is_traced: bool,
@@ -77,6 +80,7 @@ impl Fixture {
     fn new() -> Fixture {
         Fixture {
             rulebook: game::rulebook(),
+            later: editions::later(Rulebook::of(game::later_rules()).into()),
             bell: Arc::new(Bell::new().expect("a descriptor is left")),
             nothing: Rc::new(File::open("/dev/null").expect("every Linux has it")),
             is_traced: std::env::var_os("HUNTD_TRACE").is_some(),
@@ -86,9 +90,10 @@ impl Fixture {
     /// Runs one seed: what has happened, and what was wrong.
     fn run(&self, seed: u64, mutation: Mutation) -> (Counts, Result<(), String>) {
         let base = Instant::now();
-        let Fixture { rulebook, bell, nothing, is_traced } = self;
+        let Fixture { rulebook, later, bell, nothing, is_traced } = self;
         let common = Common {
             rulebook: rulebook.clone(),
+            later: later.clone(),
             bell: bell.clone(),
             nothing: nothing.clone(),
             base,

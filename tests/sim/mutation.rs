@@ -97,6 +97,16 @@ closed_list! {
         ReadyTooSoon,
         /// A view takes a snapshot's mark without a look at the record before it.
         MarkTrusted,
+        /// The conversion of a state does not know one of its fields.
+        FieldForgotten,
+        /// A state of another edition that is not at the end of what is published is said to be.
+        SwitchNotAtEnd,
+        /// Another state is converted than the one that was chosen.
+        OtherStateConverted,
+        /// What an owner publishes after another edition has taken over counts.
+        OldEditionGoesOn,
+        /// An edition plays again the input that another one has published the updates of.
+        ReplayedByOtherEdition,
     }
 }
 
@@ -112,8 +122,21 @@ impl Mutation {
             Mutation::MovedSpanPassed => &[Fault::CloneGoesOn],
             Mutation::EpochOfNoOwnerTaken => &[Fault::FenceForged],
             Mutation::TurnsMiscounted => &[Fault::ControlStalls],
+            Mutation::OldEditionGoesOn => &[Fault::Pause, Fault::Kill],
             _ => &[],
         }
+    }
+
+    /// Whether only simulations with both editions show it.
+    pub(crate) fn is_of_editions(self) -> bool {
+        matches!(
+            self,
+            Mutation::FieldForgotten
+                | Mutation::SwitchNotAtEnd
+                | Mutation::OtherStateConverted
+                | Mutation::OldEditionGoesOn
+                | Mutation::ReplayedByOtherEdition
+        )
     }
 
     /// Whether daemons with the native producer show it.

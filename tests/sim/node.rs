@@ -24,6 +24,7 @@ use huntd::hunt::refusal::Refusal;
 use huntd::hunt::rules::rulebook::Rulebook;
 use huntd::kafka::client::ClientOptions;
 use huntd::kafka::security::Security;
+use huntd::kit::engine::AnyRulebook;
 use huntd::output::frame::{FRAME_BYTES_MAX, Format, Frame};
 use huntd::ownership::OwnershipOptions;
 use huntd::publisher::native::NativeProducer;
@@ -102,8 +103,10 @@ impl Limits {
 
 /// What all daemons of a simulation share.
 pub(crate) struct Common {
-    /// All rules there are.
+    /// All rules of the first edition.
     pub(crate) rulebook: Rulebook,
+    /// The second edition.
+    pub(crate) later: AnyRulebook,
     pub(crate) bell: Arc<Bell>,
     pub(crate) nothing: Rc<File>,
     pub(crate) base: Instant,

@@ -19,6 +19,9 @@ impl Sim {
     pub(crate) fn operate(&mut self) {
         let is_calm = self.now >= self.chaos_until;
         self.next_operator = self.now + if is_calm { CALM_LOOK_US } else { LOOK_US };
+        if is_calm && self.plays_editions {
+            self.agree_on_version();
+        }
         for host in 0..HOSTS {
             let node = self.hosts[host].node.as_ref();
             let is_needed = node.is_some_and(|node| node.control.needs_operator());
@@ -53,7 +56,7 @@ impl Sim {
             updates: huntd::hunt::change::UPDATES,
             partitions: self.broker.inputs.len() as i32,
             rulesets: Vec::new(),
-            version: 0,
+            version: self.hosts[host].version,
             remedy,
             skips,
             read_slots: 1,

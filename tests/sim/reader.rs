@@ -2,6 +2,7 @@
 
 use crate::broker::{InputLog, OutputLog};
 use crate::chance::{Chance, Sight};
+use crate::editions::{Takeover, converted};
 use crate::game::Record;
 use crate::mutation::Mutation;
 use crate::stranger::EPOCH_STEP_MAX;
@@ -29,6 +30,8 @@ pub(crate) struct Era {
     first: u64,
     accepted: Vec<Update>,
     pub(crate) skips: BTreeSet<i64>,
+    /// Where other editions have taken it over.
+    pub(crate) takeovers: Vec<Takeover>,
     /// The rules of the last frame that counted.
     ruleset: Option<u32>,
     /// The rules that it began by; of the first era, those of its last owner before any frame
@@ -167,7 +170,10 @@ impl Follower {
             Verdict::Duplicate => chance.see(Sight::FramesDuplicate),
             Verdict::Gap { .. } => chance.see(Sight::FramesGap),
             Verdict::Progress { is_at_next: true } => {
-                self.take_rules(&header, &[], chance)?;
+                let FrameHeader { next_offset, ruleset, .. } = header;
+                let before = self.era.ruleset.replace(ruleset).filter(|before| *before != ruleset);
+                let takeover = before.map(|before| Takeover { next_offset, before, ruleset });
+                self.era.takeovers.extend(takeover);
             }
             Verdict::Fence if self.era.ruleset.is_none() && position.owner_epoch < owner_epoch => {
                 self.era.begun_by = Some(header.ruleset);
@@ -276,10 +282,14 @@ impl Replay {
         rulebook: &Rulebook,
     ) -> Replay {
         let mut shard = Shard::new(partition as u16, &era.rules_from(rulebook));
+        let mut takeovers = era.takeovers.iter().peekable();
         let mut decoder = Decoder::new(&EVENTS);
         let mut updates = Updates::new();
         let (mut all, mut letters, mut handoffs) = (Vec::new(), BTreeSet::new(), Vec::new());
         for (offset, record) in records.range(era.begin.next_offset..) {
+            while let Some(takeover) = takeovers.next_if(|it| it.next_offset <= *offset) {
+                shard = converted(shard, takeover.ruleset, rulebook);
+            }
             let position = RecordPosition { offset: *offset, time_ms: record.time_ms };
             match decoder.decode::<Action>(position, record.value.as_deref()) {
                 Ok(event) if !era.skips.contains(offset) => {
@@ -296,6 +306,9 @@ impl Replay {
                     letters.insert(*offset);
                 }
             }
+        }
+        for takeover in takeovers {
+            shard = converted(shard, takeover.ruleset, rulebook);
         }
         let chain = all.iter().fold(era.begin.chain, |chain, update| chain.with(update));
         Replay { begin: era.begin, updates: all, letters, handoffs, shard, chain }

@@ -104,7 +104,7 @@ impl Sim {
         self.hosts.iter_mut().for_each(|host| host.seen_panics.clear());
         let zones = self.games.len();
         for zone in 0..zones {
-            self.games[zone] = Game::new(zone as u16, zones as u16, &self.rulebook);
+            self.games[zone] = Game::new(zone as u16, zones as u16, &self.rulebook, self.weights);
             let before = self.broker.input_topic.before[zone].end as u64;
             let most = if self.chance.one_in(2) { before } else { before + 2 * BATCH_RECORDS_MAX };
             let mut left = self.chance.between(0, most);

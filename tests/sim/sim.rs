@@ -5,7 +5,8 @@ use crate::chance::{Chance, Counts, Fault, Sight};
 use crate::check::CROWDED_US;
 use crate::commits::Commit;
 use crate::disk::HostDisk;
-use crate::game::{Game, Record};
+use crate::editions;
+use crate::game::{Game, Record, WEIGHTS, WEIGHTS_OF_EDITIONS};
 use crate::group::Group;
 use crate::line::Late;
 use crate::mutation::Mutation;
@@ -13,6 +14,7 @@ use crate::node::{Common, Node, Thread};
 use crate::reader::Follower;
 use crate::surroundings::{KeptPanics, Surroundings, whole_store};
 use crate::viewer::Viewer;
+use huntd::hunt::event::ActionKind;
 use huntd::hunt::rules::rulebook::Rulebook;
 use huntd::kit::engine::AnyRulebook;
 use huntd::ownership::acquisition::Remedy;
@@ -80,6 +82,10 @@ pub(crate) struct Sim {
     pub(crate) is_genesis_asked: bool,
     /// The copies that all daemons keep.
     pub(crate) standby: StandbyOptions,
+    /// Daemons go from one edition of the game to the other.
+    pub(crate) plays_editions: bool,
+    /// How often players do what.
+    pub(crate) weights: &'static [(ActionKind, u64)],
 }
 
 /// A host: what lasts longer than its daemon.
@@ -91,6 +97,8 @@ pub(crate) struct Host {
     panics_before: u32,
     /// What to do at the next start about shards that cannot be started.
     pub(crate) remedy: Remedy,
+    /// The version of the game that its next daemon has.
+    pub(crate) version: u32,
     pub(crate) node: Option<Node>,
     start_at: u64,
     /// Asked to end, and killed at this time.
@@ -98,22 +106,29 @@ pub(crate) struct Host {
 }
 
 impl Sim {
-    pub(crate) fn new(seed: u64, common: Common, mutation: Mutation) -> Sim {
-        let rulebook = common.rulebook.clone();
+    pub(crate) fn new(seed: u64, mut common: Common, mutation: Mutation) -> Sim {
         let mut chance = Chance::new(seed);
+        let plays_editions = mutation.is_of_editions() || seed.is_multiple_of(editions::PLAYED_IN);
+        let mut rulebook = common.rulebook.clone();
+        if plays_editions {
+            rulebook = editions::prepare(&mut chance, &mut common);
+        }
         chance.insist_on(mutation.faults());
         let partitions = chance.between(1, 2) as usize;
+        let weights = if plays_editions { WEIGHTS_OF_EDITIONS } else { WEIGHTS };
         let host = |chance: &mut Chance| Host {
             disk: HostDisk::new(Chance::new(chance.next())),
             panics: KeptPanics::default(),
             seen_panics: BTreeMap::new(),
             panics_before: 0,
             remedy: Remedy::Refuse,
+            version: common.first_version(),
             node: None,
             start_at: chance.between(0, 300_000),
             stop_at: None,
         };
         let chaos_us = match chance.below(50) {
+            _ if plays_editions => chance.pick(editions::CHAOS_US),
             0 => 13_000_000,
             1..6 => 3_000_000,
             6..26 => 1_200_000,
@@ -124,7 +139,7 @@ impl Sim {
             group: Group::new(&mut chance, partitions as i32),
             hosts: (0..HOSTS).map(|_| host(&mut chance)).collect(),
             games: (0..partitions as u16)
-                .map(|zone| Game::new(zone, partitions as u16, &rulebook))
+                .map(|zone| Game::new(zone, partitions as u16, &rulebook, weights))
                 .collect(),
             followers: (0..partitions).map(|_| Follower::new(mutation)).collect(),
             viewers: (0..partitions as u16)
@@ -153,6 +168,8 @@ impl Sim {
                 copies: chance.pick(&[0, 0, 1, 2]) as u32,
                 silence_ms: chance.pick(&[0, 150, 400]) as u32,
             },
+            plays_editions,
+            weights,
             chance,
         }
     }
@@ -247,6 +264,7 @@ impl Sim {
     fn daemon(&mut self, host: usize) -> Option<(&mut Node, Surroundings<'_>)> {
         let Sim { chance, broker, group, late, replicas, any_rulebook, common, is_traced, .. } =
             self;
+        let keeps_replicas = self.plays_editions;
         let Host { disk, panics, seen_panics, node, .. } = &mut self.hosts[host];
         let node = node.as_mut()?;
         let around = Surroundings {
@@ -260,6 +278,7 @@ impl Sim {
             is_disturbed: node.is_disturbed(),
             disk,
             replicas,
+            keeps_replicas,
             rulebook: any_rulebook,
             base: common.base,
             now: self.now,
@@ -453,6 +472,11 @@ impl Sim {
             self.trace(&format!("a thread of host {host} stalls"));
         } else if self.chance.strikes(Fault::Stop) && self.hosts[host].stop_at.is_none() {
             self.stop(host);
+        } else if self.plays_editions
+            && self.now < self.chaos_until
+            && self.chance.one_in(editions::CHANGED_IN)
+        {
+            self.change_version(host);
         } else if self.chance.one_in(8)
             && self.chance.strikes(Fault::OutputRecreated)
             && let Some(node) = &mut self.hosts[host].node
@@ -519,7 +543,7 @@ impl Sim {
         self.broker.add_partition();
         self.group.add_partition();
         let zone = self.games.len() as u16;
-        self.games.push(Game::new(zone, zone + 1, &self.rulebook));
+        self.games.push(Game::new(zone, zone + 1, &self.rulebook, self.weights));
         self.followers.push(Follower::new(self.mutation));
         self.viewers.push(Viewer::from_start(zone, &self.rulebook, self.mutation));
     }

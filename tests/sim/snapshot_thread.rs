@@ -143,7 +143,7 @@ impl SnapshotThread {
                 let partition = header.partition;
                 let stored = StoredState::Here((*header).clone());
                 if let Some(mut shard) = around.load(&stored, around.rulebook)
-                    && !around.chance.one_in(3)
+                    && (around.keeps_replicas || !around.chance.one_in(3))
                 {
                     let mut bytes = Vec::new();
                     encode_state(&mut *shard, &mut bytes);

@@ -42,6 +42,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) disk: &'a HostDisk,
     /// What the topic for snapshots has of each shard, for other hosts: headers with states.
     pub(crate) replicas: &'a mut BTreeMap<i32, (Header, Vec<u8>)>,
+    /// Whether each snapshot comes to that topic.
+    pub(crate) keeps_replicas: bool,
     /// All rules there are.
     pub(crate) rulebook: &'a AnyRulebook,
     pub(crate) base: Instant,
@@ -79,19 +81,19 @@ impl Surroundings<'_> {
         }
     }
 
-    /// The state that is stored there, if it can be read, with the rules that it may change to.
+    /// The state that is stored there, if it can be read.
     pub(crate) fn load(
         &self,
         state: &StoredState,
-        rulebook: &AnyRulebook,
+        decoder: &impl ZoneDecoder<Zone = dyn Engine>,
     ) -> Option<Box<dyn Engine>> {
         match state {
-            StoredState::Here(header) => whole_store(self.disk).load(header, rulebook).ok(),
+            StoredState::Here(header) => whole_store(self.disk).load(header, decoder).ok(),
             StoredState::Elsewhere(replica) => {
                 let stored = self.replicas.get(&replica.header.partition);
                 // A newer one may have taken its place since.
                 let (_, bytes) = stored.filter(|(header, _)| *header == replica.header)?;
-                rulebook.decode_zone(bytes).ok()
+                decoder.decode_zone(bytes).ok()
             }
         }
     }

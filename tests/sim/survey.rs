@@ -4,6 +4,7 @@ use crate::chance::{Fault, Sight};
 use crate::control::{Coming, Control, Loaded};
 use crate::surroundings::{Surroundings, falsified, whole_store};
 use huntd::kafka::topic_error::TopicError;
+use huntd::kit::engine::Engine;
 use huntd::ownership::acquisition::Candidate;
 use huntd::ownership::bounds::Bounds;
 use huntd::ownership::event::{OwnershipEvent, Survey};
@@ -36,7 +37,7 @@ impl Control {
     ) {
         let snapshots = whole_store(around.disk).candidates(partition);
         let candidates = self.states.survey(partition, snapshots);
-        let candidates = self.falsified(candidates);
+        let candidates = self.falsified(around, partition, candidates);
         let survey = bounds.map(|bounds| Survey { bounds, candidates });
         self.on(around, OwnershipEvent::Surveyed { partition, survey });
     }
@@ -51,7 +52,7 @@ impl Control {
             replica.filter(|header| !is_unanswered && self.states.is_replica_wanted(header));
         let replica = replica.map(|header| Replica { header: header.clone(), first_offset: 0 });
         let candidates = self.states.offer(partition, replica);
-        let candidates = self.falsified(candidates);
+        let candidates = self.falsified(around, partition, candidates);
         let why_unknown = is_unanswered.then(|| "the topic of replicas is silent".to_owned());
         self.on(around, OwnershipEvent::Found { partition, candidates, why_unknown });
     }
@@ -71,6 +72,17 @@ impl Control {
                 Some(rulebook.new_zone(partition as u16))
             }
         };
+        self.load_ended(around, partition, state, engine);
+    }
+
+    /// A state was loaded, or it cannot be read.
+    pub(crate) fn load_ended(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        partition: i32,
+        state: Option<StoredState>,
+        engine: Option<Box<dyn Engine>>,
+    ) {
         let Some(engine) = engine else {
             around.chance.see(Sight::SnapshotUnreadable);
             state.iter().for_each(|state| self.states.set_damaged(state));
@@ -87,8 +99,13 @@ impl Control {
         self.on(around, OwnershipEvent::Loaded { partition, ruleset });
     }
 
-    fn falsified(&self, candidates: Vec<Candidate>) -> Vec<Candidate> {
-        let candidates = candidates.into_iter();
+    fn falsified(
+        &self,
+        around: &Surroundings<'_>,
+        partition: i32,
+        candidates: Vec<Candidate>,
+    ) -> Vec<Candidate> {
+        let candidates = self.moved_to_end(around, partition, candidates).into_iter();
         candidates.map(|candidate| falsified(candidate, self.mutation)).collect()
     }
 }

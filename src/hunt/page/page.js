@@ -287,8 +287,18 @@ class Page {
     this.zones = zones;
     this.lastZones = { zones, when: performance.now() };
     $("no-zones").hidden = zones.length > 0;
+    this.showMoment();
     this.world.show(zones, this.number);
     this.sample(before);
+  }
+
+  // A server that shows a zone at a moment says at which.
+  showMoment() {
+    const shown = this.zones.find((zone) => zone.as_of);
+    $("as-of").hidden = !shown;
+    if (!shown) return;
+    const time = new Date(shown.as_of.time_ms).toISOString().replace("T", " ").replace("Z", " UTC");
+    write($("as-of"), `as of ${shown.zone}:${shown.as_of.offset}, ${time}`);
   }
 
   async loadHunts(zone) {

@@ -40,6 +40,19 @@ fn behind(version: u32, kept: &Candidate, shard: &FrameMaker) -> StartError {
     StartError::EditionBehind { version, made, published }
 }
 
+/// The later version's acquisition by this state, until it reads on from the log's end.
+fn begun(log: &Log, kept: &Candidate) -> Acquisition {
+    let mut acquisition = Acquisition::begin(later(vec![kept.clone()]), log.bounds());
+    loop {
+        match acquisition.need() {
+            Need::Read { from } => log.read(from, &mut acquisition),
+            Need::States => acquisition.offer(vec![kept.clone()]),
+            Need::Confirm { .. } => acquisition.follow(),
+            _ => return acquisition,
+        }
+    }
+}
+
 #[test]
 fn another_version_takes_over_at_the_end_of_what_is_published_and_says_so() {
     let (mut log, shard) = owned_log(9);
@@ -47,7 +60,7 @@ fn another_version_takes_over_at_the_end_of_what_is_published_and_says_so() {
     let end = log.end;
     let acquired = log.acquire(later(vec![kept.clone()])).expect("acquired");
     assert_eq!((acquired.candidate, acquired.start), (Some(0), kept.start));
-    assert_eq!((acquired.migrates_to, acquired.takes_over), (Some(LATER), false));
+    assert_eq!(acquired.migrates_to, Some(LATER));
     let edition = last_frame(&log);
     assert_eq!((edition.kind, edition.count, edition.ruleset), (FrameKind::Updates, 0, LATER));
     assert_eq!((edition.first_update, edition.chain), (shard.next_update, shard.chain));
@@ -125,7 +138,7 @@ fn what_an_owner_publishes_before_the_fence_prevents_the_take_over() {
     assert_eq!(last_frame(&log).kind, FrameKind::Fence);
     // The version before goes on, and stops in order.
     let acquired = log.acquire(brief(vec![kept])).expect("acquired");
-    assert!(!acquired.takes_over);
+    assert_eq!(acquired.migrates_to, None);
     shard.owner_epoch = acquired.owner_epoch;
     log.publish(&mut shard, 3);
     let kept = snapshot(&log, &shard);
@@ -139,14 +152,7 @@ fn a_version_that_waits_for_a_state_looks_again_once_the_owner_says_that_it_has_
     let kept = snapshot(&log, &shard);
     log.publish(&mut shard, 2);
     let left = snapshot(&log, &shard);
-    let mut acquisition = Acquisition::begin(later(vec![kept.clone()]), log.bounds());
-    loop {
-        match acquisition.need() {
-            Need::Read { from } => log.read(from, &mut acquisition),
-            Need::States => acquisition.offer(vec![kept.clone()]),
-            _ => break,
-        }
-    }
+    let mut acquisition = begun(&log, &kept);
     let from = log.end;
     assert_eq!(acquisition.need(), Need::Await { from });
     let (_, fence) = log.records.first().expect("the owner's");
@@ -162,6 +168,21 @@ fn a_version_that_waits_for_a_state_looks_again_once_the_owner_says_that_it_has_
     assert_eq!(say(&mut log, 1), Need::End);
     assert_eq!(acquisition.into_outcome(), Err(behind(VERSION, &kept, &shard)));
     assert!(log.acquire(later(vec![left])).expect("acquired").migrates_to.is_some());
+}
+
+/// Its ticks are not the updates of another version, which would have to be quiet.
+#[test]
+fn an_owner_of_our_version_that_has_taken_over_meanwhile_does_not_have_to_be_quiet() {
+    let (mut log, shard) = owned_log(9);
+    let kept = snapshot(&log, &shard);
+    let mut acquisition = begun(&log, &kept);
+    let from = log.end;
+    assert_eq!(acquisition.need(), Need::Follow { from });
+    assert!(acquisition.may_other_version_publish());
+    log.acquire(later(vec![kept])).expect("acquired by another instance");
+    log.read(from, &mut acquisition);
+    assert_eq!(acquisition.need(), Need::Follow { from: log.end });
+    assert!(!acquisition.may_other_version_publish());
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::hunt::event::EVENTS;
 use crate::hunt::queries::VIEW_SCHEMA;
 use crate::hunt::refusal::{Effect, Hint, HuntEndCause};
 use crate::kit::update::Update;
-use crate::serve::answers::{Served, ZoneState};
+use crate::serve::answers::{AsOf, Served, ZoneState};
 use crate::serve::command::{Appended, Stamps, commands};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::gate::Gate;
@@ -280,6 +280,7 @@ fn all_answers_are_what_the_document_says_and_together_they_show_all_of_it() {
         // A process that begins now has none of the updates.
         let mut later = world.served();
         post(&mut shown, &later, 0, &event_of(&[]), &[0]);
+        later.as_of = Some(AsOf { zone: 0, offset: 3, time_ms: 5 });
         later.zones[1] = ZoneState::Loading;
         later.halt(2, "its log was cut".to_owned());
         ask(&mut shown, &later, "/v1/zones");

@@ -44,24 +44,24 @@ impl Serving {
 
     /// A process that shows a zone as it was after a record: `ZONE:OFFSET`.
     pub fn start_showing(huntd: &Huntd, place: &str) -> Serving {
-        let command = Command::new(program());
-        let started = Serving::run(command, (huntd, &["--at", place]), "127.0.0.1:0", &[]);
+        let started = Serving::try_start(huntd, &["--at", place], "127.0.0.1:0", &[]);
         started.unwrap_or_else(|log| panic!("it ended:\n{log}"))
     }
 
     /// A process that listens there, with further settings.
     pub fn start_at(huntd: &Huntd, listen: &str, environment: &[(&str, &str)]) -> Serving {
-        let started = Serving::try_start(huntd, listen, environment);
+        let started = Serving::try_start(huntd, &[], listen, environment);
         started.unwrap_or_else(|log| panic!("it ended:\n{log}"))
     }
 
     /// Starts a process, or gives the log of one that ended before it listened.
     pub fn try_start(
         huntd: &Huntd,
+        arguments: &[&str],
         listen: &str,
         environment: &[(&str, &str)],
     ) -> Result<Serving, String> {
-        Serving::run(Command::new(program()), (huntd, &[]), listen, environment)
+        Serving::run(Command::new(program()), (huntd, arguments), listen, environment)
     }
 
     fn run(
