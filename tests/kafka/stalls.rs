@@ -47,7 +47,7 @@ fn a_right_to_read_that_is_taken_and_given_back_costs_nothing_but_time() {
         "STATUS=huntd is not ready: 1 of 1 shard STANDS STILL, read the log; partition 0: no \
          broker reports the end of its log, ",
     );
-    assert_says_that_it_stands_still(&huntd, 0);
+    assert_says_that_it_stands_still(&mut huntd, 0);
 
     acl::give_back(&cluster[0].address(), Resource::Topic, &topics.input);
     accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
@@ -79,7 +79,7 @@ fn a_partition_whose_new_leader_cannot_be_reached_stands_still_until_it_can() {
     produce(&cluster, &topics, &events(2, 20, 11..=20));
     let still_shards = |huntd: &Huntd| huntd.metric("huntd_shards_still");
     huntd.wait_until("a shard that stands still", |huntd| still_shards(huntd) == 1);
-    assert_says_that_it_stands_still(&huntd, 1);
+    assert_says_that_it_stands_still(&mut huntd, 1);
     let refusal = format!("broker localhost:{told}: Connection refused");
     assert!(huntd.log().contains(&refusal), "{}", huntd.log());
     assert!(follower.covers(&[(0, 200)]), "the other shard goes on");
@@ -103,13 +103,16 @@ fn still(huntd: &Huntd) -> Vec<(String, u64)> {
     samples.map(|(labels, value)| (labels.to_owned(), value)).collect()
 }
 
-fn assert_says_that_it_stands_still(huntd: &Huntd, partition: i32) {
+const STANDS_STILL: &str = "the partition stands still: ";
+
+fn assert_says_that_it_stands_still(huntd: &mut Huntd, partition: i32) {
     let label = format!("partition=\"{partition}\"");
     let still: Vec<_> = still(huntd).into_iter().filter(|(_, still)| *still > 0).collect();
     assert_eq!(still, [(label, 1)]);
+    // The thread that writes the log may come later than the metric.
+    huntd.wait_until("it is in the log", |huntd| huntd.log().contains(STANDS_STILL));
     let log = huntd.log();
-    let line = log.lines().find(|line| line.contains("the partition stands still: "));
-    let line = line.unwrap_or_else(|| panic!("it is not in the log:\n{log}"));
+    let line = log.lines().find(|line| line.contains(STANDS_STILL)).expect("it is in the log");
     assert!(line.contains(&format!("\"partition\":{partition}}}")), "{line}");
     assert!(line.contains("no broker reports the end of its log"), "{line}");
     let answer = huntd.get("/readyz");

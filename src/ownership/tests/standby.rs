@@ -109,6 +109,15 @@ fn answer_probe(daemon: &mut Daemon) {
     daemon.hear(OwnershipEvent::Output(OutputEvent::Noted { partition, offset }));
 }
 
+/// The owner of partition 0 owes something, and says nothing.
+fn assert_takes_over_from_silence(daemon: &mut Daemon) {
+    rest(daemon, u64::from(SILENCE_MS) * 2 / 3 + 10);
+    answer_probe(daemon);
+    rest(daemon, LONG_MS);
+    assert!(is_promoted(daemon));
+    assert!(matches!(causes(daemon)[..], [TakeoverCause::Silence(_)]));
+}
+
 fn causes(daemon: &Daemon) -> Vec<TakeoverCause> {
     let cause = |done: &OwnershipAction| match done {
         OwnershipAction::Log(Note::Copy { news: CopyNews::TakesOver(cause), .. }) => Some(*cause),
@@ -142,11 +151,7 @@ fn without_copies_one_is_made_of_a_zone_that_falls_quiet_and_takes_it_over() {
     rest(&mut daemon, 50);
     assert_eq!((follows(&daemon), daemon.ownership.summary().copies), (1, 1));
     daemon.decoded += 1;
-    rest(&mut daemon, u64::from(SILENCE_MS) * 2 / 3 + 10);
-    answer_probe(&mut daemon);
-    rest(&mut daemon, LONG_MS);
-    assert!(is_promoted(&daemon));
-    assert!(matches!(causes(&daemon)[..], [TakeoverCause::Silence(_)]));
+    assert_takes_over_from_silence(&mut daemon);
 }
 
 #[test]
@@ -191,11 +196,7 @@ fn a_copy_takes_its_zone_over_from_a_silent_owner_once_a_probe_was_answered() {
     rest(&mut daemon, LONG_MS);
     assert_eq!((notes(&daemon).len(), is_promoted(&daemon)), (1, false), "the output may be away");
     daemon.hear(OwnershipEvent::Output(OutputEvent::Noted { partition: 0, offset: None }));
-    rest(&mut daemon, u64::from(SILENCE_MS) * 2 / 3 + 10);
-    answer_probe(&mut daemon);
-    rest(&mut daemon, LONG_MS);
-    assert!(is_promoted(&daemon));
-    assert!(matches!(causes(&daemon)[..], [TakeoverCause::Silence(_)]));
+    assert_takes_over_from_silence(&mut daemon);
 }
 
 #[test]
