@@ -34,8 +34,8 @@ pub(crate) struct GroupWatch {
 }
 
 impl GroupWatch {
-    /// Begins to ask. Without a thread or a client for it, nothing is ever seen. Outputs are watched
-    /// if their topic is named.
+    /// Begins to ask. Without a thread or a client for it, nothing is ever seen. Outputs are
+    /// watched if their topic is named.
     pub(crate) fn start(
         options: &GroupOptions,
         output_topic: Option<&str>,

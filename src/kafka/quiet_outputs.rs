@@ -1,5 +1,5 @@
-//! Which outputs have fallen quiet: they grew, and have stopped, although their input goes on. Either
-//! the owner is gone, or it is slow; a copy finds out which.
+//! Which outputs have fallen quiet: they grew, and have stopped, although their input goes on.
+//! Either the owner is gone, or it is slow; a copy finds out which.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -30,8 +30,8 @@ struct SeenOutput {
 }
 
 impl QuietOutputs {
-    /// Takes the ends of all inputs and outputs by partition; `None` where no broker says it. Returns
-    /// the partitions whose output is quiet.
+    /// Takes the ends of all inputs and outputs by partition; `None` where no broker says it.
+    /// Returns the partitions whose output is quiet.
     pub(super) fn look(
         &mut self,
         inputs: &[Option<i64>],

@@ -61,6 +61,7 @@ const DOORS: &[(&str, &[&str])] = &[
             "src/kafka/group.rs",
             "src/kafka/group_lag.rs",
             "src/kafka/group_watch.rs",
+            "src/kafka/member_id.rs",
             "src/kafka/topic_writer.rs",
             "src/publisher/producer.rs",
             "src/control/output_log.rs",
