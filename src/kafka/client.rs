@@ -224,7 +224,7 @@ pub(crate) fn offsets_at(
 ) -> KafkaResult<Vec<Option<i64>>> {
     let mut list = TopicPartitionList::with_capacity(partitions as usize);
     for partition in 0..partitions {
-        list.add_partition_offset(topic, partition, place)?;
+        list.add_partition(topic, partition).set_offset(place)?;
     }
     Ok(offsets(&consumer.offsets_for_times(list, wait)?, topic, partitions))
 }
@@ -241,11 +241,15 @@ pub(crate) fn log_ends(
 
 /// Returns the offsets in a list by partition; `None` where the list has none.
 pub(crate) fn offsets(list: &TopicPartitionList, topic: &str, partitions: i32) -> Vec<Option<i64>> {
-    let offset = |partition| match list.find_partition(topic, partition)?.offset() {
-        Offset::Offset(offset) => Some(offset),
-        _ => None,
-    };
-    (0..partitions).map(offset).collect()
+    let mut offsets = vec![None; partitions as usize];
+    for element in list.elements_for_topic(topic) {
+        if let Offset::Offset(offset) = element.offset()
+            && let Some(of_partition) = offsets.get_mut(element.partition() as usize)
+        {
+            *of_partition = Some(offset);
+        }
+    }
+    offsets
 }
 
 /// Translates an error of librdkafka about a topic; `right` is what the caller needs.

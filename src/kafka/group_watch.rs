@@ -20,6 +20,9 @@ const WATCH_EVERY: Duration = Duration::from_millis(500);
 /// Time that brokers may take to answer one.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
+/// Views of the group after an output was quiet, a minute's: until copies of its zone have ended.
+const VIEWS_WANTED: u32 = 120;
+
 /// Views that wait for the control thread. One that is behind needs the next one only.
 const VIEWS_MAX: usize = 1;
 
@@ -47,6 +50,7 @@ impl GroupWatch {
         let (options, output_topic) = (options.clone(), output_topic.map(str::to_owned));
         let watch = move |client: KafkaReader| {
             let mut outputs = QuietOutputs::default();
+            let mut wanted = 0;
             while ended.recv_timeout(WATCH_EVERY) == Err(RecvTimeoutError::Timeout) {
                 // The client reads nothing; polling only lets it ask for a token.
                 drop(client.poll(Duration::ZERO));
@@ -55,7 +59,16 @@ impl GroupWatch {
                     let (inputs, ends) = (ends(&options.input_topic)?, ends(output_topic)?);
                     Some(outputs.look(&inputs, &ends, Instant::now()))
                 });
-                if let Some(view) = view(&client, &options, partitions, quiet.unwrap_or_default()) {
+                let quiet = quiet.unwrap_or_default();
+                if !quiet.is_empty() {
+                    wanted = VIEWS_WANTED;
+                }
+                // The answer names all groups of the cluster: it is not asked for in vain.
+                if output_topic.is_some() && wanted == 0 {
+                    continue;
+                }
+                if let Some(view) = view(&client, &options, partitions, quiet) {
+                    wanted = wanted.saturating_sub(1);
                     // A view that the control thread has not taken yet is as good as this one.
                     drop(seen.try_send(view));
                 }

@@ -8,9 +8,13 @@ use std::time::{Duration, Instant};
 /// 100 ms.
 const QUIET: Duration = Duration::from_millis(800);
 
-/// Time after its last growth in which an output may count as quiet. Later the group has found an
-/// owner, who may still be loading the state; and an output that never grew has no owner yet.
+/// Time after its owner was seen to play in which an output may count as quiet. Later the group has
+/// found another owner, who may still be loading the state.
 const QUIET_MAX: Duration = Duration::from_secs(30);
+
+/// An output that grows twice within this time has an owner who plays. A single record may be a
+/// fence after which a state is loaded, or the probe of a copy.
+const PLAYS: Duration = Duration::from_secs(5);
 
 /// What was seen of all outputs.
 #[derive(Debug, Default)]
@@ -25,6 +29,8 @@ struct SeenOutput {
     input_end: i64,
     /// `None`: it has not grown since it was first seen.
     grown_at: Option<Instant>,
+    /// When its owner was seen to play last.
+    played_at: Option<Instant>,
     /// Since when there is more input.
     owes_since: Option<Instant>,
 }
@@ -41,16 +47,25 @@ impl QuietOutputs {
         let mut quiet = BTreeSet::new();
         for (partition, ends) in (0..).zip(inputs.iter().zip(outputs)) {
             let (Some(input_end), Some(output_end)) = (*ends.0, *ends.1) else { continue };
-            let grown = |grown_at| SeenOutput { output_end, input_end, grown_at, owes_since: None };
-            let seen = self.seen.entry(partition).or_insert_with(|| grown(None));
+            let lasts = |since: Option<Instant>| since.map(|at| now.saturating_duration_since(at));
+            let seen = self.seen.entry(partition).or_insert(SeenOutput {
+                output_end,
+                input_end,
+                grown_at: None,
+                played_at: None,
+                owes_since: None,
+            });
             if seen.output_end != output_end {
-                *seen = grown(Some(now));
+                if lasts(seen.grown_at).is_some_and(|age| age < PLAYS) {
+                    seen.played_at = Some(now);
+                }
+                (seen.output_end, seen.input_end) = (output_end, input_end);
+                (seen.grown_at, seen.owes_since) = (Some(now), None);
             } else if seen.input_end < input_end {
                 seen.owes_since.get_or_insert(now);
             }
-            let lasts = |since: Option<Instant>| since.map(|at| now.saturating_duration_since(at));
             if lasts(seen.owes_since).is_some_and(|owed| owed >= QUIET)
-                && lasts(seen.grown_at).is_some_and(|age| age < QUIET_MAX)
+                && lasts(seen.played_at).is_some_and(|age| age < QUIET_MAX)
             {
                 quiet.insert(partition);
             }
@@ -88,6 +103,21 @@ mod tests {
     }
 
     #[test]
+    fn an_owner_that_fences_and_then_loads_its_state_is_not_quiet() {
+        let fences = |look: i64| (100 * look, if look < 10 { 10 } else { 11 });
+        assert_eq!(quiet_at((0..40).map(fences)), [0; 0]);
+        let (start, mut outputs) = (Instant::now(), QuietOutputs::default());
+        let mut look = |ms: u64, output| {
+            let now = start + Duration::from_millis(ms);
+            !outputs.look(&[Some(ms as i64)], &[Some(output)], now).is_empty()
+        };
+        assert!(!look(0, 1) && !look(500, 2) && !look(1_000, 3), "it plays");
+        assert!(look(9_500, 3) || look(10_500, 3), "it is killed");
+        assert!(!look(40_000, 3) && !look(40_500, 4), "another one fences it");
+        assert!(!look(41_000, 4) && !look(42_000, 4), "and loads");
+    }
+
+    #[test]
     fn an_output_that_grows_again_is_quiet_no_more() {
         let pauses = |look: i64| (100 * look, if look < 9 { look.min(3) } else { look });
         assert_eq!(quiet_at((0..30).map(pauses)), [6, 7, 8]);
@@ -100,7 +130,8 @@ mod tests {
             let now = start + Duration::from_millis(ms);
             !outputs.look(&[Some(ms as i64)], &[output], now).is_empty()
         };
-        assert!(!look(0, Some(1)) && !look(500, Some(2)) && !look(1_000, None));
-        assert!(!look(1_500, Some(2)) && !look(2_000, None) && look(2_500, Some(2)));
+        assert!(!look(0, Some(1)) && !look(500, Some(2)) && !look(1_000, Some(3)));
+        assert!(!look(1_500, None) && !look(2_000, Some(3)));
+        assert!(!look(2_500, None) && look(3_000, Some(3)));
     }
 }
