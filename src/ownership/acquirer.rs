@@ -131,7 +131,10 @@ impl Acquirer {
             Err(error) => return self.fail(table, partition, &error, now),
         };
         let brief = self.brief(partition, candidates, &history);
-        let acquisition = Box::new(Acquisition::begin(brief, bounds));
+        let acquisition = Box::new(match table.is_copy(partition) {
+            true => Acquisition::begin_as_copy(brief, bounds),
+            false => Acquisition::begin(brief, bounds),
+        });
         let task = Box::new(LogTask::new(Purpose::Acquire(acquisition)));
         let (why_unknown, follower) = (None, None);
         table.step(partition, ShardState::Acquiring { task, history, why_unknown, follower });
@@ -173,6 +176,7 @@ impl Acquirer {
             task.offer(candidates);
             table.slots.moved(partition, now);
         }
+        self.leave_long_output(table, partition);
     }
 
     /// Continues every task that reads an output and has a slot, and gives up tasks that have not

@@ -198,6 +198,16 @@ impl Acquisition {
         acquisition
     }
 
+    /// The same for a zone that another instance plays: its states are newer than those that are
+    /// here, so all are looked at before the output is read.
+    pub(super) fn begin_as_copy(brief: Brief, bounds: Bounds) -> Acquisition {
+        let mut acquisition = Acquisition::begin(brief, bounds);
+        if acquisition.state == AcquisitionState::Head {
+            acquisition.state = AcquisitionState::Asking;
+        }
+        acquisition
+    }
+
     /// Input and output partition.
     pub fn partition(&self) -> i32 {
         self.brief.partition

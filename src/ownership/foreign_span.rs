@@ -5,6 +5,7 @@
 use crate::kit::update_json::UpdateTable;
 use crate::output::fold::Fold;
 use crate::output::mark::Mark;
+use crate::output::reader::Reader;
 
 /// Records between two of our frames that have to be read: they are not ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub enum SpanResult {
     Fenced {
         /// The owner epoch in force.
         owner_epoch: u64,
+        /// The id of the fence that has set it.
+        fence_id: u128,
     },
     /// A reader cannot go on, or it takes something from a frame that is not ours: a program that
     /// writes with our owner epoch, such as a clone of this host. Only acquiring can find out what
@@ -77,7 +80,8 @@ impl SpanCheck {
         let SpanCheck { span: ForeignSpan { from, to, .. }, fold, .. } = self;
         let mark = fold.mark().expect("a mark has a reader");
         if mark.owner_epoch > from.owner_epoch {
-            return Some(SpanResult::Fenced { owner_epoch: mark.owner_epoch });
+            let fence_id = fold.reader().map_or(0, Reader::fence_id);
+            return Some(SpanResult::Fenced { owner_epoch: mark.owner_epoch, fence_id });
         }
         let is_moved = mark.position() != from.position();
         if is_moved || fold.genesis().is_some() || !fold.skips().is_empty() {

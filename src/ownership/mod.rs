@@ -504,14 +504,15 @@ impl Ownership {
                 let pass = OwnershipAction::PassSpan { partition, ownership_id, mark };
                 table.actions.push_back(pass);
             }
-            SpanResult::Fenced { owner_epoch } => {
+            SpanResult::Fenced { owner_epoch, fence_id } => {
                 table.log(Note::Fenced { partition, owner_epoch });
                 // If the group gives it to us, it is acquired again, and that asks the group first:
                 // it may not have told us yet.
                 let why = format!("another instance has fenced it with owner epoch {owner_epoch}");
                 let open = table.open_mut(partition).expect("just looked at");
                 let mut history = open.history(why, now);
-                if acquirer.standby.is_on() {
+                let may_be_copy = !acquirer.options.fence_ids.are_of_another(fence_id);
+                if acquirer.standby.is_on() && may_be_copy {
                     history.not_before = Some(now + Duration::from_millis(TAKE_BACK_MS));
                 }
                 table.drop_shard(partition);

@@ -15,8 +15,10 @@ use std::time::Instant;
 pub(super) struct ZoneCopy {
     /// How many other copies come first when the zone is taken over.
     pub(super) rank: u32,
-    /// When it began last.
+    /// When it began last, or took the zone over and failed.
     pub(super) begun_at: Instant,
+    /// When its zone was quiet last.
+    pub(super) quiet_at: Instant,
 }
 
 /// All shards of a daemon, with the actions that they need.
@@ -239,11 +241,18 @@ impl ShardTable {
         self.log(Note::Halted { partition, sentence, start_error: None });
     }
 
-    /// Stops a shard. One that is played although the group gives it to others is left to them.
+    /// Stops a shard. One that is played although the group gives it to others is left to them, and
+    /// a copy does not take it over at once again.
     fn stop(&mut self, partition: i32) {
         self.leave_hot_thread(partition);
         match self.is_left_to_others(partition) {
-            true => drop(self.shards.remove(&partition)),
+            true => {
+                let shard = self.shards.remove(&partition);
+                if let Some(open) = shard.as_ref().and_then(ShardState::open) {
+                    let (begun_at, quiet_at) = (open.opened_at, open.opened_at);
+                    self.copies.insert(partition, ZoneCopy { rank: 0, begun_at, quiet_at });
+                }
+            }
             false => drop(self.shards.insert(partition, ShardState::Halted)),
         }
     }

@@ -26,8 +26,12 @@ const STOOD_STILL_MS: u64 = 50;
 /// takes the zone back: a host that stutters must not drag its zones to and fro.
 pub(super) const TAKE_BACK_MS: u64 = 10_000;
 
-/// Milliseconds for which a copy is kept that was made because its zone had fallen quiet.
+/// Milliseconds for which a copy is kept after its zone was quiet, if that is why it was made.
 const QUIET_COPY_MS: u64 = 10_000;
+
+/// Records of its output that such a copy reads at most before it follows: those of some minutes.
+/// To read more takes longer than the group, and costs the brokers more than a pause is worth.
+const UNREAD_MAX: i64 = 1_000_000;
 
 /// Milliseconds after which a copy is not warm any more that was.
 const WARM_FOR_MS: u64 = 2_000;
@@ -138,12 +142,19 @@ impl Acquirer {
         let copies = self.standby.options.copies;
         let mut placed = view.copies_of(ours, self.partitions(), copies.max(1));
         if copies == 0 {
-            // A zone that is taken over is quiet no more.
-            let is_kept = |copy: &ZoneCopy| {
-                now.saturating_duration_since(copy.begun_at) < Duration::from_millis(QUIET_COPY_MS)
-            };
             placed.retain(|partition, _| {
-                view.quiet.contains(partition) || table.copies.get(partition).is_some_and(is_kept)
+                let is_quiet = view.quiet.contains(partition);
+                let is_there = table.get(*partition).is_some();
+                let Some(copy) = table.copies.get_mut(partition) else { return is_quiet };
+                if is_quiet {
+                    copy.quiet_at = now;
+                }
+                // One that has failed is remembered, and does not begin again at once.
+                let (since, kept_ms) = match is_there {
+                    true => (copy.quiet_at, QUIET_COPY_MS),
+                    false => (copy.begun_at, COPY_AGAIN_MS),
+                };
+                is_quiet || now.saturating_duration_since(since) < Duration::from_millis(kept_ms)
             });
         }
         let owner = |partition: &i32| Some((*partition, view.owner_of(*partition)?));
@@ -178,9 +189,26 @@ impl Acquirer {
             None if is_there => return,
             None => table.log(Note::Copy { partition, news: CopyNews::Begins { rank } }),
         }
-        table.copies.insert(partition, ZoneCopy { rank, begun_at: now });
+        table.copies.insert(partition, ZoneCopy { rank, begun_at: now, quiet_at: now });
         table.make_due(partition, now, History::default());
         self.standby.begin_watching(partition, now);
+    }
+
+    /// All states are known from which a copy can begin. One that was made because its zone had
+    /// fallen quiet ends if they are far from the end of the output.
+    pub(super) fn leave_long_output(&self, table: &mut ShardTable, partition: i32) {
+        if self.standby.options.copies > 0 || !table.is_copy(partition) {
+            return;
+        }
+        let acquisition = table.task(partition).and_then(|task| task.acquisition());
+        let unread = acquisition.map_or(0, |it| it.output_end() - it.read_to());
+        if unread > UNREAD_MAX {
+            let why = format!(
+                "{unread} records of its output follow the newest snapshot that this instance can \
+                 read; set snapshot.topic"
+            );
+            table.give_copy_up(partition, why);
+        }
     }
 
     /// A copy follows without a word of the group, and it fences nothing because of the group.

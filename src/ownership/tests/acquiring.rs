@@ -535,8 +535,24 @@ fn late_frames_between_ours_are_passed_over_and_a_fence_is_not() {
     let frame = shard.frame(1);
     let to = log.append(&frame.header, &frame.updates);
     assert_eq!(verified.ack(to, &frame.header), Ack::AfterForeign);
-    let fenced = SpanResult::Fenced { owner_epoch: shard.owner_epoch + 1 };
+    let (owner_epoch, fence_id) = (shard.owner_epoch + 1, 5);
+    let fenced = SpanResult::Fenced { owner_epoch, fence_id };
     assert_eq!(cross(&log, verified.mark(), to), fenced);
+}
+
+#[test]
+fn a_copy_asks_for_newer_states_before_it_reads_the_output() {
+    let (mut log, mut shard) = owned_log(6);
+    let here = snapshot(&log, &shard);
+    log.publish(&mut shard, 100);
+    let newer = snapshot(&log, &shard);
+    let mut copy = Acquisition::begin_as_copy(brief(vec![here.clone()]), log.bounds());
+    assert_eq!(copy.need(), Need::States);
+    copy.offer(vec![newer, here.clone()]);
+    let Need::Read { from } = copy.need() else { panic!("the output is read then") };
+    assert!(here.mark.output_offset < from);
+    let new_zone = Acquisition::begin_as_copy(brief(Vec::new()), Log::new().bounds());
+    assert_eq!(new_zone.need(), Acquisition::begin(brief(Vec::new()), Log::new().bounds()).need());
 }
 
 /// A clone of the host goes on with the same owner epoch.

@@ -43,6 +43,8 @@ pub(super) struct Daemon {
     farewells: Vec<(i32, FrameHeader)>,
     /// Values of the output's records, by partition and offset.
     pub(super) outputs: BTreeMap<i32, Vec<Vec<u8>>>,
+    /// Records that outputs have beyond those.
+    pub(super) more: i64,
     /// Partitions whose shards follow another owner, and how far they have come.
     following: BTreeSet<i32>,
     pub(super) followed_to: i64,
@@ -85,6 +87,7 @@ impl Daemon {
             done: Vec::new(),
             farewells: Vec::new(),
             outputs: BTreeMap::new(),
+            more: 0,
             following: BTreeSet::new(),
             followed_to: i64::MAX,
             made: 0,
@@ -177,7 +180,7 @@ impl Daemon {
     }
 
     pub(super) fn survey(&mut self, partition: i32) {
-        let output_end = self.outputs.get(&partition).map_or(0, Vec::len) as i64;
+        let output_end = self.more + self.outputs.get(&partition).map_or(0, Vec::len) as i64;
         let (input_start, input_end, input_leader_epoch, output_start) = (0, 100, 0, 0);
         let bounds =
             Bounds { input_start, input_end, input_leader_epoch, output_start, output_end };
@@ -346,12 +349,17 @@ fn stop(daemon: &mut Daemon) {
 
 /// Another instance fences a shard: its owner reads that between two of its frames.
 fn fence(daemon: &mut Daemon, partition: i32) {
+    fence_with(daemon, partition, 77);
+}
+
+/// The same with a fence of this id.
+pub(super) fn fence_with(daemon: &mut Daemon, partition: i32, fence_id: u128) {
     let opening = daemon.openings();
     let of_it = |opening: &&&Opening| opening.acquired.partition == partition;
     let opening = opening.iter().rfind(of_it).expect("opened");
     let (ownership_id, from) = (opening.ownership_id, opening.acquired.mark);
     let owner_epoch = from.owner_epoch + 1;
-    let fence = FrameMaker { owner_epoch, ..FrameMaker::new(partition) }.fence(77);
+    let fence = FrameMaker { owner_epoch, ..FrameMaker::new(partition) }.fence(fence_id);
     let (header, mut payload) = (FrameHeader { next_offset: -1, ..fence }, Vec::new());
     encode(Format::Binary, &header, &[], &mut payload);
     let records = daemon.outputs.get_mut(&partition).expect("there is our fence");

@@ -11,7 +11,7 @@ use crate::ownership::standby::StandbyOptions;
 use crate::ownership::start_error::StartError;
 use crate::ownership::tests::following::{follows, is_promoted, publish};
 use crate::ownership::tests::log::INPUT_ID;
-use crate::ownership::tests::owning::{Daemon, PARTITIONS};
+use crate::ownership::tests::owning::{Daemon, PARTITIONS, fence_with};
 use crate::testing::frame_maker::FrameMaker;
 use std::collections::BTreeSet;
 
@@ -155,6 +155,59 @@ fn without_copies_one_is_made_of_a_zone_that_falls_quiet_and_takes_it_over() {
 }
 
 #[test]
+fn a_copy_that_has_taken_a_zone_over_and_halts_does_not_take_it_over_again_and_again() {
+    let (mut daemon, owner) = beside_an_owner_with(0);
+    see_quiet(&mut daemon);
+    keep_up(&mut daemon, &owner);
+    rest(&mut daemon, 50);
+    daemon.decoded += 1;
+    rest(&mut daemon, u64::from(SILENCE_MS) * 2 / 3 + 10);
+    answer_probe(&mut daemon);
+    rest(&mut daemon, LONG_MS);
+    assert!(is_promoted(&daemon));
+    let ownership_id = daemon.openings().last().expect("it has taken it over").ownership_id;
+    let sentence = "a dead letter cannot be stored".to_owned();
+    let halted = ShardNotice::Halted { partition: 0, ownership_id, sentence };
+    daemon.hear(OwnershipEvent::Shard(halted));
+    for _ in 0..25 {
+        see_quiet(&mut daemon);
+        rest(&mut daemon, 1_000);
+        daemon.hear(OwnershipEvent::GroupSeen { view: &view(), ours: OURS });
+    }
+    assert_eq!(follows(&daemon), 1, "its cause is in the zone");
+    rest(&mut daemon, 5_000);
+    see_quiet(&mut daemon);
+    rest(&mut daemon, 50);
+    assert_eq!(follows(&daemon), 2);
+}
+
+#[test]
+fn no_copy_reads_the_whole_of_a_long_output_because_its_owner_pauses() {
+    for (copies, is_left) in [(0, true), (1, false)] {
+        let mut daemon = Daemon::with_copies(StandbyOptions { copies, silence_ms: SILENCE_MS });
+        daemon.more = 2_000_000;
+        daemon.group(MembershipEvent::Assigned(Vec::new()));
+        see_quiet(&mut daemon);
+        rest(&mut daemon, 50);
+        let is_end = |done: &OwnershipAction| {
+            matches!(done, OwnershipAction::Log(Note::Copy { news: CopyNews::Ends(_), .. }))
+        };
+        assert_eq!(daemon.done.iter().any(is_end), is_left);
+    }
+}
+
+#[test]
+fn a_copy_that_loads_for_long_is_kept_as_long_as_its_zone_is_quiet() {
+    let (mut daemon, _owner) = beside_an_owner_with(0);
+    see_quiet(&mut daemon);
+    rest(&mut daemon, 11_000);
+    see_quiet(&mut daemon);
+    // Its own probe lets the output grow.
+    daemon.hear(OwnershipEvent::GroupSeen { view: &view(), ours: OURS });
+    assert_eq!((daemon.ownership.summary().copies, follows(&daemon)), (1, 1));
+}
+
+#[test]
 fn a_copy_of_a_zone_that_goes_on_after_all_ends() {
     let (mut daemon, mut owner) = beside_an_owner_with(0);
     see_quiet(&mut daemon);
@@ -263,6 +316,18 @@ fn a_copy_that_differs_ends_and_begins_again_later_and_halts_nothing() {
     daemon.hear(OwnershipEvent::GroupSeen { view: &view(), ours: OURS });
     rest(&mut daemon, 20);
     assert_eq!((follows(&daemon), is_promoted(&daemon)), (2, false));
+}
+
+#[test]
+fn an_owner_leaves_its_zone_for_a_while_to_a_copy_but_not_to_another_deployment() {
+    let [of_copy, of_another] = [fence_ids().next(), 77].map(|fence_id| {
+        let standby = StandbyOptions { copies: 0, silence_ms: SILENCE_MS };
+        let mut daemon = Daemon::with_copies(standby).given(&[0]);
+        fence_with(&mut daemon, 0, fence_id);
+        rest(&mut daemon, 5_000);
+        daemon.openings().len()
+    });
+    assert_eq!((of_copy, of_another), (1, 2));
 }
 
 #[test]
