@@ -1,5 +1,5 @@
 //! Who is in the group, what it has committed, and which outputs have fallen quiet: brokers are
-//! asked twice a second, for the placement of copies.
+//! asked every 300 ms, for the placement of copies.
 
 use crate::kafka::client::{KafkaReader, log_ends, reader, reader_config};
 use crate::kafka::group::GroupOptions;
@@ -15,13 +15,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Time between two questions.
-const WATCH_EVERY: Duration = Duration::from_millis(500);
+const WATCH_EVERY: Duration = Duration::from_millis(300);
 
 /// Time that brokers may take to answer one.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 /// Views of the group after an output was quiet, a minute's: until copies of its zone have ended.
-const VIEWS_WANTED: u32 = 120;
+const VIEWS_WANTED: u32 = 200;
 
 /// Views that wait for the control thread. One that is behind needs the next one only.
 const VIEWS_MAX: usize = 1;

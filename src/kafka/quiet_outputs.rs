@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// Time for which an output with input owes frames before it is quiet. An owner publishes every
 /// 100 ms.
-const QUIET: Duration = Duration::from_millis(800);
+const QUIET: Duration = Duration::from_millis(500);
 
 /// Time after its owner was seen to play in which an output may count as quiet. Later the group has
 /// found another owner, who may still be loading the state.
@@ -92,7 +92,7 @@ mod tests {
     fn an_output_that_stops_although_its_input_grows_is_quiet_for_a_while() {
         let stops = |look: i64| (100 * look, 10 * look.min(3));
         let quiet = quiet_at((0..100).map(stops));
-        assert_eq!((quiet.first(), quiet.last()), (Some(&6), Some(&62)), "{quiet:?}");
+        assert_eq!((quiet.first(), quiet.last()), (Some(&5), Some(&62)), "{quiet:?}");
     }
 
     #[test]
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn an_output_that_grows_again_is_quiet_no_more() {
         let pauses = |look: i64| (100 * look, if look < 9 { look.min(3) } else { look });
-        assert_eq!(quiet_at((0..30).map(pauses)), [6, 7, 8]);
+        assert_eq!(quiet_at((0..30).map(pauses)), [5, 6, 7, 8]);
     }
 
     #[test]

@@ -55,7 +55,7 @@ fn kill_an_owner(copies: u64) {
     let load = Load::start(kafka::shared(), &topics);
     let mut follower = Follower::new(kafka::shared(), &topics);
     let [mut first, second] = start_with_copies(copies, &topics, [PATIENT; 2]);
-    // An instance makes copies only of zones that it has seen grow, and it looks twice a second.
+    // An instance makes copies only of zones that it has seen grow, and it looks every 300 ms.
     for _ in 0..20 {
         wait_for_more(&topics, &mut follower, &mut first);
     }

@@ -19,7 +19,7 @@ const STOOD_STILL_US: u64 = 50_000;
 const RANK_US: u64 = 150_000;
 
 /// Microseconds without growth after which an output is quiet.
-const QUIET_US: u64 = 800_000;
+const QUIET_US: u64 = 500_000;
 
 /// What the simulator knows of the copies of a daemon.
 pub(crate) struct CopyWatch {
