@@ -24,6 +24,7 @@ use support::load::{self, Load};
 
 const PARTITIONS: i32 = 8;
 
+/// Time between two batches of events.
 const SEND_EVERY: Duration = Duration::from_millis(10);
 
 /// How long all instances play on before the next change.
@@ -276,13 +277,11 @@ fn report(size: &Size, rate: u64, copies: u32, changes: &[(u64, Change)], moves:
         let what = kind.name();
         assert!(!took.is_empty(), "no zone moves when an instance {what}");
         let [p50, p99] = [50, 99].map(|percent| took[(took.len() - 1) * percent / 100]);
-        let goal = match kind.still_ms_max(copies) {
-            goal if p99 <= goal => format!("; the goal of {goal} ms is reached"),
-            goal => format!("; the goal of {goal} ms is missed"),
-        };
+        let goal = kind.still_ms_max(copies);
+        let verdict = if p99 <= goal { "reached" } else { "missed" };
         lines.push_str(&format!(
             "an instance {what}: {} zones moved, still for {} to {} ms, p50 {p50} ms, p99 {p99} \
-             ms{goal}\n",
+             ms; the goal of {goal} ms is {verdict}\n",
             took.len(),
             took[0],
             took[took.len() - 1],

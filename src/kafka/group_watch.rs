@@ -1,14 +1,14 @@
 //! Who is in the group, what it has committed, and which outputs have fallen quiet: brokers are
 //! asked every 300 ms, for the placement of copies.
 
-use crate::kafka::client::{KafkaReader, log_ends, reader, reader_config};
+use crate::kafka::client::{KafkaReader, log_ends, offsets, reader, reader_config};
 use crate::kafka::group::GroupOptions;
 use crate::kafka::membership::{GroupMember, GroupView};
 use crate::kafka::quiet_outputs::QuietOutputs;
 use crate::kafka::wire::WireReader;
 use rdkafka::consumer::Consumer;
 use rdkafka::groups::GroupInfo;
-use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use rdkafka::topic_partition_list::TopicPartitionList;
 use std::collections::BTreeSet;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
@@ -99,12 +99,8 @@ fn view(
     let members = members(listed, topic)?;
     let mut list = TopicPartitionList::with_capacity(partitions as usize);
     list.add_partition_range(topic, 0, partitions - 1);
-    let committed = client.committed_offsets(list, ANSWER_MAX).ok()?;
-    let known = committed.elements();
-    let known = known.iter().filter_map(|element| match element.offset() {
-        Offset::Offset(offset) => Some((element.partition(), offset)),
-        _ => None,
-    });
+    let committed = offsets(&client.committed_offsets(list, ANSWER_MAX).ok()?, topic, partitions);
+    let known = (0..).zip(committed).filter_map(|(partition, offset)| Some((partition, offset?)));
     Some(GroupView { members, committed: known.collect(), quiet })
 }
 

@@ -16,7 +16,7 @@ const QUIET_MAX: Duration = Duration::from_secs(30);
 /// fence after which a state is loaded, or the probe of a copy.
 const PLAYS: Duration = Duration::from_secs(5);
 
-/// What was seen of all outputs.
+/// How all outputs have grown so far.
 #[derive(Debug, Default)]
 pub(super) struct QuietOutputs {
     seen: BTreeMap<i32, SeenOutput>,

@@ -374,8 +374,8 @@ impl Acquisition {
         self.end(Err(error));
     }
 
-    /// Whether the owner in force is of another version and may publish on. Another instance of our
-    /// version may have taken over from it since an engine began to follow.
+    /// Returns whether the owner in force is of another version and may still publish. An instance
+    /// of our version may have taken over from it since an engine began to follow.
     pub(super) fn may_other_version_publish(&self) -> bool {
         self.is_of_other_version() && !self.fold.has_owner_ended()
     }

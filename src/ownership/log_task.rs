@@ -136,7 +136,7 @@ impl LogTask {
         }
     }
 
-    /// Whether the owner in force is of another version and may publish on.
+    /// Returns whether the owner in force is of another version and may still publish.
     pub(super) fn may_other_version_publish(&self) -> bool {
         self.acquisition().is_some_and(Acquisition::may_other_version_publish)
     }

@@ -109,8 +109,7 @@ impl Acquirer {
     /// A shard cannot be started. If it is being acquired, looks for an owner that plays it.
     /// Returns whether another instance of our group does.
     fn look_for_owner(&mut self, table: &mut ShardTable, partition: i32, now: Instant) -> bool {
-        let acquisition = table.task(partition).and_then(|task| task.acquisition());
-        let Some(acquisition) = acquisition else { return false };
+        let Some(acquisition) = table.acquisition(partition) else { return false };
         let Some((_, in_force)) = acquisition.fence_in_force().filter(|(_, id)| *id != 0) else {
             return false;
         };

@@ -1,5 +1,6 @@
 //! All shards of a daemon, and the steps that they take from one state to the next.
 
+use crate::ownership::acquisition::Acquisition;
 use crate::ownership::action::{CopyNews, Note, Opening, OwnershipAction};
 use crate::ownership::history::History;
 use crate::ownership::log_task::LogTask;
@@ -114,6 +115,11 @@ impl ShardTable {
     /// The task that reads a shard's output.
     pub(super) fn task(&mut self, partition: i32) -> Option<&mut LogTask> {
         self.shards.get_mut(&partition)?.task()
+    }
+
+    /// What acquires a shard now, if something does.
+    pub(super) fn acquisition(&mut self, partition: i32) -> Option<&Acquisition> {
+        self.task(partition)?.acquisition()
     }
 
     /// What earlier attempts to acquire a shard have shown.

@@ -29,8 +29,8 @@ pub(super) const TAKE_BACK_MS: u64 = 10_000;
 /// Milliseconds for which a copy is kept after its zone was quiet, if that is why it was made.
 const QUIET_COPY_MS: u64 = 10_000;
 
-/// Records of its output that such a copy reads at most before it follows: those of some minutes.
-/// To read more takes longer than the group, and costs the brokers more than a pause is worth.
+/// Limit of the output records that such a copy reads before it follows: those of some minutes. The
+/// group finds another owner before more are read, and the brokers pay for each of them.
 const UNREAD_MAX: i64 = 1_000_000;
 
 /// Milliseconds after which a copy is not warm any more that was.
@@ -162,7 +162,7 @@ impl Acquirer {
         let kept: Vec<i32> = table.copies.keys().copied().collect();
         for partition in kept.into_iter().filter(|kept| !placed.contains_key(kept)) {
             // Its fence would leave the zone without an owner.
-            let acquisition = table.task(partition).and_then(|task| task.acquisition());
+            let acquisition = table.acquisition(partition);
             if acquisition.is_some_and(Acquisition::is_fencing) {
                 continue;
             }
@@ -200,7 +200,7 @@ impl Acquirer {
         if self.standby.options.copies > 0 || !table.is_copy(partition) {
             return;
         }
-        let acquisition = table.task(partition).and_then(|task| task.acquisition());
+        let acquisition = table.acquisition(partition);
         let unread = acquisition.map_or(0, |it| it.output_end() - it.read_to());
         if unread > UNREAD_MAX {
             let why = format!(

@@ -277,7 +277,7 @@ impl Sessions {
     /// Closes some sessions so that others can be accepted: idle ones, or while there are none,
     /// those whose client has not sent its request whole, or does not take its answer.
     fn make_room(&mut self) {
-        // What came while the server was busy is not read yet.
+        // Bytes that came while the server was busy are still unread.
         let read_ms = self.drained_ms.saturating_sub(1);
         let young_ms = self.now_ms().saturating_sub(FIRST_BYTES_MS).min(read_ms);
         let open = self.open;

@@ -246,7 +246,7 @@ impl TopicReader {
     }
 
     /// Calls `take` for the records of some partitions at these offsets that are there now, until
-    /// it breaks; for those of a partition that has [`NO_END`], as they come.
+    /// it breaks. With [`NO_END`], it waits for the records of a partition that are yet to come.
     pub(super) fn each_of(
         &self,
         places: &[(u16, Range<i64>)],

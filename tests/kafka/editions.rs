@@ -33,7 +33,7 @@ const NAME: &str = "editions::a_running_game_goes_to_another_version_and_back_wi
 const EDITION: &str = "HUNTD_TEST_EDITION";
 const CONFIG: &str = "HUNTD_TEST_CONFIG";
 
-/// What an instance says of a zone that another version plays.
+/// The log's words for a zone that another version plays.
 const WAITS: &str = "another version of the game has published";
 
 const PARTITIONS: i32 = 2;
@@ -350,7 +350,7 @@ pub(crate) fn rehearse_by(config: &str) -> Output {
         .expect("it is started")
 }
 
-/// What a rehearsal says.
+/// The report of a rehearsal.
 fn rehearse(playing: &Huntd) -> Value {
     let rehearsed = rehearse_by(&playing.config());
     let text = String::from_utf8_lossy(&rehearsed.stdout).into_owned();

@@ -40,8 +40,8 @@ pub(crate) const CHANGED_IN: u64 = 200;
 /// until it takes over.
 pub(crate) const CHAOS_US: &[u64] = &[3_000_000, 3_000_000, 13_000_000];
 
-/// What does not happen in such a simulation: records are lost, or somebody else writes to the
-/// output. Replicas are not lost either: one may be the only state with which an edition can go on.
+/// The faults that such a simulation leaves out: lost records, and other writers to the output.
+/// Replicas are not lost either: one may be the only state with which an edition can go on.
 const LEFT_OUT: &[Fault] = &[
     Fault::LogTruncated,
     Fault::InputRetained,
@@ -286,7 +286,7 @@ impl Sim {
         }
     }
 
-    /// Whether all daemons have the version that all hosts are to have.
+    /// Returns whether all hosts are to have one version, and all running daemons have it.
     pub(crate) fn have_one_version(&self) -> bool {
         self.hosts.iter().all(|host| {
             let runs = host.node.as_ref().map(|node| node.control.rulebook.version());

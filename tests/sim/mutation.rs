@@ -103,7 +103,7 @@ closed_list! {
         SwitchNotAtEnd,
         /// Another state is converted than the one that was chosen.
         OtherStateConverted,
-        /// What an owner publishes after another edition has taken over counts.
+        /// An owner publishes on after another edition has taken over, and its updates count.
         OldEditionGoesOn,
         /// An edition plays again the input that another one has published the updates of.
         ReplayedByOtherEdition,
@@ -127,7 +127,7 @@ impl Mutation {
         }
     }
 
-    /// Whether only simulations with both editions show it.
+    /// Returns whether only simulations with both editions show it.
     pub(crate) fn is_of_editions(self) -> bool {
         matches!(
             self,
