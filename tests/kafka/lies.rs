@@ -352,7 +352,9 @@ fn what_an_answer_says_falsely_of_a_published_batch_loses_nothing_and_publishes_
     let elsewhere = [(0, None, true), (0, Some(i64::MAX), false)];
     for (error, lie, fails) in resent.into_iter().chain(given_up).chain(elsewhere) {
         let end = output_end(&victim);
-        proxied.proxy.lie(PRODUCE, produced(0, end), produced(error, lie.unwrap_or(end - 1)));
+        // The connection that publishes may be opened later than now.
+        let (truth, lie_told) = (produced(0, end), produced(error, lie.unwrap_or(end - 1)));
+        proxied.proxy.lie_always(PRODUCE, truth, lie_told);
         let Victim { proxied, topics, huntd, follower, rounds } = &mut victim;
         *rounds = rounds.end() + 1..=rounds.end() + 5;
         let before = acquired(huntd);

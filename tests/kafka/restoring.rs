@@ -7,7 +7,6 @@ use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka::{Cluster, Options};
 use support::notified::Systemd;
-use support::scrape::Page;
 
 /// Appends events in batches so small, and fetched so few at once, that reading them takes a while.
 fn produce_in_small_batches(cluster: &Cluster, topics: &Topics, events: &[(i32, String)]) {
@@ -47,11 +46,9 @@ fn a_start_that_takes_long_says_how_much_is_left_and_asks_for_the_time() {
 
     let systemd = Systemd::listen();
     let mut huntd = Huntd::start_under(&systemd.path, &cluster, &topics, &FEW_AT_ONCE);
-    huntd.wait_until("some records", |huntd| {
-        huntd.log().contains("\"address\"")
-            && Page::of(&huntd.address()).value("huntd_records_received_total") > 100
-    });
-    // The broker stands still for less than a group session lasts, so that the rest has to wait.
+    // Not before: a broker that is silent here leaves the shards to nobody, and none is restored.
+    huntd.wait_until("both shards", |huntd| huntd.log().matches("\"acquired\"").count() == 2);
+    // The broker is silent for less than a group session lasts, so that the rest has to wait.
     cluster.broker_mut(0).freeze();
     let mut heard = Vec::new();
     let [shards, to_go, per_second, seconds] = loop {

@@ -251,6 +251,12 @@ impl Proxy {
         self.let_lie(Lie { connections: 0..there, api, truth: Truth::Bytes(truth), lie, told: 0 });
     }
 
+    /// Like [`Proxy::lie`], but new connections say it, too.
+    pub fn lie_always(&self, api: i16, truth: Vec<u8>, lie: Vec<u8>) {
+        let connections = 0..u64::MAX;
+        self.let_lie(Lie { connections, api, truth: Truth::Bytes(truth), lie, told: 0 });
+    }
+
     /// Like [`Proxy::lie`], but about the offset at which a fetched batch begins.
     pub fn lie_about_offset(&self, base_offset: i64, lie: i64) {
         self.lie_in_batch(base_offset, 0, lie.to_be_bytes().to_vec());
