@@ -2,6 +2,8 @@
 
 #![no_main]
 
+use huntd::kafka::group::GroupProtocol;
+use huntd::kafka::group_description;
 use huntd::kafka::message::{parse_api_versions, parse_metadata};
 use libfuzzer_sys::fuzz_target;
 
@@ -9,5 +11,8 @@ fuzz_target!(|input: &[u8]| {
     for version in 0..=12 {
         let _ = parse_api_versions(input, version.min(3), 0);
         let _ = parse_metadata(input, version.max(4), 0, "t");
+    }
+    for protocol in [GroupProtocol::Classic, GroupProtocol::Consumer] {
+        let _ = group_description::parse_answer(protocol, input, 0, "t");
     }
 });

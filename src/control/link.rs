@@ -6,6 +6,8 @@ use crate::control::lookup::lookup;
 use crate::fetch::dialling::{DialError, Dialled, Endpoint, open_any};
 use crate::kafka::coordinator;
 use crate::kafka::error_code::ErrorCode;
+use crate::kafka::group::GroupProtocol;
+use crate::kafka::group_description::{self, GroupDescription};
 use crate::kafka::list_offsets::{self, LogEnd, Offsets};
 use crate::kafka::message::{
     self, API_VERSIONS_VERSION_MAX, ApiVersionsAnswer, Broker, Envelope, Metadata, Versions,
@@ -205,6 +207,26 @@ impl Link {
         })?;
         coordinator::parse_answer(&answer, CORRELATION_ID)
             .map_err(|error| self.channel.answer_error(error))
+    }
+
+    /// Asks the coordinator of a group, to which this connection leads, who is in the group.
+    pub(super) fn ask_group(
+        &mut self,
+        options: &DialOptions,
+        protocol: GroupProtocol,
+        group: &str,
+    ) -> Result<GroupDescription, DialError> {
+        let answer = self.channel.ask(group_description::name(protocol), |out| {
+            let client_id = &options.client_id;
+            group_description::request(protocol, CORRELATION_ID, client_id, group, out);
+        })?;
+        group_description::parse_answer(protocol, &answer, CORRELATION_ID, &options.topic)
+            .map_err(|error| self.channel.answer_error(error))
+    }
+
+    /// Whether the connection must be replaced: its authentication ends soon.
+    pub(super) fn is_outdated(&self, now: Instant) -> bool {
+        self.replace_at.is_some_and(|at| at <= now)
     }
 
     /// Asks the controller, to which this connection leads, to create a topic.

@@ -9,6 +9,8 @@ mod channel;
 mod connecting;
 pub(crate) mod control_error;
 pub mod dialler;
+mod group_coordinator;
+mod group_watch;
 pub mod handover;
 mod journal;
 mod link;
@@ -27,7 +29,6 @@ mod topic_watch;
 
 use crate::kafka::group::{GroupOptions, Membership};
 use crate::kafka::group_lag::GroupLag;
-use crate::kafka::group_watch::GroupWatch;
 use crate::kafka::membership::MembershipEvent;
 use crate::kit::engine::{AnyRulebook, Engine};
 use crate::output::fence_id::FenceIds;
@@ -51,6 +52,7 @@ use crate::telemetry::progress::{Progress, SHARDS_MAX};
 use certificates::Certificates;
 use connecting::Clients;
 use control_error::ControlError;
+use group_watch::GroupWatch;
 use journal::Journal;
 use output_log::OutputLog;
 use panic_file::PanicFile;
@@ -189,7 +191,7 @@ impl Control {
         let group_watch = options.standby.is_on().then(|| {
             // Copies of all zones notice by themselves what falls quiet.
             let watched = (options.standby.copies == 0).then_some(output_topic.as_str());
-            GroupWatch::start(&options.group, watched, output.partitions())
+            GroupWatch::start(&options, watched, output.partitions())
         });
         let topic_watch = TopicWatch::start(&options, ends.status.clone());
         journal::partitions_known(output.partitions(), &options.skips);

@@ -16,6 +16,8 @@ pub mod list_offsets;
 
 pub(crate) mod coordinator;
 
+pub mod group_description;
+
 pub mod record_batch;
 
 pub mod batch_writer;
@@ -60,9 +62,8 @@ pub mod group;
 
 pub mod group_lag;
 
-pub(crate) mod group_watch;
 mod member_id;
-mod quiet_outputs;
+pub(crate) mod quiet_outputs;
 
 #[cfg(test)]
 mod tests;

@@ -321,14 +321,7 @@ impl Check<'_> {
             let sentence = format!("= {silence_ms}: choose 0, or at least {SILENCE_MS_MIN}");
             return Err(self.error("standby.silence_ms", sentence));
         }
-        let is_told_members = self.text("kafka.group_protocol") != "consumer";
-        if copies > 0 && !is_told_members {
-            let sentence = "needs kafka.group_protocol = \"classic\" or \"eager\": brokers do \
-                            not tell yet who is in a group of the other protocol"
-                .to_owned();
-            return Err(self.error("standby.copies", sentence));
-        }
-        Ok(StandbyOptions { copies, silence_ms: if is_told_members { silence_ms } else { 0 } })
+        Ok(StandbyOptions { copies, silence_ms })
     }
 
     fn runtime(&self) -> Result<runtime::RuntimeOptions, ConfigError> {

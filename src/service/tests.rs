@@ -22,15 +22,6 @@ fn refusal(text: &str) -> String {
 }
 
 #[test]
-fn where_brokers_do_not_name_the_members_nobody_looks_for_silent_owners() {
-    let config = |protocol: &str| {
-        from_text(&format!("[kafka]\ngroup_protocol = \"{protocol}\"")).expect("it is valid")
-    };
-    assert!(config("eager").standby.is_on());
-    assert!(!config("consumer").standby.is_on());
-}
-
-#[test]
 fn the_shipped_file_is_the_defaults() {
     let shipped = std::fs::read_to_string("config/huntd.toml").expect("the repository has it");
     assert_eq!(shipped, DEFAULTS);

@@ -10,6 +10,9 @@ use support::kafka;
 /// The group gives nothing of a silent member to others for a minute.
 const PATIENT: &str = "session_timeout_ms = 60000";
 
+/// The broker gives nothing of a silent member to others for 45 s.
+const NEW_GROUP: &str = "group_protocol = \"consumer\"";
+
 /// Starts two daemons that share four zones, each with a warm copy of the other's.
 fn start_both(topics: &Topics, kafka: [&str; 2]) -> [Huntd; 2] {
     start_with_copies(1, topics, kafka)
@@ -42,19 +45,29 @@ fn finish(load: Load, topics: &Topics, mut follower: Follower, mut huntd: Huntd)
 
 #[test]
 fn a_killed_owners_zones_are_played_by_their_copies_before_the_group_notices() {
-    kill_an_owner(1);
+    kill_an_owner(1, PATIENT);
 }
 
 #[test]
 fn without_copies_a_killed_owners_zones_are_taken_over_before_the_group_notices() {
-    kill_an_owner(0);
+    kill_an_owner(0, PATIENT);
 }
 
-fn kill_an_owner(copies: u64) {
+#[test]
+fn in_a_new_group_a_killed_owners_zones_are_played_by_their_copies() {
+    kill_an_owner(1, NEW_GROUP);
+}
+
+#[test]
+fn in_a_new_group_without_copies_a_killed_owners_zones_are_taken_over() {
+    kill_an_owner(0, NEW_GROUP);
+}
+
+fn kill_an_owner(copies: u64, kafka: &str) {
     let topics = Topics::create(kafka::shared(), "killed", 4);
     let load = Load::start(kafka::shared(), &topics);
     let mut follower = Follower::new(kafka::shared(), &topics);
-    let [mut first, second] = start_with_copies(copies, &topics, [PATIENT; 2]);
+    let [mut first, second] = start_with_copies(copies, &topics, [kafka; 2]);
     // An instance makes copies only of zones that it has seen grow, and it looks every 300 ms.
     for _ in 0..20 {
         wait_for_more(&topics, &mut follower, &mut first);

@@ -45,6 +45,7 @@ const DOORS: &[(&str, &[&str])] = &[
         "kafka_protocol",
         &[
             "src/kafka/coordinator.rs",
+            "src/kafka/group_description.rs",
             "src/kafka/message.rs",
             "src/kafka/producer_id.rs",
             "src/kafka/sasl.rs",
@@ -60,7 +61,7 @@ const DOORS: &[(&str, &[&str])] = &[
             "src/kafka/client.rs",
             "src/kafka/group.rs",
             "src/kafka/group_lag.rs",
-            "src/kafka/group_watch.rs",
+            "src/control/group_watch.rs",
             "src/kafka/member_id.rs",
             "src/kafka/topic_writer.rs",
             "src/publisher/producer.rs",

@@ -1,0 +1,123 @@
+//! Who is in the group, what it has committed, and which outputs have fallen quiet: brokers are
+//! asked every 300 ms, for the placement of copies.
+
+use super::ControlOptions;
+use super::group_coordinator::GroupCoordinator;
+use crate::kafka::client::{KafkaReader, log_ends, offsets, reader, reader_config};
+use crate::kafka::membership::{GroupMember, GroupView};
+use crate::kafka::quiet_outputs::QuietOutputs;
+use rdkafka::consumer::Consumer;
+use rdkafka::topic_partition_list::TopicPartitionList;
+use std::collections::BTreeSet;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Time between two questions.
+const WATCH_EVERY: Duration = Duration::from_millis(300);
+
+/// Time that brokers may take to answer one.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+
+/// Views of the group after an output was quiet, a minute's: until copies of its zone have ended.
+const VIEWS_WANTED: u32 = 200;
+
+/// Views that wait for the control thread. One that is behind needs the next one only.
+const VIEWS_MAX: usize = 1;
+
+/// A thread that asks the brokers. Dropped, it ends with its next question; nobody waits for it.
+pub(crate) struct GroupWatch {
+    views: Receiver<GroupView>,
+    /// Nothing is ever sent: dropping it ends the thread.
+    _alive: Option<Sender<()>>,
+}
+
+impl GroupWatch {
+    /// Begins to ask. Without a thread or a client for it, nothing is ever seen. Outputs are
+    /// watched if their topic is named.
+    pub(crate) fn start(
+        options: &ControlOptions,
+        output_topic: Option<&str>,
+        partitions: i32,
+    ) -> GroupWatch {
+        let (seen, views) = mpsc::sync_channel(VIEWS_MAX);
+        let (alive, ended) = mpsc::channel::<()>();
+        let group = &options.group;
+        let client = reader(&reader_config(&group.client), &group.client);
+        let input_topic = group.input_topic.clone();
+        let output_topic = output_topic.map(str::to_owned);
+        let coordinator = GroupCoordinator::new(options.dial.clone(), group.clone());
+        let mut members = Members { coordinator, stable: Vec::new() };
+        let mut watch = move |client: KafkaReader| {
+            let mut outputs = QuietOutputs::default();
+            let mut wanted = 0;
+            while ended.recv_timeout(WATCH_EVERY) == Err(RecvTimeoutError::Timeout) {
+                // The client reads nothing; polling only lets it ask for a token.
+                drop(client.poll(Duration::ZERO));
+                let quiet = output_topic.as_deref().and_then(|output_topic| {
+                    let ends = |topic| log_ends(&client, topic, partitions, ANSWER_MAX).ok();
+                    let (inputs, ends) = (ends(&input_topic)?, ends(output_topic)?);
+                    Some(outputs.look(&inputs, &ends, Instant::now()))
+                });
+                let quiet = quiet.unwrap_or_default();
+                if !quiet.is_empty() {
+                    wanted = VIEWS_WANTED;
+                }
+                // Nobody is asked in vain.
+                if output_topic.is_some() && wanted == 0 {
+                    continue;
+                }
+                if let Some(view) = view(&mut members, &client, &input_topic, partitions, quiet) {
+                    wanted = wanted.saturating_sub(1);
+                    // A view that the control thread has not taken yet is as good as this one.
+                    drop(seen.try_send(view));
+                }
+            }
+        };
+        let thread = client.ok().and_then(|client| {
+            thread::Builder::new().name("group-watch".to_owned()).spawn(move || watch(client)).ok()
+        });
+        GroupWatch { views, _alive: thread.map(|_| alive) }
+    }
+
+    /// The newest view that was not taken yet.
+    pub(crate) fn next_view(&self) -> Option<GroupView> {
+        self.views.try_recv().ok()
+    }
+}
+
+/// Who is in the group, as its coordinator has said last.
+struct Members {
+    coordinator: GroupCoordinator,
+    /// As they were when the group was not being rebalanced.
+    stable: Vec<GroupMember>,
+}
+
+impl Members {
+    /// The members; `None`: nobody says, or the group is being rebalanced. A member that dies
+    /// meanwhile keeps the group waiting until its session times out: if zones are quiet, the
+    /// members before count.
+    fn look(&mut self, is_quiet: bool) -> Option<&[GroupMember]> {
+        let described = self.coordinator.describe()?;
+        if described.is_stable {
+            self.stable = described.members;
+        }
+        (described.is_stable || is_quiet).then_some(&self.stable)
+    }
+}
+
+/// The group as it is now; `None`: nobody says, or it is being rebalanced.
+fn view(
+    members: &mut Members,
+    client: &KafkaReader,
+    topic: &str,
+    partitions: i32,
+    quiet: BTreeSet<i32>,
+) -> Option<GroupView> {
+    let members = members.look(!quiet.is_empty())?.to_vec();
+    let mut list = TopicPartitionList::with_capacity(partitions as usize);
+    list.add_partition_range(topic, 0, partitions - 1);
+    let committed = offsets(&client.committed_offsets(list, ANSWER_MAX).ok()?, topic, partitions);
+    let known = (0..).zip(committed).filter_map(|(partition, offset)| Some((partition, offset?)));
+    Some(GroupView { members, committed: known.collect(), quiet })
+}
