@@ -77,6 +77,7 @@ impl Failure {
                     ExitCode::TlsRefused
                 }
                 MembershipError::InstanceTaken(_)
+                | MembershipError::InstanceHeld(_)
                 | MembershipError::Inconsistent(_)
                 | MembershipError::Refused(_) => ExitCode::Config,
                 MembershipError::Unreachable(_)

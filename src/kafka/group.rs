@@ -389,8 +389,11 @@ fn trouble(
             MembershipError::NotAuthenticated(error.to_string())
         }
         Some(Code::SSL) => MembershipError::TlsFailed(error.to_string()),
-        Some(Code::FencedInstanceId | Code::UnreleasedInstanceId) => {
+        Some(Code::FencedInstanceId) => {
             MembershipError::InstanceTaken(options.instance_id.clone().unwrap_or_default())
+        }
+        Some(Code::UnreleasedInstanceId) => {
+            MembershipError::InstanceHeld(options.instance_id.clone().unwrap_or_default())
         }
         _ => match consumer.client().fatal_error() {
             Some((Code::FencedInstanceId, _)) => {

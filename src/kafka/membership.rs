@@ -95,6 +95,14 @@ pub enum MembershipError {
     /// Two instances use the same static id.
     #[error("another instance uses the group instance id `{0}`; give each instance its own")]
     InstanceTaken(String),
+    /// The group has a member with our static id, which may be this instance before it died: only
+    /// the end of its session tells. Only groups of the protocol `consumer` say so (KIP-848).
+    #[error(
+        "waiting until the group has removed an earlier member with the instance id `{0}`: its \
+         session times out after the broker's group.consumer.session.timeout.ms; if another \
+         process uses the id, give each its own kafka.group_instance_id"
+    )]
+    InstanceHeld(String),
     /// The broker does not authenticate librdkafka, which keeps the secret that was read at
     /// start-up.
     #[error(
@@ -124,10 +132,14 @@ pub enum MembershipError {
 impl MembershipError {
     /// Returns whether only an operator can fix it.
     pub fn is_final(&self) -> bool {
-        use MembershipError::{Inconsistent, NoCoordinator, Passing, TlsFailed, Unreachable};
         let may_pass = matches!(
             self,
-            Unreachable(_) | TlsFailed(_) | Passing(_) | NoCoordinator { .. } | Inconsistent(_)
+            MembershipError::Unreachable(_)
+                | MembershipError::TlsFailed(_)
+                | MembershipError::Passing(_)
+                | MembershipError::NoCoordinator { .. }
+                | MembershipError::Inconsistent(_)
+                | MembershipError::InstanceHeld(_)
         );
         !may_pass && !self.is_cured_by_a_start()
     }

@@ -90,6 +90,11 @@ impl GroupSession {
                 self.topic_missing_since.get_or_insert(now);
                 waiting(&error)
             }
+            MembershipError::InstanceHeld(_) => {
+                let retry_at = Some(now + Duration::from_millis(REJOIN_MS));
+                self.state = SessionState::Rejoining { since: now, retry_at };
+                waiting(&error)
+            }
             // A new start reads the current files, and loses nothing that we could still save.
             error if error.is_cured_by_a_start() && !self.is_member() => {
                 OwnershipAction::Fail(error)
@@ -237,6 +242,22 @@ mod tests {
         assert_eq!(failed, Some(OwnershipAction::Fail(missing())));
         assert_eq!(session.rejoined(Ok(()), late), None);
         assert!(!session.is_rejoining() && !session.is_member(), "the group has to let us in");
+    }
+
+    #[test]
+    fn a_group_that_still_has_our_instance_id_is_asked_every_second() {
+        let mut now = Instant::now();
+        let mut session = GroupSession::new(now);
+        let held = || MembershipError::InstanceHeld("host-7".to_owned());
+        for _ in 0..100 {
+            assert!(matches!(session.fails(held(), now), OwnershipAction::Log(_)));
+            assert_eq!(session.next_action(after_ms(now, REJOIN_MS - 1)), None);
+            now = after_ms(now, REJOIN_MS);
+            assert_eq!(session.next_action(now), Some(OwnershipAction::Rejoin));
+            assert_eq!(session.rejoined(Ok(()), now), None);
+        }
+        session.on_group_event(&MembershipEvent::Assigned(vec![0]));
+        assert!(session.is_member());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::restarts::{wait_for_more, wait_for_new_owner, wait_until_owned};
 use std::time::Duration;
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
-use support::kafka;
+use support::kafka::{self, Cluster, Options};
 
 #[test]
 fn a_daemon_that_slept_through_its_group_session_publishes_nothing_that_counts() {
@@ -62,4 +62,31 @@ fn a_daemon_with_a_fixed_id_that_slept_says_so_and_blames_nobody() {
     for blame in ["another", "do not acknowledge"] {
         assert!(!ended.log.contains(blame), "{}", ended.log);
     }
+}
+
+/// The protocol `consumer` keeps a static member until its session ends (KIP-848): a broker cannot
+/// know that the process with its id is the next one.
+#[test]
+fn a_killed_daemon_with_a_fixed_id_joins_a_new_group_again_once_its_session_has_ended() {
+    let mut options = Options::for_tests();
+    for (key, value) in [
+        ("group.consumer.min.session.timeout.ms", "6000"),
+        ("group.consumer.session.timeout.ms", "6000"),
+        ("group.consumer.heartbeat.interval.ms", "5000"),
+    ] {
+        options.properties.push((key, value.to_owned()));
+    }
+    let cluster = Cluster::start(1, &options);
+    let topics = Topics::create(&cluster, "held", 1);
+    let kafka = "group_instance_id = \"one\"\ngroup_protocol = \"consumer\"";
+    let mut first = Huntd::start(&cluster, &topics, &[("kafka", kafka)]);
+    wait_until_owned(&mut first, 1);
+    first.kill9();
+    let mut second = Huntd::start(&cluster, &topics, &[("kafka", kafka)]);
+    second.wait_until("the reason of its waiting", |huntd| {
+        huntd.log().contains("an earlier member with the instance id `one`")
+    });
+    wait_until_owned(&mut second, 1);
+    let ended = second.stop();
+    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
 }

@@ -23,14 +23,13 @@ pub(super) struct Instance {
 }
 
 impl Instance {
-    /// Writes the configuration.
-    pub(super) fn new(name: &'static str, bootstrap: &str, topic: &str) -> Instance {
+    /// Writes the configuration. `kafka` is further lines of the section `[kafka]`.
+    pub(super) fn new(name: &'static str, kafka: &str, topic: &str) -> Instance {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let state = folder.path().join("state");
         fs::create_dir(&state).expect("the folder can be written");
         let text = format!(
-            "[kafka]\nbrokers = [\"{bootstrap}\"]\ngroup = \"{topic}\"\n\
-             group_instance_id = \"{name}\"\nsession_timeout_ms = 6000\n\
+            "[kafka]\n{kafka}group = \"{topic}\"\ngroup_instance_id = \"{name}\"\n\
              input_topic = \"{topic}\"\noutput_topic = \"{topic}-updates\"\n\
              dead_letter_topic = \"{topic}-dead\"\n\
              [publish]\nformat = \"binary\"\n\
@@ -42,17 +41,8 @@ impl Instance {
         Instance { name, folder, child: None, frozen: false, launched: 0 }
     }
 
-    /// Starts a process.
-    pub(super) fn launch(&mut self) {
-        self.spawn(&[]);
-    }
-
-    /// Starts a process that appends no ticks to its input.
-    pub(super) fn launch_without_ticks(&mut self) {
-        self.spawn(&[("HUNTD_INPUT__TICK_EVERY_MS", "0")]);
-    }
-
-    fn spawn(&mut self, variables: &[(&str, &str)]) {
+    /// Starts a process with these keys of its configuration, as variables of its environment.
+    pub(super) fn launch(&mut self, variables: &[(&str, &str)]) {
         assert!(self.child.is_none(), "{} runs already", self.name);
         self.launched += 1;
         let log = File::create(self.log_file()).expect("the folder can be written");
@@ -120,6 +110,11 @@ impl Instance {
     /// The partitions that it says it owns; none while it does not answer.
     pub(super) fn owned(&self) -> Vec<i32> {
         self.page().map_or_else(Vec::new, |page| page.owned())
+    }
+
+    /// Whether it says that it is ready.
+    pub(super) fn is_ready(&self) -> bool {
+        self.page().is_some_and(|page| page.value("huntd_ready") == 1)
     }
 
     /// Whether it owns all partitions, and has applied them up to these offsets.

@@ -1,65 +1,74 @@
-//! A campaign of faults against a real broker: two daemons of one group under load are killed,
-//! stopped, frozen beyond their group session and robbed of their broker, again and again. In the
-//! end the output must be what one uninterrupted run makes.
+//! A campaign of faults against real brokers: three daemons of one group under load are killed,
+//! stopped, frozen beyond their group session, restarted one after the other with another number
+//! of copies, and robbed of a broker, again and again. In the end the output must be what one
+//! uninterrupted run makes.
 //!
 //! `cargo test` runs a short one. `HUNTD_CYCLES=200 cargo test --release --test kafka campaign --
-//! --nocapture` runs a long one and prints how long restarts and takeovers took;
-//! `HUNTD_SEED=N` repeats its faults.
+//! --nocapture` runs a long one, against each kind of brokers and groups in turn, and prints how
+//! long the output paused; `HUNTD_SEED=N` repeats its faults.
 
 mod instance;
 mod load;
+mod surroundings;
 mod witness;
 
 use instance::Instance;
 use load::Load;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use support::PATIENCE;
-use support::kafka::{Cluster, Options};
 use support::needs;
+use surroundings::{Running, SESSION_MS, Surroundings};
 use witness::Witness;
 
 /// Cycles that `cargo test` runs.
 const CYCLES: u32 = 20;
 
-/// Events a second: as many as two daemons and a broker manage on two cores.
-const RATE: u32 = 200_000;
+/// Events a second: as many as three daemons and three brokers manage on two cores.
+const RATE: u32 = 100_000;
 
 /// Events a second in `cargo test`, which runs other tests beside this one.
 const RATE_BESIDE_OTHERS: u32 = 50_000;
 
 /// Zones of the world.
-const PARTITIONS: i32 = 4;
+const PARTITIONS: i32 = 6;
 
 /// Longer than the group session of a member: the group has given its partitions away by then.
-const FROZEN: Duration = Duration::from_secs(9);
+const FROZEN: Duration = Duration::from_millis(SESSION_MS as u64 + 3_000);
+
+/// The largest number of copies of a zone.
+const COPIES_MAX: u32 = 2;
 
 /// What a cycle does to the daemons or their broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// One daemon is killed and started again at once: its partitions stay its own.
+    /// One daemon is killed and started again at once.
     KillAndRestart,
     /// One daemon is ended in order and started again.
     StopAndRestart,
-    /// One daemon is killed, and is back only once the other has taken its partitions over.
+    /// One daemon is killed, and joins again once others have taken its partitions over.
     KillAndLeave,
-    /// One daemon is frozen, and goes on when the other has taken its partitions over.
+    /// One daemon is frozen, and goes on when others have taken its partitions over.
     Freeze,
-    /// The broker is killed and started again.
+    /// A broker is killed and started again.
     KillBroker,
+    /// Each daemon is ended in order and started again, with another number of copies.
+    RollingRestart,
 }
 
-/// Each fault, as often as it comes in ten cycles.
-const FAULTS: [Fault; 10] = [
-    Fault::KillAndRestart,
-    Fault::KillAndRestart,
+/// Each fault, as often as it comes in eleven cycles.
+const FAULTS: [Fault; 11] = [
     Fault::KillAndRestart,
     Fault::KillAndRestart,
     Fault::StopAndRestart,
     Fault::KillAndLeave,
     Fault::KillAndLeave,
     Fault::Freeze,
+    Fault::RollingRestart,
+    Fault::StopAndRestart,
+    Fault::KillAndLeave,
     Fault::Freeze,
     Fault::KillBroker,
 ];
@@ -75,15 +84,24 @@ fn whatever_dies_a_reader_sees_the_updates_of_one_uninterrupted_run() {
     let seed = number("HUNTD_SEED").unwrap_or(since_epoch.as_nanos() as u64);
     println!("campaign of {cycles} cycles, HUNTD_SEED={seed}");
     let rate = if wanted.is_some() { RATE } else { RATE_BESIDE_OTHERS };
-    let mut campaign = Campaign::start(seed, rate);
-    for cycle in 0..cycles {
-        let fault = campaign.fault_of(cycle);
-        let took = campaign.cycle(fault);
-        println!("cycle {cycle}: {fault:?} {} ms", took.as_millis());
-        campaign.times.push((fault, took));
+    let all = if wanted.is_some() { &surroundings::ALL[..] } else { &surroundings::ALL[..1] };
+    let mut pauses = Pauses::default();
+    for (at, surroundings) in (0..).zip(all) {
+        println!("{surroundings:?}");
+        let mut campaign = Campaign::start(seed + at, rate, surroundings);
+        for cycle in 0..cycles.div_ceil(all.len() as u32) {
+            let fault = campaign.fault_of(cycle);
+            campaign.cycle(fault);
+        }
+        for (cause, times) in campaign.finish() {
+            pauses.entry(cause).or_default().extend(times);
+        }
     }
-    campaign.finish();
+    print(&pauses);
 }
+
+/// How long the output of a partition paused, by the number of copies and the cause.
+type Pauses = BTreeMap<(u32, &'static str), Vec<Duration>>;
 
 fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
@@ -92,19 +110,20 @@ fn number(variable: &str) -> Option<u64> {
 
 struct Campaign {
     random: u64,
-    cluster: Cluster,
+    running: Running,
     topic: String,
     load: Load,
     witness: Witness,
-    instances: [Instance; 2],
-    times: Vec<(Fault, Duration)>,
+    instances: [Instance; 3],
+    copies: u32,
+    pauses: Pauses,
 }
 
 impl Campaign {
-    fn start(seed: u64, rate: u32) -> Campaign {
-        let cluster = Cluster::start(1, &Options::for_rates());
+    fn start(seed: u64, rate: u32, surroundings: &Surroundings) -> Campaign {
+        let running = surroundings.start();
         let topic = "campaign".to_owned();
-        let client = cluster.client();
+        let client = running.cluster().client();
         // After a kill a broker reads the last segment of each log again, which takes longer than
         // the load waits if segments are large and the host is slow.
         let kept = [("retention.ms", "-1"), ("segment.bytes", "67108864")];
@@ -116,17 +135,30 @@ impl Campaign {
             PARTITIONS,
             &[("cleanup.policy", "compact")],
         );
-        let bootstrap = cluster.bootstrap();
         let witness = Witness::start(&client.config(), &format!("{topic}-updates"), PARTITIONS);
-        let instances = ["one", "two"].map(|name| Instance::new(name, &bootstrap, &topic));
-        let load = Load::start(&bootstrap, &topic, rate);
+        let keys = surroundings.keys(&running);
+        let instances = ["one", "two", "three"].map(|name| Instance::new(name, &keys, &topic));
+        let load = Load::start(&running.cluster().bootstrap(), &topic, rate);
         // The splitmix step makes even a small seed a good start for xorshift.
         let random = (seed ^ 0x9e37_79b9_7f4a_7c15).max(1);
-        let mut campaign =
-            Campaign { random, cluster, topic, load, witness, instances, times: Vec::new() };
-        campaign.instances.iter_mut().for_each(Instance::launch);
+        let mut campaign = Campaign {
+            random,
+            running,
+            topic,
+            load,
+            witness,
+            instances,
+            copies: 0,
+            pauses: Pauses::default(),
+        };
+        (0..campaign.instances.len()).for_each(|at| campaign.launch(at));
         campaign.settle();
         campaign
+    }
+
+    fn launch(&mut self, at: usize) {
+        let copies = self.copies.to_string();
+        self.instances[at].launch(&[("HUNTD_STANDBY__COPIES", &copies)]);
     }
 
     /// The first cycles have each fault once, so that even a short campaign has them all.
@@ -144,77 +176,132 @@ impl Campaign {
         (self.random >> 11) % bound
     }
 
-    /// Lets a fault happen at a random moment: how long it took until the output of every partition
-    /// that it hit went on.
-    fn cycle(&mut self, fault: Fault) -> Duration {
+    /// Lets a fault happen at a random moment, and notes how long the output of a partition that it
+    /// hit paused at most.
+    fn cycle(&mut self, fault: Fault) {
         let moment = self.below(1_500);
         sleep(Duration::from_millis(moment));
-        let victim = self.below(2) as usize;
+        let victim = self.victim();
         // First the epochs: a partition that changes hands in between has a later one already.
         let before = self.witness.epochs();
         let hit = match fault {
-            Fault::KillBroker => (0..PARTITIONS).collect(),
+            Fault::KillBroker | Fault::RollingRestart => (0..PARTITIONS).collect(),
             _ => self.instances[victim].owned(),
         };
+        self.witness.watch();
         let begin = Instant::now();
         match fault {
             Fault::KillAndRestart => {
                 self.instances[victim].kill();
-                self.instances[victim].launch();
+                self.launch(victim);
             }
             Fault::StopAndRestart => {
                 self.instances[victim].stop();
-                self.instances[victim].launch();
+                self.launch(victim);
             }
             Fault::KillAndLeave => self.instances[victim].kill(),
             Fault::Freeze => self.instances[victim].freeze(),
             Fault::KillBroker => {
-                let broker = self.cluster.broker_mut(0);
+                let count = self.running.cluster().broker_count();
+                self.running.cluster().client().wait_until_in_sync();
+                let broker = self.below(count as u64) as usize;
+                self.witness.watch();
+                let broker = self.running.cluster_mut().broker_mut(broker);
                 broker.kill9();
-                broker.restart(1);
-                println!("the broker was away for {} ms", begin.elapsed().as_millis());
+                broker.restart(count);
+            }
+            Fault::RollingRestart => {
+                self.copies = (self.copies + 1) % (COPIES_MAX + 1);
+                for at in 0..self.instances.len() {
+                    self.instances[at].stop();
+                    self.launch(at);
+                    self.settle();
+                }
             }
         }
-        // Without an owner's end there is no new epoch, and the old ones go on.
-        let least: Vec<(i32, u64)> = match fault {
-            Fault::KillBroker => hit.iter().map(|at| (*at, before[*at as usize])).collect(),
-            _ => hit.iter().map(|at| (*at, before[*at as usize] + 1)).collect(),
-        };
-        self.wait_for(&format!("{fault:?}: output of {least:?}"), |witness| {
-            witness.has_moved_on(&least, begin)
+        let since = Instant::now();
+        self.wait_for(&format!("output of {hit:?} after {fault:?}"), |campaign| {
+            let others_own = |partition| {
+                let others = campaign.instances.iter().enumerate().filter(|(at, _)| *at != victim);
+                others.flat_map(|(_, other)| other.owned()).any(|owned| owned == partition)
+            };
+            hit.iter().all(|&partition| {
+                let epoch = campaign.witness.position(partition).owner_epoch;
+                // A daemon may say that it owns what another one has taken over already.
+                let has_owner = fault == Fault::KillBroker
+                    || epoch > before[partition as usize]
+                    || others_own(partition);
+                has_owner && campaign.witness.has_moved_on(partition, since)
+            })
         });
-        let took = begin.elapsed();
+        let cause = match fault {
+            Fault::KillAndRestart => "killed, started again at once",
+            Fault::StopAndRestart => "stopped and started again",
+            Fault::KillAndLeave => "killed",
+            Fault::Freeze => "frozen",
+            Fault::KillBroker => "a broker killed and started again",
+            Fault::RollingRestart => "rolling restart",
+        };
+        self.note(cause, &hit);
         match fault {
-            Fault::KillAndLeave => self.instances[victim].launch(),
+            Fault::KillAndLeave => {
+                self.witness.watch();
+                self.launch(victim);
+            }
             Fault::Freeze => {
-                sleep(FROZEN.saturating_sub(took));
+                sleep(FROZEN.saturating_sub(begin.elapsed()));
+                self.witness.watch();
                 self.instances[victim].thaw();
             }
             _ => {}
         }
         self.settle();
-        took
+        match fault {
+            Fault::KillAndLeave => self.note("joins", &Vec::from_iter(0..PARTITIONS)),
+            Fault::Freeze => self.note("is back after a freeze", &Vec::from_iter(0..PARTITIONS)),
+            _ => {}
+        }
     }
 
-    /// Waits until both daemons own something, and the output of every partition goes on.
+    /// A daemon that owns something.
+    fn victim(&mut self) -> usize {
+        let owners: Vec<usize> = (0..self.instances.len())
+            .filter(|at| !self.instances[*at].owned().is_empty())
+            .collect();
+        owners[self.below(owners.len() as u64) as usize]
+    }
+
+    /// Notes the pause of partitions that were hit, and prints it.
+    fn note(&mut self, cause: &'static str, hit: &[i32]) {
+        if let Some(pause) = self.witness.pause(hit) {
+            println!("{} copies, {cause}: {} ms, {hit:?}", self.copies, pause.as_millis());
+            self.pauses.entry((self.copies, cause)).or_default().push(pause);
+        }
+    }
+
+    /// Waits until every daemon is ready, each partition has one owner, and its output goes on.
     fn settle(&mut self) {
         let end = Instant::now() + PATIENCE;
         loop {
             let owned = self.instances.each_ref().map(|instance| instance.owned().len());
-            if owned.iter().all(|count| *count > 0) && owned.iter().sum::<usize>() == 4 {
+            let are_ready = self.instances.iter().all(Instance::is_ready);
+            // With copies, placement may leave a daemon copies alone.
+            let are_busy = self.copies > 0 || owned.iter().all(|count| *count > 0);
+            if are_ready && are_busy && owned.iter().sum::<usize>() == PARTITIONS as usize {
                 break;
             }
             assert!(Instant::now() < end, "the partitions are owned as {owned:?}\n{self}");
             self.check();
         }
         let now = Instant::now();
-        let all: Vec<(i32, u64)> = (0..PARTITIONS).map(|partition| (partition, 0)).collect();
-        self.wait_for("output of all partitions", |witness| witness.has_moved_on(&all, now));
+        self.wait_for("output of all partitions", |campaign| {
+            (0..PARTITIONS).all(|partition| campaign.witness.has_moved_on(partition, now))
+        });
     }
 
-    fn wait_for(&mut self, what: &str, done: impl Fn(&Witness) -> bool) {
+    fn wait_for(&mut self, what: &str, done: impl Fn(&Campaign) -> bool) {
         let end = Instant::now() + PATIENCE;
-        while !done(&self.witness) {
+        while !done(self) {
             assert!(Instant::now() < end, "waited in vain for {what}\n{self}");
             self.check();
         }
@@ -230,26 +317,26 @@ impl Campaign {
     }
 
     /// Ends load and daemons, and compares the output with an offline replay of the input.
-    fn finish(mut self) {
+    fn finish(mut self) -> Pauses {
         self.load.stop();
         for instance in &mut self.instances {
             instance.stop();
         }
         // What daemons append to their input themselves would have no end.
-        let [last, _] = &mut self.instances;
-        last.launch_without_ticks();
-        let ends = self.cluster.client().ends(&self.topic, PARTITIONS);
-        self.wait_for("output of the whole input", |witness| witness.covers(&ends));
+        let [last, ..] = &mut self.instances;
+        last.launch(&[("HUNTD_INPUT__TICK_EVERY_MS", "0")]);
+        let ends = self.running.cluster().client().ends(&self.topic, PARTITIONS);
+        self.wait_for("output of the whole input", |campaign| campaign.witness.covers(&ends));
         // All of that may have been published before. The digests are those of the end.
         let end = Instant::now() + PATIENCE;
         while !self.instances[0].has_applied(&ends) {
             assert!(Instant::now() < end, "the input was not applied to its end\n{self}");
             self.check();
         }
-        let [last, _] = &mut self.instances;
+        let [last, ..] = &mut self.instances;
         last.stop();
         let digests = last.digests();
-        let replayed = load::replay(&self.cluster.bootstrap(), &self.topic);
+        let replayed = load::replay(&self.running.cluster().bootstrap(), &self.topic);
         for partition in 0..PARTITIONS {
             let seen = self.witness.position(partition);
             let account = &replayed["partitions"][partition.to_string()];
@@ -261,32 +348,26 @@ impl Campaign {
             let digest = digests.get(&partition).map(String::as_str);
             assert_eq!(digest, Some(&*hash("digest")), "partition {partition}\n{self}");
         }
-        self.print(&replayed["total"]);
-    }
-
-    fn print(&self, total: &serde_json::Value) {
         println!(
             "{} events and {} updates, none lost, none twice, digests equal to a replay's; \
              a reader dropped {} repeated frames, {} of former owners and {} after gaps",
-            total["events"],
-            total["updates"],
+            replayed["total"]["events"],
+            replayed["total"]["updates"],
             self.witness.repeated(),
             self.witness.stale(),
             self.witness.gaps()
         );
-        for (what, faults) in [
-            ("restart on the same host", &[Fault::KillAndRestart, Fault::StopAndRestart][..]),
-            ("takeover after a kill (group session of 6 s included)", &[Fault::KillAndLeave]),
-            ("takeover of a frozen one (group session of 6 s included)", &[Fault::Freeze]),
-            ("broker killed and restarted", &[Fault::KillBroker]),
-        ] {
-            let of = |(fault, took): &(Fault, Duration)| faults.contains(fault).then_some(*took);
-            let mut times: Vec<Duration> = self.times.iter().filter_map(of).collect();
-            times.sort();
-            if let (Some(median), Some(worst)) = (at(&times, 50), at(&times, 99)) {
-                let count = times.len();
-                println!("{what}: {count} times, p50 {median:.2?}, p99 {worst:.2?}");
-            }
+        std::mem::take(&mut self.pauses)
+    }
+}
+
+fn print(pauses: &Pauses) {
+    for ((copies, cause), times) in pauses {
+        let mut times = times.clone();
+        times.sort();
+        if let (Some(median), Some(worst)) = (at(&times, 50), at(&times, 99)) {
+            let count = times.len();
+            println!("{copies} copies, {cause}: {count} times, p50 {median:.2?}, p99 {worst:.2?}");
         }
     }
 }
@@ -299,7 +380,7 @@ fn at(times: &[Duration], percent: usize) -> Option<Duration> {
 
 impl fmt::Display for Campaign {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(formatter, "after {:?}", self.times)?;
+        writeln!(formatter, "after {:?}", self.pauses)?;
         writeln!(formatter, "{}", self.witness)?;
         self.instances.iter().try_for_each(|instance| writeln!(formatter, "{instance}"))
     }

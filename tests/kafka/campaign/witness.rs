@@ -23,6 +23,8 @@ struct Seen {
     reader: Reader,
     /// When updates were accepted last.
     moved_at: Instant,
+    /// The longest time between accepted updates since [`Witness::watch`].
+    pause: Duration,
     repeated: u64,
     stale: u64,
     gaps: u64,
@@ -83,12 +85,21 @@ impl Witness {
         self.of(partition, |seen| seen.reader.position())
     }
 
-    /// Whether these partitions have an epoch of so much at least, and updates since then.
-    pub(super) fn has_moved_on(&self, least: &[(i32, u64)], since: Instant) -> bool {
-        let has = |seen: &Seen, epoch| {
-            seen.reader.position().owner_epoch >= epoch && seen.moved_at > since
-        };
-        least.iter().all(|&(partition, epoch)| self.of(partition, |seen| has(seen, epoch)))
+    /// Begins to measure pauses.
+    pub(super) fn watch(&self) {
+        for seen in self.seen.lock().expect("no reader panics").iter_mut() {
+            (seen.moved_at, seen.pause) = (Instant::now(), Duration::ZERO);
+        }
+    }
+
+    /// The longest pause of these partitions since [`Witness::watch`].
+    pub(super) fn pause(&self, partitions: &[i32]) -> Option<Duration> {
+        partitions.iter().map(|at| self.of(*at, |seen| seen.pause)).max()
+    }
+
+    /// Whether a partition has had updates since then.
+    pub(super) fn has_moved_on(&self, partition: i32, since: Instant) -> bool {
+        self.of(partition, |seen| seen.moved_at > since)
     }
 
     /// Whether the output accounts for the input up to these offsets.
@@ -124,6 +135,7 @@ impl Seen {
         Seen {
             reader: Reader::new(),
             moved_at: Instant::now(),
+            pause: Duration::ZERO,
             repeated: 0,
             stale: 0,
             gaps: 0,
@@ -135,7 +147,10 @@ impl Seen {
         let payload = record.payload().expect("frames have a value");
         let (header, updates) = decode_frame(payload).expect("frames can be read");
         match self.reader.fold(&header, &updates) {
-            Verdict::Accepted { .. } => self.moved_at = Instant::now(),
+            Verdict::Accepted { .. } => {
+                self.pause = self.pause.max(self.moved_at.elapsed());
+                self.moved_at = Instant::now();
+            }
             Verdict::Duplicate => self.repeated += 1,
             Verdict::Stale => self.stale += 1,
             // What follows a failed delivery; its owner starts again from where readers are.
