@@ -206,7 +206,7 @@ mod tests {
     }
 
     /// Topics of an assignment, one of them another one's.
-    fn topics<'a>(member: &'a GroupMember) -> [(&'a str, &'a [i32]); 2] {
+    fn topics(member: &GroupMember) -> [(&str, &[i32]); 2] {
         [("others", &[7]), ("events", &member.partitions)]
     }
 
