@@ -62,7 +62,8 @@ pub mod group_lag;
 
 pub(crate) mod group_watch;
 mod member_id;
-mod quiet_outputs;
+
+pub mod quiet_outputs;
 
 #[cfg(test)]
 mod tests;
