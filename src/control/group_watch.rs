@@ -1,5 +1,5 @@
 //! Who is in the group, what it has committed, and which outputs have fallen quiet: brokers are
-//! asked every 300 ms, for the placement of copies.
+//! asked every 300 ms, or every second about a thousand partitions, for the placement of copies.
 
 use super::ControlOptions;
 use super::group_coordinator::GroupCoordinator;
@@ -16,11 +16,14 @@ use std::time::{Duration, Instant};
 /// Time between two questions.
 const WATCH_EVERY: Duration = Duration::from_millis(300);
 
+/// The same for each partition whose ends are asked for: what the answers cost is bounded.
+const WATCH_EVERY_OF_ONE: Duration = Duration::from_millis(1);
+
 /// Time that brokers may take to answer one.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
-/// Views of the group after an output was quiet, a minute's: until copies of its zone have ended.
-const VIEWS_WANTED: u32 = 200;
+/// Time after an output was quiet in which the group is asked: until copies of its zone have ended.
+const VIEWS_WANTED: Duration = Duration::from_secs(60);
 
 /// Views that wait for the control thread. One that is behind needs the next one only.
 const VIEWS_MAX: usize = 1;
@@ -50,8 +53,12 @@ impl GroupWatch {
         let mut members = Members { coordinator, stable: Vec::new() };
         let mut watch = move |client: KafkaReader| {
             let mut outputs = QuietOutputs::default();
-            let mut wanted = 0;
-            while ended.recv_timeout(WATCH_EVERY) == Err(RecvTimeoutError::Timeout) {
+            let mut wanted_until = None;
+            let every = match output_topic {
+                Some(_) => watch_every(partitions),
+                None => WATCH_EVERY,
+            };
+            while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
                 // The client reads nothing; polling only lets it ask for a token.
                 drop(client.poll(Duration::ZERO));
                 let quiet = output_topic.as_deref().and_then(|output_topic| {
@@ -60,15 +67,15 @@ impl GroupWatch {
                     Some(outputs.look(&inputs, &ends, Instant::now()))
                 });
                 let quiet = quiet.unwrap_or_default();
+                let now = Instant::now();
                 if !quiet.is_empty() {
-                    wanted = VIEWS_WANTED;
+                    wanted_until = Some(now + VIEWS_WANTED);
                 }
                 // Nobody is asked in vain.
-                if output_topic.is_some() && wanted == 0 {
+                if output_topic.is_some() && wanted_until.is_none_or(|until| until < now) {
                     continue;
                 }
                 if let Some(view) = view(&mut members, &client, &input_topic, partitions, quiet) {
-                    wanted = wanted.saturating_sub(1);
                     // A view that the control thread has not taken yet is as good as this one.
                     drop(seen.try_send(view));
                 }
@@ -84,6 +91,11 @@ impl GroupWatch {
     pub(crate) fn next_view(&self) -> Option<GroupView> {
         self.views.try_recv().ok()
     }
+}
+
+/// Time between two questions about the ends of so many partitions.
+fn watch_every(partitions: i32) -> Duration {
+    WATCH_EVERY.max(WATCH_EVERY_OF_ONE * partitions.unsigned_abs())
 }
 
 /// Who is in the group, as its coordinator has said last.
@@ -120,4 +132,27 @@ fn view(
     let committed = offsets(&client.committed_offsets(list, ANSWER_MAX).ok()?, topic, partitions);
     let known = (0..).zip(committed).filter_map(|(partition, offset)| Some((partition, offset?)));
     Some(GroupView { members, committed: known.collect(), quiet })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kafka::list_offsets::{self, LogEnd};
+    use crate::kafka::message::Envelope;
+
+    /// Bytes of an answer to ListOffsets for each partition.
+    const ANSWER_BYTES: usize = 22;
+
+    #[test]
+    fn the_ends_of_many_partitions_cost_no_more_than_those_of_300() {
+        let bytes_per_s = |partitions: i32| {
+            let envelope = Envelope { version: 1, correlation_id: 7, client_id: "huntd" };
+            let all: Vec<i32> = (0..partitions).collect();
+            let mut request = Vec::new();
+            list_offsets::request(envelope, "events", &all, LogEnd::Latest, &mut request);
+            let of_both_topics = 2 * (request.len() + ANSWER_BYTES * all.len());
+            (of_both_topics as f64 / watch_every(partitions).as_secs_f64()) as u64
+        };
+        assert_eq!([16, 300, 1_024].map(|count| bytes_per_s(count) / 1_000), [3, 68, 68]);
+    }
 }

@@ -63,7 +63,8 @@ pub mod group;
 pub mod group_lag;
 
 mod member_id;
-pub(crate) mod quiet_outputs;
+
+pub mod quiet_outputs;
 
 #[cfg(test)]
 mod tests;

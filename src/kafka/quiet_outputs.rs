@@ -18,7 +18,7 @@ const PLAYS: Duration = Duration::from_secs(5);
 
 /// How all outputs have grown so far.
 #[derive(Debug, Default)]
-pub(crate) struct QuietOutputs {
+pub struct QuietOutputs {
     seen: BTreeMap<i32, SeenOutput>,
 }
 
@@ -38,7 +38,7 @@ struct SeenOutput {
 impl QuietOutputs {
     /// Takes the ends of all inputs and outputs by partition; `None` where no broker says it.
     /// Returns the partitions whose output is quiet.
-    pub(crate) fn look(
+    pub fn look(
         &mut self,
         inputs: &[Option<i64>],
         outputs: &[Option<i64>],

@@ -21,6 +21,14 @@ impl GroupView {
         self.members.iter().position(|member| member.partitions.contains(&partition))
     }
 
+    /// Returns whether the zones of one owner alone are quiet. If those of several are, their
+    /// owners live, and the brokers have paused.
+    pub(super) fn is_quiet_alone(&self) -> bool {
+        let mut owners = self.quiet.iter().map(|partition| self.owner_of(*partition));
+        let first = owners.next();
+        owners.all(|owner| Some(owner) == first)
+    }
+
     /// The zones of which a member keeps a copy, each with its rank: how many other copies come
     /// first.
     pub fn copies_of(&self, member: &str, partitions: i32, copies: u32) -> BTreeMap<i32, u32> {
@@ -122,6 +130,17 @@ mod tests {
         let [before, kept] = [before, after].map(|view| view.copies_of("a", ZONES, 1));
         assert!(kept.keys().all(|partition| before.contains_key(partition)));
         assert!(kept.len() < before.len());
+    }
+
+    #[test]
+    fn zones_of_several_owners_are_not_quiet_alone() {
+        let quiet = |partitions: &[i32]| {
+            let quiet = partitions.iter().copied().collect();
+            GroupView { quiet, ..group(&["a", "b", "c"]) }.is_quiet_alone()
+        };
+        assert!(quiet(&[1]) && quiet(&[1, 4, 61]), "all of b's, as if it had died");
+        assert!(!quiet(&[1, 2]) && !quiet(&[0, 3, 6, 7]));
+        assert!(!quiet(&[1, ZONES]), "a zone without an owner is not b's");
     }
 
     #[test]

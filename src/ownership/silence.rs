@@ -172,8 +172,8 @@ impl Silence {
     /// The silence after which the zone is taken over.
     fn limit(&self, now: Instant) -> Duration {
         let earned = self.silence.max(self.remembered(now) * 2);
-        // The first fence after a silence is a takeover's own.
-        let patient = earned * (1 << self.vain.saturating_sub(1).min(8));
+        // Who has just taken the zone over needs time to publish.
+        let patient = earned * (1 << self.vain.min(8));
         patient.min(Duration::from_millis(SILENCE_MS_MAX.into()).max(self.silence))
     }
 }
@@ -275,7 +275,7 @@ mod tests {
             let fenced = |_| OwnerSighting { owner_epoch, ..OWED };
             waits.push(taken_at(&mut silence, fenced, 0, 20, start).expect("it is silent"));
         }
-        assert_eq!(waits, [600, 600, 1_200, 2_400, 4_800]);
+        assert_eq!(waits, [600, 1_200, 2_400, 4_800, 9_600]);
         let goes_on = |_| OwnerSighting { owner_epoch: 8, position: (71, 11), ..OWED };
         let at = taken_at(&mut silence, goes_on, 0, 20, start);
         assert_eq!(at, Some(SILENCE_MS.into()));

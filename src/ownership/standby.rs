@@ -33,6 +33,13 @@ const QUIET_COPY_MS: u64 = 10_000;
 /// group finds another owner before more are read, and the brokers pay for each of them.
 const UNREAD_MAX: i64 = 1_000_000;
 
+/// How often that doubles, at most, for a zone whose copies are made again and again because its
+/// owner pauses.
+const DOUBLINGS_MAX: u32 = 3;
+
+/// Milliseconds after its last copy for which it is remembered how often a zone was copied.
+const COPIED_MS: u64 = 600_000;
+
 /// Milliseconds after which a copy is not warm any more that was.
 const WARM_FOR_MS: u64 = 2_000;
 
@@ -60,9 +67,30 @@ pub(super) struct Standby {
     silences: BTreeMap<i32, Silence>,
     /// The place in the group of the owner of each zone.
     owners: BTreeMap<i32, usize>,
+    /// The zones of which copies were begun.
+    begun: BTreeMap<i32, BegunCopies>,
     ticked_at: Option<Instant>,
     /// The zones of several owners are silent.
     is_crowd: bool,
+}
+
+/// The copies of a zone that took nothing over.
+#[derive(Clone, Copy, Debug)]
+struct BegunCopies {
+    count: u32,
+    last_at: Instant,
+}
+
+impl BegunCopies {
+    /// Returns whether they are forgotten.
+    fn are_past(self, now: Instant) -> bool {
+        now.saturating_duration_since(self.last_at) >= Duration::from_millis(COPIED_MS)
+    }
+
+    /// When the next one may begin.
+    fn next_at(self) -> Instant {
+        self.last_at + Duration::from_millis(COPY_AGAIN_MS << (self.count - 1).min(DOUBLINGS_MAX))
+    }
 }
 
 impl Standby {
@@ -72,6 +100,7 @@ impl Standby {
             options,
             silences: BTreeMap::new(),
             owners: BTreeMap::new(),
+            begun: BTreeMap::new(),
             ticked_at: None,
             is_crowd: false,
         }
@@ -117,6 +146,16 @@ impl Standby {
         let silence_ms = self.options.silence_ms;
         let silence = self.silences.entry(partition);
         silence.or_insert_with(|| Silence::new(silence_ms, now)).begin_again();
+        let before = self.begun.get(&partition).filter(|begun| !begun.are_past(now));
+        let count = before.map_or(1, |begun| begun.count.saturating_add(1));
+        self.begun.insert(partition, BegunCopies { count, last_at: now });
+    }
+
+    /// Returns whether a copy may be made because its zone is quiet. One whose owner only pauses,
+    /// again and again, is not copied each time.
+    fn may_begin(&self, partition: i32, now: Instant) -> bool {
+        let begun = self.begun.get(&partition);
+        begun.is_none_or(|begun| begun.next_at() <= now || begun.are_past(now))
     }
 }
 
@@ -142,10 +181,13 @@ impl Acquirer {
         let copies = self.standby.options.copies;
         let mut placed = view.copies_of(ours, self.partitions(), copies.max(1));
         if copies == 0 {
+            let is_alone = view.is_quiet_alone();
             placed.retain(|partition, _| {
                 let is_quiet = view.quiet.contains(partition);
                 let is_there = table.get(*partition).is_some();
-                let Some(copy) = table.copies.get_mut(partition) else { return is_quiet };
+                let Some(copy) = table.copies.get_mut(partition) else {
+                    return is_quiet && is_alone && self.standby.may_begin(*partition, now);
+                };
                 if is_quiet {
                     copy.quiet_at = now;
                 }
@@ -310,6 +352,7 @@ impl Acquirer {
         };
         let owner_epoch = task.fence_in_force().map_or(0, |(owner_epoch, _)| owner_epoch);
         task.take_over(fence_id);
+        self.standby.begun.remove(&partition);
         history.fences += 1;
         self.rivals.fence(partition, owner_epoch + 1);
         table.slots.moved(partition, now);

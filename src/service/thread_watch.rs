@@ -48,7 +48,8 @@ impl ThreadWatch {
             }
             match (self.stuck.contains(&name), stuck.contains(&name)) {
                 (false, true) => tracing::error!(
-                    "the {name} thread has not turned for {stuck_ms} ms; the watchdog is not fed"
+                    "the {name} thread has not turned for {stuck_ms} ms; the watchdog is not fed \
+                     (docs/RUNBOOKS.md#thread-stuck)"
                 ),
                 (true, false) => tracing::warn!("the {name} thread turns again"),
                 _ => {}

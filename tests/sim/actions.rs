@@ -225,9 +225,11 @@ impl Control {
         let covered = (mark.next_offset.max(start), opening.acquired.skips.clone());
         self.covered.insert(partition, covered);
         let Loaded { engine, header } = self.take_loaded(around, &opening);
+        let engine = self.following_engine(partition, engine, mark.next_update);
         let mut open = handover::follow(&self.ends.progress, opening, engine);
         if let ToHot::Open { grant, .. } = &mut open {
             self.falsify(grant, header.as_ref());
+            self.uncheck_start(grant);
         }
         self.tell_hot(open);
     }
@@ -268,6 +270,7 @@ impl Control {
         if self.mutation == Mutation::FollowerAppliesAhead {
             cover.mark.next_offset = i64::MAX;
         }
+        self.uncheck_cover(cover.partition, &mut cover.mark);
         self.tell_hot(handover::cover(&self.ends.progress, cover));
     }
 
@@ -275,6 +278,7 @@ impl Control {
     fn promote(&mut self, around: &mut Surroundings<'_>, mut opening: Opening) {
         around.chance.see(Sight::Promoted);
         self.check_follower(around, opening.acquired.partition);
+        self.check_promoted_engine(opening.acquired.partition);
         self.begin_ownership(around, &opening);
         if self.mutation == Mutation::BesideForgotten {
             opening.settled_offset = i64::MAX;

@@ -98,6 +98,8 @@ pub(crate) struct Broker {
     pub(crate) cut_off: Option<CutOff>,
     /// Changes whenever an input log does.
     pub(crate) changes: u64,
+    /// A probe is answered at once: one that comes late shows that the log was silent, too.
+    pub(crate) answers_notes_at_once: bool,
 }
 
 impl InputLog {
@@ -281,6 +283,7 @@ impl Broker {
             moves: [0; BROKERS as usize],
             cut_off: None,
             changes: 0,
+            answers_notes_at_once: false,
         }
     }
 

@@ -144,6 +144,7 @@ closed_list! {
         DeliveryFailed,
         ReacquisitionPaced,
         Diverged,
+        OtherEngineNoticed,
         StartDiverged,
         EnginePanicked,
         CheckpointFailed,

@@ -9,6 +9,7 @@ use crate::group::GroupEvent;
 use crate::line::Late;
 use crate::mutation::Mutation;
 use crate::node::Common;
+use crate::other_engine::OtherEngine;
 use crate::output::Output;
 use crate::surroundings::{Surroundings, origin};
 use huntd::control::handover;
@@ -99,6 +100,10 @@ pub(crate) struct Control {
     pub(crate) wrong: Option<String>,
     pub(crate) mutation: Mutation,
     pub(crate) watch: CopyWatch,
+    /// Whether what it follows with is an engine that differs, and those that follow or have
+    /// followed, by partition.
+    pub(crate) has_other_engine: bool,
+    pub(crate) other_engines: BTreeMap<i32, Arc<OtherEngine>>,
 }
 
 /// A state that was loaded, with what its snapshot says if it is of one.
@@ -161,6 +166,7 @@ impl Control {
         options.read_slots = chance.between(1, 2) as usize;
         options.fence_ids = FenceIds::new("huntd", chance.next());
         let watch = CopyWatch::new(options.standby, now);
+        let has_other_engine = common.other_host == Some(host);
         Control {
             member,
             host,
@@ -193,6 +199,8 @@ impl Control {
             wrong: None,
             mutation,
             watch,
+            has_other_engine,
+            other_engines: BTreeMap::new(),
         }
     }
 
@@ -263,7 +271,8 @@ impl Control {
         self.see_group(around);
         let watched = self.ownership.watched().into_iter();
         let facts = |partition| handover::facts(&self.ends.progress, partition);
-        let facts: Vec<ShardFacts> = watched.map(facts).collect();
+        let mut facts: Vec<ShardFacts> = watched.map(facts).collect();
+        facts.iter_mut().for_each(|facts| self.uncheck_facts(facts));
         self.note_standstill(around, &facts);
         self.on(around, OwnershipEvent::Tick(&facts));
         while let Some(action) = self.ownership.next_action() {
@@ -415,6 +424,7 @@ impl Control {
             ShardNotice::Halted { .. } | ShardNotice::CannotTakeOver { .. } => {}
             ShardNotice::Diverged { partition, error, .. } => {
                 around.chance.see(Sight::Diverged);
+                self.see_divergence(around, *partition);
                 let begun = self.begun.get(partition).map(|begun| begun.offset);
                 if let StartError::InputDiverged { applied, .. } = error
                     && begun == Some(*applied)

@@ -1,11 +1,13 @@
 //! Copies of zones: what the group tells a daemon about its members, and whether a zone is taken
 //! over for a reason.
 
+use crate::broker::Broker;
 use crate::chance::{Fault, Sight};
 use crate::control::Control;
 use crate::mutation::Mutation;
 use crate::surroundings::Surroundings;
 use huntd::kafka::membership::GroupView;
+use huntd::kafka::quiet_outputs::QuietOutputs;
 use huntd::ownership::action::{CopyNews, TakeoverCause};
 use huntd::ownership::event::{OwnershipEvent, ShardFacts};
 use huntd::ownership::standby::StandbyOptions;
@@ -18,15 +20,13 @@ const STOOD_STILL_US: u64 = 50_000;
 /// Microseconds for which a copy waits for the one before it.
 const RANK_US: u64 = 150_000;
 
-/// Microseconds without growth after which an output is quiet.
-const QUIET_US: u64 = 500_000;
-
 /// What the simulator knows of the copies of a daemon.
 pub(crate) struct CopyWatch {
     options: StandbyOptions,
     /// When the daemon is told of the group next.
     view_at: u64,
     view: Option<GroupView>,
+    outputs: QuietOutputs,
     /// How many copies come before its own, by partition.
     ranks: BTreeMap<i32, u32>,
     /// When the control thread went on after a standstill.
@@ -35,8 +35,8 @@ pub(crate) struct CopyWatch {
 
 impl CopyWatch {
     pub(crate) fn new(options: StandbyOptions, now: u64) -> CopyWatch {
-        let (view, ranks) = (None, BTreeMap::new());
-        CopyWatch { options, view_at: now, view, ranks, went_on_at: now }
+        let (view, outputs, ranks) = (None, QuietOutputs::default(), BTreeMap::new());
+        CopyWatch { options, view_at: now, view, outputs, ranks, went_on_at: now }
     }
 
     pub(crate) fn keeps_copies(&self) -> bool {
@@ -59,14 +59,13 @@ impl Control {
         if !around.chance.strikes_of(Fault::ViewStale, 20) {
             self.watch.view = around.group.view();
         }
+        let Broker { inputs, outputs, .. } = &around.broker;
+        let input_ends: Vec<_> = inputs.iter().map(|input| Some(input.end)).collect();
+        let output_ends: Vec<_> = outputs.iter().map(|output| Some(output.end())).collect();
+        let quiet = self.watch.outputs.look(&input_ends, &output_ends, around.instant());
         let Some(mut view) = self.watch.view.clone() else { return };
-        let partitions = around.broker.inputs.len() as i32;
-        // An idle output counts, too: that nothing is owed there is for the copy to find out.
-        let is_quiet = |partition: &i32| {
-            let moved_at = around.broker.outputs[*partition as usize].moved_at;
-            around.now >= moved_at + QUIET_US
-        };
-        view.quiet = (0..partitions).filter(is_quiet).collect();
+        let partitions = input_ends.len() as i32;
+        view.quiet = quiet;
         let ours = self.member.to_string();
         self.watch.ranks = view.copies_of(&ours, partitions, self.watch.options.copies.max(1));
         if self.mutation == Mutation::RankIgnored {
@@ -105,7 +104,10 @@ impl Control {
         match news {
             CopyNews::Begins { .. } => around.chance.see(Sight::Copied),
             CopyNews::Ends(_) => around.chance.see(Sight::CopyEnded),
-            CopyNews::Diverged(_) => around.chance.see(Sight::Diverged),
+            CopyNews::Diverged(_) => {
+                around.chance.see(Sight::Diverged);
+                self.see_divergence(around, partition);
+            }
             CopyNews::Probes => around.chance.see(Sight::Probed),
             CopyNews::TakesOver(cause) => self.check_takeover(around, partition, *cause),
         }

@@ -42,7 +42,7 @@ pub(crate) const CHAOS_US: &[u64] = &[3_000_000, 3_000_000, 13_000_000];
 
 /// The faults that such a simulation leaves out: lost records, and other writers to the output.
 /// Replicas are not lost either: one may be the only state with which an edition can go on.
-const LEFT_OUT: &[Fault] = &[
+pub(crate) const LEFT_OUT: &[Fault] = &[
     Fault::LogTruncated,
     Fault::InputRetained,
     Fault::OutputRetained,

@@ -30,6 +30,7 @@ mod mutation;
 mod network;
 mod node;
 mod operator;
+mod other_engine;
 mod output;
 mod producer;
 mod publishing;
@@ -94,6 +95,7 @@ impl Fixture {
         let common = Common {
             rulebook: rulebook.clone(),
             later: later.clone(),
+            other_host: None,
             bell: bell.clone(),
             nothing: nothing.clone(),
             base,

@@ -23,6 +23,9 @@ closed_list! {
         LettersUngated,
         /// A follower is told that the output covers all of its input.
         FollowerAppliesAhead,
+        /// A follower is not compared with what the output covers, and one host has an engine that
+        /// differs.
+        CoverUnchecked,
         /// A follower that becomes the owner sends nothing of what it has kept.
         BesideForgotten,
         /// Of two fences of one owner epoch, the daemon takes its own for the one in force,

@@ -107,6 +107,8 @@ pub(crate) struct Common {
     pub(crate) rulebook: Rulebook,
     /// The second edition.
     pub(crate) later: AnyRulebook,
+    /// The host whose engine does not make what is published.
+    pub(crate) other_host: Option<usize>,
     pub(crate) bell: Arc<Bell>,
     pub(crate) nothing: Rc<File>,
     pub(crate) base: Instant,

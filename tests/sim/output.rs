@@ -248,7 +248,7 @@ impl Output {
         }
         let mut bytes = Vec::new();
         encode(Format::Binary, header, &[], &mut bytes);
-        let mut lands_at = around.now + around.chance.delay_us();
+        let mut lands_at = around.now + note_delay_us(around);
         if around.chance.strikes_of(Fault::NoteLate, 20) {
             lands_at += around.chance.between(0, 3_000_000);
         }
@@ -267,7 +267,7 @@ impl Output {
                 Append::Flying { sent, fails, .. } if is_due => {
                     let offset = (!fails).then(|| append(around.broker, &sent, around.now));
                     let wait = match offset {
-                        Some(_) => around.chance.delay_us(),
+                        Some(_) => note_delay_us(around),
                         None => FENCE_MS_MAX * 1000,
                     };
                     let at = around.now + wait;
@@ -334,4 +334,10 @@ impl Output {
 /// Whether this is the fence of somebody who wants this owner epoch.
 fn is_bid_for(header: &FrameHeader, owner_epoch: u64) -> bool {
     header.kind == FrameKind::Fence && header.next_offset < 0 && header.owner_epoch == owner_epoch
+}
+
+/// Microseconds until a note is in the log, or until its answer is there.
+fn note_delay_us(around: &mut Surroundings<'_>) -> u64 {
+    let delay_us = around.chance.delay_us();
+    if around.broker.answers_notes_at_once { 0 } else { delay_us }
 }

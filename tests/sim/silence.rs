@@ -14,9 +14,8 @@ const STALLED_US_MAX: u64 = 10_000_000;
 /// Microseconds in which copies of a daemon that has just started are warm.
 const WARM_US_MAX: u64 = 60_000_000;
 
-/// Microseconds beyond the configured silence after which the zone goes on, if there is a copy: one
-/// second, and another one if its place has just moved, or its first probe was late.
-const SILENT_US_MAX: u64 = 2_000_000;
+/// Microseconds beyond the configured silence after which the zone goes on, if there is a copy.
+const SILENT_US_MAX: u64 = 1_000_000;
 
 /// The same if a copy has to be made first.
 const COPIED_US_MAX: u64 = 6_000_000;
@@ -24,9 +23,16 @@ const COPIED_US_MAX: u64 = 6_000_000;
 /// The same if a broker is cut off: a copy may have to find out that another one leads.
 const CUT_OFF_US_MAX: u64 = 20_000_000;
 
-/// Owners that a zone has after one fell silent, at most. The second one comes if the first takes
-/// longer to publish than it was silent.
-const TAKEOVERS_MAX: u64 = 2;
+/// Owners that a zone has after one fell silent, at most.
+const TAKEOVERS_MAX: u64 = 1;
+
+/// The same if a broker is cut off, which holds the new owner's first frame back.
+const TAKEOVERS_CUT_OFF_MAX: u64 = 2;
+
+/// Groups of events before its owner freezes, if no copy watches it, and microseconds between two:
+/// an output is quiet only if it was seen to grow, and if its input goes on.
+const PLAYED_TIMES: u32 = 20;
+const PLAYED_EVERY_US: u64 = 200_000;
 
 /// Microseconds for which the owner is frozen at most: longer than the zone may be silent.
 const FREEZE_US: u64 = 60_000_000;
@@ -50,7 +56,9 @@ impl Sim {
         others.for_each(|host| self.end(host));
         let warm_by = self.now + WARM_US_MAX;
         let needs_copy = self.standby.copies > 0;
-        while !self.is_caught_up() || !self.is_shared_out() || (needs_copy && !self.has_warm_copy())
+        while !self.is_caught_up()
+            || !self.is_shared_out()
+            || (needs_copy && !self.are_copies_warm())
         {
             if self.now > warm_by {
                 // A zone that is halted for good has no owner.
@@ -61,6 +69,9 @@ impl Sim {
             }
             self.step()?;
         }
+        if !needs_copy {
+            self.play_for_a_while()?;
+        }
         match self.owner(PARTITION) == Some(owner) {
             true => self.freeze(owner),
             false => Ok(()),
@@ -70,29 +81,50 @@ impl Sim {
     fn freeze(&mut self, owner: usize) -> Result<(), String> {
         self.trace(&format!("host {owner} freezes"));
         self.group.is_away = true;
+        self.broker.answers_notes_at_once = true;
         self.set_paused(owner, self.now + FREEZE_US);
         self.play_in(PARTITION);
         let end = self.broker.inputs[PARTITION as usize].end;
-        let more_us = match self.standby.copies {
-            _ if self.broker.cut_off.is_some() => CUT_OFF_US_MAX,
-            0 => COPIED_US_MAX,
-            _ => SILENT_US_MAX,
+        let (more_us, takeovers_max) = match self.standby.copies {
+            _ if self.broker.cut_off.is_some() => (CUT_OFF_US_MAX, TAKEOVERS_CUT_OFF_MAX),
+            0 => (COPIED_US_MAX, TAKEOVERS_MAX),
+            _ => (SILENT_US_MAX, TAKEOVERS_MAX),
         };
         let silent_by = self.now + 1_000 * u64::from(self.standby.silence_ms) + more_us;
+        let mut played_at = self.now;
         let owner_epoch = self.followers[PARTITION as usize].mark().owner_epoch;
         while self.followers[PARTITION as usize].mark().next_offset < end {
             if self.now > silent_by {
+                // Records are lost that no copy can do without.
+                if self.is_hopeless(PARTITION) {
+                    break;
+                }
                 return Err(format!("partition {PARTITION} is silent: {}", self.stuck()));
+            }
+            if self.standby.copies == 0 && self.now > played_at + PLAYED_EVERY_US {
+                self.play_in(PARTITION);
+                played_at = self.now;
             }
             self.step()?;
         }
         let takeovers = self.followers[PARTITION as usize].mark().owner_epoch - owner_epoch;
-        if takeovers > TAKEOVERS_MAX {
+        if takeovers > takeovers_max {
             return Err(format!("partition {PARTITION} has had {takeovers} owners since"));
         }
         self.group.is_away = false;
         self.set_paused(owner, self.now);
-        self.catch_up()
+        Ok(())
+    }
+
+    fn play_for_a_while(&mut self) -> Result<(), String> {
+        for _ in 0..PLAYED_TIMES {
+            self.play_in(PARTITION);
+            let until = self.now + PLAYED_EVERY_US;
+            while self.now < until {
+                self.step()?;
+            }
+        }
+        Ok(())
     }
 
     /// The host whose daemon owns the zone.
@@ -120,12 +152,18 @@ impl Sim {
             && (0..self.followers.len() as i32).all(is_where_named)
     }
 
-    /// Whether a daemon follows the zone, and has come to where its output ends.
-    fn has_warm_copy(&self) -> bool {
+    /// Whether each daemon that is to keep a copy of the zone now follows it, and has come to where
+    /// its output ends. One that begins its copy later cannot know that another one has just taken
+    /// the zone over.
+    fn are_copies_warm(&self) -> bool {
+        let Some(view) = self.group.view() else { return false };
+        let (partitions, copies) = (self.followers.len() as i32, self.standby.copies);
         let end = self.broker.inputs[PARTITION as usize].end;
-        self.hosts.iter().filter_map(|host| host.node.as_ref()).any(|node| {
+        self.hosts.iter().filter_map(|host| host.node.as_ref()).all(|node| {
+            let placed = view.copies_of(&node.control.member.to_string(), partitions, copies);
             let progress = node.progress.shard(PARTITION);
-            progress.following.get() != 0 && progress.applied.get() == end
+            let is_warm = progress.following.get() != 0 && progress.applied.get() == end;
+            is_warm || !placed.contains_key(&PARTITION)
         })
     }
 }

@@ -11,6 +11,7 @@ use crate::group::Group;
 use crate::line::Late;
 use crate::mutation::Mutation;
 use crate::node::{Common, Node, Thread};
+use crate::other_engine;
 use crate::reader::Follower;
 use crate::surroundings::{KeptPanics, Surroundings, whole_store};
 use crate::viewer::Viewer;
@@ -109,6 +110,7 @@ impl Sim {
     pub(crate) fn new(seed: u64, mut common: Common, mutation: Mutation) -> Sim {
         let mut chance = Chance::new(seed);
         let plays_editions = mutation.is_of_editions() || seed.is_multiple_of(editions::PLAYED_IN);
+        let has_other_engine = other_engine::is_there(seed, mutation);
         let mut rulebook = common.rulebook.clone();
         if plays_editions {
             rulebook = editions::prepare(&mut chance, &mut common);
@@ -128,13 +130,13 @@ impl Sim {
             stop_at: None,
         };
         let chaos_us = match chance.below(50) {
-            _ if plays_editions => chance.pick(editions::CHAOS_US),
+            _ if plays_editions || has_other_engine => chance.pick(editions::CHAOS_US),
             0 => 13_000_000,
             1..6 => 3_000_000,
             6..26 => 1_200_000,
             _ => 300_000,
         };
-        Sim {
+        let mut sim = Sim {
             broker: Broker::new(&mut chance, partitions, mutation),
             group: Group::new(&mut chance, partitions as i32),
             hosts: (0..HOSTS).map(|_| host(&mut chance)).collect(),
@@ -171,7 +173,11 @@ impl Sim {
             plays_editions,
             weights,
             chance,
+        };
+        if has_other_engine {
+            sim.bring_other_engine();
         }
+        sim
     }
 
     /// Runs to the end, and says what is wrong.
@@ -182,6 +188,7 @@ impl Sim {
         self.calm_down();
         self.catch_up()?;
         self.try_silence()?;
+        self.catch_up()?;
         self.check_end()
     }
 
@@ -218,6 +225,7 @@ impl Sim {
     fn calm_down(&mut self) {
         self.trace("faults stop");
         self.chance.stop_faults();
+        self.bring_right_engine();
         for host in &mut self.hosts {
             host.disk.stop_faults();
             host.start_at = host.start_at.min(self.now + 1_000_000);

@@ -28,8 +28,12 @@ impl Sim {
         }
     }
 
-    /// The id of the fence that has set the owner epoch. `None`: the frame of no owner has.
+    /// The id of the fence that has set the owner epoch. `None`: the frame of no owner has. A note,
+    /// which comes before the first owner at times, sets none.
     fn fence_in_force(&self, partition: usize, owner_epoch: u64) -> Option<u128> {
+        if owner_epoch == 0 {
+            return None;
+        }
         let frames = self.broker.outputs[partition].records.iter();
         let headers = frames.filter_map(|bytes| Some(decode_frame(bytes).ok()?.0));
         let mut fences = headers.filter(|header| header.kind == FrameKind::Fence);

@@ -226,6 +226,45 @@ fn a_copy_of_a_zone_that_goes_on_after_all_ends() {
 }
 
 #[test]
+fn while_zones_of_several_owners_are_quiet_no_copy_is_made() {
+    let (mut daemon, _owner) = beside_an_owner_with(0);
+    let stalled = GroupView { quiet: BTreeSet::from([0, 1]), ..view() };
+    daemon.hear(OwnershipEvent::GroupSeen { view: &stalled, ours: OURS });
+    rest(&mut daemon, 50);
+    assert_eq!(daemon.ownership.summary().copies, 0, "the brokers pause");
+    see_quiet(&mut daemon);
+    rest(&mut daemon, 50);
+    daemon.hear(OwnershipEvent::GroupSeen { view: &stalled, ours: OURS });
+    assert_eq!(daemon.ownership.summary().copies, 1, "one that is there is kept");
+}
+
+#[test]
+fn the_zone_of_an_owner_that_pauses_again_and_again_is_copied_ever_more_seldom() {
+    let (mut daemon, _owner) = beside_an_owner_with(0);
+    let mut begins = |pauses: u64| {
+        let pause = |number| {
+            let before = daemon.done.len();
+            see_quiet(&mut daemon);
+            let is_begin = |done: &OwnershipAction| {
+                matches!(
+                    done,
+                    OwnershipAction::Log(Note::Copy { news: CopyNews::Begins { .. }, .. })
+                )
+            };
+            let begins = daemon.done[before..].iter().any(is_begin);
+            daemon.pass(16_000, 0, false);
+            daemon.hear(OwnershipEvent::GroupSeen { view: &view(), ours: OURS });
+            begins.then_some(16 * number)
+        };
+        (0..pauses).filter_map(pause).collect::<Vec<u64>>()
+    };
+    assert_eq!(begins(40), [0, 32, 96, 224, 464]);
+    daemon.pass(600_000, 0, false);
+    see_quiet(&mut daemon);
+    assert_eq!(daemon.ownership.summary().copies, 1, "that is forgotten");
+}
+
+#[test]
 fn a_copy_takes_its_zone_over_at_once_when_the_owner_in_force_resigns() {
     let (mut daemon, owner) = beside_an_owner();
     let note = FrameHeader { owner_epoch: 0, next_offset: -1, ..owner.fence(0) };
