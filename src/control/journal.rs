@@ -10,6 +10,7 @@ use crate::ownership::action::{CopyNews, Note, Opening, TakeoverCause, Waiting};
 use crate::ownership::event::{Claim, InputTrouble, NoOps, TroubleSource};
 use crate::ownership::instance_id::IdLoss;
 use crate::service::restoring::Restoring;
+use crate::snapshot::replicas::ReplicaError;
 use crate::telemetry::metrics::{Counter, Metrics};
 use crate::telemetry::progress::{Progress, SHARDS_MAX};
 use crate::telemetry::repeated::Repeated;
@@ -54,6 +55,10 @@ enum LineKind {
     Waiting(Waiting),
     /// A shard that cannot be started.
     Starting(i32),
+    /// A zone that another version plays.
+    Awaited(i32),
+    /// States of other hosts, which are looked for.
+    States(i32),
 }
 
 /// The counter of a decision.
@@ -189,6 +194,12 @@ impl Journal {
         }
     }
 
+    /// It is not known whether another host has a state of a shard.
+    pub(super) fn no_replica(&mut self, partition: i32, error: &ReplicaError) {
+        let sentence = format!("partition {partition}: {error}");
+        self.warn(LineKind::States(partition), &sentence);
+    }
+
     /// Events of players changed nothing. A producer may have sent a few of them twice.
     pub(super) fn no_ops(&mut self, no_ops: &NoOps) {
         let NoOps { partition, count, player_id, seq, last_seq } = no_ops;
@@ -198,6 +209,13 @@ impl Journal {
              for ever, also when its producer starts again"
         );
         self.warn(LineKind::NoOps, &sentence);
+    }
+
+    /// Another version plays a zone: that is as it should be.
+    fn awaits(&mut self, partition: i32, sentence: &str) {
+        if let Some(withheld) = self.notice(LineKind::Awaited(partition), Instant::now()) {
+            tracing::info!(partition, withheld, "{sentence}");
+        }
     }
 
     fn warn(&mut self, kind: LineKind, sentence: &str) {
@@ -290,6 +308,7 @@ impl Journal {
             ),
             Note::Rejoining { instance_id, loss } => rejoining(instance_id, loss),
             Note::Waiting { kind, sentence } => self.warn(LineKind::Waiting(*kind), sentence),
+            Note::AwaitsVersion { partition, sentence } => self.awaits(*partition, sentence),
             Note::StartsOver { partition, why } => {
                 tracing::warn!(partition, "starting over: {why}");
             }
@@ -370,6 +389,10 @@ mod tests {
             LineKind::NoOps,
             LineKind::Starting(0),
             LineKind::Starting(1),
+            LineKind::Awaited(0),
+            LineKind::Awaited(1),
+            LineKind::States(0),
+            LineKind::States(1),
         ];
         for kind in kinds {
             assert_eq!(journal.notice(kind, now), Some(None));

@@ -45,6 +45,7 @@ use crate::shards::ToHot;
 use crate::snapshot::disk::Files;
 use crate::snapshot::format::Origin;
 use crate::snapshot::replicas;
+use crate::snapshot::replicas::ReplicaError;
 use crate::snapshot::slots::Store;
 use crate::telemetry::long_wait::LongWait;
 use crate::telemetry::metrics::{Counter, Gauge, Metrics};
@@ -444,9 +445,10 @@ impl Control {
     }
 
     fn find_states(&mut self, partition: i32) {
-        let Control { states, ends, group_events, membership, .. } = self;
-        let found =
-            states.everywhere(partition, &mut || keep_watch(ends, membership, group_events));
+        let Control { states, ends, group_events, membership, journal, .. } = self;
+        let mut report = |error: &ReplicaError| journal.no_replica(partition, error);
+        let mut watch = || keep_watch(ends, membership, group_events);
+        let found = states.everywhere(partition, &mut report, &mut watch);
         let event = match found {
             Some((candidates, why_unknown)) => {
                 OwnershipEvent::Found { partition, candidates, why_unknown }
@@ -468,12 +470,16 @@ impl Control {
         let rulebook = &ends.rulebook;
         let mut watch = || keep_watch(ends, membership, group_events);
         match states.load(partition, from, rulebook, &mut watch) {
-            Some(engine) => {
+            Ok(engine) => {
                 let ruleset = engine.ruleset();
                 self.loaded.insert(partition, engine);
                 self.on(OwnershipEvent::Loaded { partition, ruleset });
             }
-            None => self.on(OwnershipEvent::NotLoaded { partition }),
+            Err(ReplicaError::GivenUp) => self.on(OwnershipEvent::Interrupted { partition }),
+            Err(error) => {
+                let why = error.to_string();
+                self.on(OwnershipEvent::NotLoaded { partition, why });
+            }
         }
     }
 
@@ -539,6 +545,7 @@ impl Control {
         self.journal.restoring(&self.ends.metrics, &self.ends.progress);
         self.ends.status.set_halted_shards(summary.halted);
         self.ends.status.set_setbacks(self.ownership.setbacks());
+        self.ends.progress.set_awaited(self.ownership.awaited(Instant::now()));
         let connections = self.ends.metrics.gauge(Gauge::Connections);
         let is_input_known = self.options.origin.input_topic_id.get().is_some();
         self.ends.status.enter(Phase::of(&summary, connections, is_input_known));

@@ -48,10 +48,11 @@ impl States {
 
     /// This host's snapshots and the newest replica of another host's, newest first. If it is not
     /// known whether there is a replica, the second part says why. `None`: finding out was given
-    /// up, as `watch` wanted.
+    /// up, as `watch` wanted. What is wrong with the replicas goes to `report`.
     pub(super) fn everywhere(
         &mut self,
         partition: i32,
+        report: &mut dyn FnMut(&ReplicaError),
         watch: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Option<(Vec<Candidate>, Option<String>)> {
         let (mut replica, mut why_unknown) = (None, None);
@@ -59,7 +60,7 @@ impl States {
             Ok(newest) => replica = newest,
             Err(ReplicaError::GivenUp) => return None,
             Err(error) => {
-                tracing::warn!(partition, "{error}");
+                report(&error);
                 if !matches!(error, ReplicaError::Refused(TopicError::Missing(_))) {
                     why_unknown = Some(error.to_string());
                 }
@@ -83,19 +84,19 @@ impl States {
     }
 
     /// The shard that a candidate stands for; without one, the state before the first event, by the
-    /// rules that the zone began with. `None`: the candidate cannot be read after all, and is none
-    /// any more, or brokers and `watch` keep us from reading it now.
+    /// rules that the zone began with. A candidate that cannot be read after all is none any more,
+    /// unless brokers or `watch` keep us from reading it now.
     pub(super) fn load(
         &mut self,
         partition: i32,
         LoadedFrom { candidate, begun_by, migrates_to }: LoadedFrom,
         rulebook: &AnyRulebook,
         watch: &mut dyn FnMut() -> ControlFlow<()>,
-    ) -> Option<Box<dyn Engine>> {
+    ) -> Result<Box<dyn Engine>, ReplicaError> {
         let Some(state) = self.known.choose(partition, candidate) else {
             let zone = u16::try_from(partition).expect("partitions are at most SHARDS_MAX");
             let rulebook = rulebook.beginning_by(begun_by).expect("the brief has them");
-            return Some(rulebook.new_zone(zone));
+            return Ok(rulebook.new_zone(zone));
         };
         let loaded = match migrates_to {
             None => self.decode(&state, rulebook, watch),
@@ -104,22 +105,16 @@ impl States {
                 self.decode(&state, &Migrated(rulebook), watch)
             }
         };
-        match &loaded {
-            Ok(_) | Err(ReplicaError::GivenUp) => {}
-            Err(error) => {
-                tracing::warn!(partition, "{error}");
-                let is_damaged = match error {
-                    // A state of another version is whole: no older one can take its place.
-                    ReplicaError::Snapshot(SnapshotError::State(_)) => migrates_to.is_none(),
-                    ReplicaError::Snapshot(_) => true,
-                    _ => false,
-                };
-                if is_damaged {
-                    self.known.set_damaged(&state);
-                }
-            }
+        let is_damaged = match &loaded {
+            // A state of another version is whole: no older one can take its place.
+            Err(ReplicaError::Snapshot(SnapshotError::State(_))) => migrates_to.is_none(),
+            Err(ReplicaError::Snapshot(_)) => true,
+            _ => false,
+        };
+        if is_damaged {
+            self.known.set_damaged(&state);
         }
-        loaded.ok()
+        loaded
     }
 
     fn decode(

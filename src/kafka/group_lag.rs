@@ -61,10 +61,10 @@ impl GroupLag {
                 drop(consumer.poll(Duration::ZERO));
                 let lags = lags(&consumer, &topic).unwrap_or_default();
                 note(&lags, &progress);
-                let is_ours = |partition| progress.shard(partition).is_played();
-                log_unread(&commits.news(&lags, is_ours, Instant::now()));
+                let is_played = |partition| progress.shard(partition).is_known_to_be_played();
+                log_unread(&commits.news(&lags, is_played, Instant::now()));
                 let dues = dues(&consumer, &output, lags.len() as i32).unwrap_or_default();
-                log_unplayed(&outputs.news(&dues, is_ours, Instant::now()), &group);
+                log_unplayed(&outputs.news(&dues, is_played, Instant::now()), &group);
                 progress.unread_partitions.set(commits.count_with(&outputs));
                 // Nothing is ever sent on this channel.
                 if ended.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Disconnected) {
@@ -179,18 +179,18 @@ impl Standstills {
         self.partitions().chain(others.partitions()).collect::<BTreeSet<_>>().len() as u64
     }
 
-    /// Returns partitions of other instances that have now not moved for too long. Each is reported
-    /// once until its offset moves again. A partition that is missing from a sample is left as it
-    /// was.
+    /// Returns partitions that have now not moved for too long, without those that somebody is
+    /// known to play. Each is reported once until its offset moves again. A partition that is
+    /// missing from a sample is left as it was.
     fn news(
         &mut self,
         lags: &[Option<PartitionLag>],
-        is_ours: impl Fn(i32) -> bool,
+        is_played: impl Fn(i32) -> bool,
         now: Instant,
     ) -> Vec<i32> {
         let mut news = Vec::new();
-        // Partitions of this instance are never waiting, whether or not this sample has them.
-        self.seen.retain(|partition, _| !is_ours(*partition));
+        // These are never waiting, whether or not this sample has them.
+        self.seen.retain(|partition, _| !is_played(*partition));
         for (partition, lag) in (0..).zip(lags) {
             let Some(lag) = *lag else { continue };
             let (offset, records) = (lag.offset, lag.records());

@@ -186,7 +186,7 @@ impl Acquirer {
         for partition in table.partitions() {
             self.follow(table, partition, now);
             self.go_on_without_group(table, partition, now);
-            wait_for_state(table, partition, now);
+            self.wait_for_state(table, partition, now);
             let Some(task) = table.task(partition) else { continue };
             // Reading on from the end takes no slot: another owner may publish little.
             if matches!(task.need(), Need::Follow { .. } | Need::Await { .. }) && task.was_at_end()
@@ -506,9 +506,56 @@ impl Acquirer {
         self.ownerships = ownership_id;
     }
 
-    /// The state cannot be loaded. The next attempt takes an older state, or this one if it can be
-    /// read by then.
-    pub(super) fn load_again(&mut self, table: &mut ShardTable, partition: i32, now: Instant) {
+    /// Another version publishes. Its owner may leave a state at any moment, and says that it has;
+    /// one that cannot say so is looked after again and again.
+    fn wait_for_state(&mut self, table: &mut ShardTable, partition: i32, now: Instant) {
+        let is_copy = table.is_copy(partition);
+        let Some(ShardState::Acquiring { task, history, .. }) = table.get_mut(partition) else {
+            return;
+        };
+        let Some(error) = task.behind() else { return };
+        match task.waits_until {
+            None if is_copy => task.give_up_waiting(),
+            Some(until) if until <= now => task.give_up_waiting(),
+            Some(_) => {}
+            None => {
+                task.waits_until = Some(now + history.wait());
+                self.say_who_plays(table, partition, &error, now);
+            }
+        }
+    }
+
+    /// Returns whether another version plays the zone, for which ours waits.
+    pub(super) fn awaits_version(
+        &self,
+        (partition, shard): (i32, &ShardState),
+        now: Instant,
+    ) -> bool {
+        let ShardState::Acquiring { task, .. } = shard else { return false };
+        task.behind().is_some() && !self.rivals.are_gone(partition, now)
+    }
+
+    /// The state cannot be loaded, because of this. The next attempt takes an older state, or this
+    /// one if it can be read by then.
+    pub(super) fn not_loaded(
+        &mut self,
+        table: &mut ShardTable,
+        partition: i32,
+        sentence: String,
+        now: Instant,
+    ) {
+        let kind = Waiting::Acquiring(partition);
+        table.log(Note::Waiting { kind, sentence: format!("partition {partition}: {sentence}") });
+        if let Some(ShardState::Loading { history, .. } | ShardState::Acquiring { history, .. }) =
+            table.get_mut(partition)
+        {
+            history.why = Some(sentence);
+        }
+        self.load_again(table, partition, now);
+    }
+
+    /// A state is not loaded so far: the shard is acquired again.
+    fn load_again(&mut self, table: &mut ShardTable, partition: i32, now: Instant) {
         let is_loading = match table.get(partition) {
             Some(ShardState::Loading { .. }) => true,
             Some(ShardState::Acquiring { follower: Some(follower), .. }) => {
@@ -528,28 +575,6 @@ impl Acquirer {
             task.unask();
         }
         self.load_again(table, partition, now);
-    }
-}
-
-/// Another version publishes. Its owner may leave a state at any moment, and says that it has; one
-/// that cannot say so is looked after again and again.
-fn wait_for_state(table: &mut ShardTable, partition: i32, now: Instant) {
-    let is_copy = table.is_copy(partition);
-    let Some(ShardState::Acquiring { task, history, .. }) = table.get_mut(partition) else {
-        return;
-    };
-    let Some(error) = task.behind() else { return };
-    match task.waits_until {
-        None if is_copy => task.give_up_waiting(),
-        Some(until) if until <= now => task.give_up_waiting(),
-        Some(_) => {}
-        None => {
-            task.waits_until = Some(now + history.wait());
-            let sentence = TopicError::NotNow(error.to_string()).to_string();
-            history.why = Some(sentence.clone());
-            let kind = Waiting::Acquiring(partition);
-            table.log(Note::Waiting { kind, sentence });
-        }
     }
 }
 

@@ -224,6 +224,13 @@ pub enum Note {
         /// In words.
         sentence: String,
     },
+    /// Another version of the game plays a zone that the group gives to us.
+    AwaitsVersion {
+        /// The zone's partition.
+        partition: i32,
+        /// In words.
+        sentence: String,
+    },
     /// A shard starts over, as the operator asked.
     StartsOver {
         /// The shard's partition.

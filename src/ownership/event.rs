@@ -64,6 +64,8 @@ pub enum OwnershipEvent<'a> {
     NotLoaded {
         /// The shard's partition.
         partition: i32,
+        /// Why, and what to do.
+        why: String,
     },
     /// Finding or loading states was interrupted by an event of the group.
     Interrupted {

@@ -150,7 +150,9 @@ impl Ownership {
             OwnershipEvent::Loaded { partition, ruleset } => {
                 acquirer.loaded(table, partition, ruleset, now)
             }
-            OwnershipEvent::NotLoaded { partition } => acquirer.load_again(table, partition, now),
+            OwnershipEvent::NotLoaded { partition, why } => {
+                acquirer.not_loaded(table, partition, why, now)
+            }
             OwnershipEvent::Interrupted { partition } => {
                 acquirer.interrupted(table, partition, now)
             }

@@ -43,6 +43,8 @@ struct Rivalry {
     seen_at: Option<Instant>,
     /// Where the output ended when a start failed last.
     output_end: Option<i64>,
+    /// Where the output ended when another version was last waited for, and since when.
+    awaited: Option<(i64, Instant)>,
     /// Whether something is wrong that a rival would explain.
     is_doubted: bool,
 }
@@ -120,6 +122,20 @@ impl Rivals {
         let may_live = rivalry.is_some_and(|rivalry| rivalry.output_end.is_some());
         let silence_ms_max = if may_live { FENCE_EVERY_MS } else { 0 };
         Duration::from_millis(START_ERROR_MS_MAX + silence_ms_max)
+    }
+
+    /// Another version is waited for, and the output ends here.
+    pub(super) fn wait(&mut self, partition: i32, output_end: i64, now: Instant) {
+        let rivalry = self.known.entry(partition).or_default();
+        let before = rivalry.awaited.filter(|(end, _)| *end == output_end);
+        rivalry.awaited = Some(before.unwrap_or((output_end, now)));
+    }
+
+    /// Returns whether the version that is waited for is silent for longer than a living owner.
+    pub(super) fn are_gone(&self, partition: i32, now: Instant) -> bool {
+        let awaited = self.known.get(&partition).and_then(|rivalry| rivalry.awaited);
+        let silence_max = Duration::from_millis(START_ERROR_MS_MAX + FENCE_EVERY_MS);
+        awaited.is_some_and(|(_, since)| now.saturating_duration_since(since) >= silence_max)
     }
 
     /// The shard goes to the hot thread.

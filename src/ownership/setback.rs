@@ -63,7 +63,7 @@ impl Acquirer {
         now: Instant,
     ) {
         if table.is_copy(partition) {
-            return table.give_copy_up(partition, error.to_string());
+            return self.give_copy_up(table, partition, &error);
         }
         let is_played = self.look_for_owner(table, partition, now);
         if let Some(why) = why_unknown {
@@ -82,7 +82,9 @@ impl Acquirer {
             _ => false,
         };
         if may_be_left_a_state {
-            return self.fail(table, partition, &TopicError::NotNow(error.to_string()), now);
+            self.say_who_plays(table, partition, &error, now);
+            let history = History { failing_since: None, ..table.history(partition) };
+            return table.make_due(partition, now + history.wait(), history);
         }
         let mut history = table.history(partition);
         let since = *history.failing_since.get_or_insert(now);
@@ -104,6 +106,48 @@ impl Acquirer {
             return table.make_due(partition, now, history);
         }
         table.halt_unstartable(partition, error);
+    }
+
+    /// A copy cannot begin. While another version plays, that is as it should be.
+    fn give_copy_up(&self, table: &mut ShardTable, partition: i32, error: &StartError) {
+        match error {
+            StartError::EditionBehind { .. } => {
+                table.end_copy(partition);
+                let sentence = error.awaited(self.options.version);
+                table.log(Note::AwaitsVersion { partition, sentence });
+            }
+            _ => table.give_copy_up(partition, error.cause()),
+        }
+    }
+
+    /// Another instance leaves a state that can be used, once it stops. That is said once. If
+    /// nobody plays any more, the operator has to act.
+    pub(super) fn say_who_plays(
+        &mut self,
+        table: &mut ShardTable,
+        partition: i32,
+        error: &StartError,
+        now: Instant,
+    ) {
+        let Some(ShardState::Acquiring { task, history, .. }) = table.get_mut(partition) else {
+            return;
+        };
+        let acquisition = task.acquisition().expect("it acquires the shard");
+        self.rivals.wait(partition, acquisition.output_end(), now);
+        let is_over = self.rivals.are_gone(partition, now);
+        let sentence = match is_over {
+            true => error.to_string(),
+            false => error.awaited(self.options.version),
+        };
+        let before = history.why.replace(sentence.clone());
+        match is_over {
+            true => {
+                let kind = Waiting::Acquiring(partition);
+                table.log(Note::Waiting { kind, sentence });
+            }
+            false if before.as_ref() == Some(&sentence) => {}
+            false => table.log(Note::AwaitsVersion { partition, sentence }),
+        }
     }
 
     /// A shard cannot be started. If it is being acquired, looks for an owner that plays it.

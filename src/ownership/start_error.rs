@@ -14,6 +14,18 @@ impl StartError {
         sentence.split("; ").next().unwrap_or_default().to_owned()
     }
 
+    /// What a start by the version `ours` waits for while another instance plays the zone.
+    pub(super) fn awaited(&self, ours: u32) -> String {
+        let who = match self {
+            StartError::EditionBehind { version, .. } if *version != ours => {
+                format!("version {version} of the game")
+            }
+            StartError::EditionBehind { .. } => "another version of the game".to_owned(),
+            _ => "an instance with other rules, or of another version,".to_owned(),
+        };
+        format!("waiting for {who} to stop: it plays the zone, and leaves its state at the end")
+    }
+
     /// Input offset from which on the input has other records than those that were applied, if that
     /// is what is wrong.
     pub(super) fn input_changed_from(&self) -> Option<i64> {

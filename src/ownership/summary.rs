@@ -40,6 +40,12 @@ impl Ownership {
         summary
     }
 
+    /// The zones of ours that another version of the game plays.
+    pub(crate) fn awaited(&self, now: Instant) -> impl Iterator<Item = i32> {
+        let awaited = self.table.iter().filter(move |of| self.acquirer.awaits_version(*of, now));
+        awaited.map(|(partition, _)| partition)
+    }
+
     /// How many copies are warm: they could take their zones over.
     pub fn warm_copies(&self, now: Instant) -> u32 {
         self.acquirer.warm_copies(&self.table, now)

@@ -22,7 +22,7 @@ const DEMO_PARTITIONS_MAX: u64 = 32;
 /// Codecs of record batches, as Kafka names them.
 const CODECS: [&str; 5] = ["none", "gzip", "snappy", "lz4", "zstd"];
 
-/// The argument that names an edition, in a program with several.
+/// The argument that names an edition.
 const EDITION: &str = "edition";
 
 /// The whole command line.
@@ -99,23 +99,26 @@ pub enum Verb {
 impl Cli {
     /// Returns the command line of a program that has these editions of a game.
     pub fn of_program(editions: &[Edition]) -> Command {
+        let versions: Vec<u32> = editions.iter().map(|edition| edition.version).collect();
+        let game = format!("{} of version {}", editions[0].name, listed(&versions));
         let kinds = editions[0].schema.game.updates.kinds.iter().map(|kind| kind.name);
         let kinds = PossibleValuesParser::new(kinds);
         let command = Cli::command().mut_subcommands(|verb| match verb.get_name() {
             "tap" => verb.mut_arg("kind", |kind| kind.value_parser(kinds.clone())),
             _ => verb,
         });
-        if editions.len() == 1 {
-            return command;
-        }
-        let versions: Vec<u32> = editions.iter().map(|edition| edition.version).collect();
-        let help = format!("Version of the game: one of {versions:?} (default: the first)");
+        // The parser wants it for the life of the program.
+        let version: &str = format!("{VERSION}, {game}").leak();
+        let command = command.version(version).before_help(format!("This program plays: {game}."));
+        let help = format!("Version of the game: {} (default: the first)", listed(&versions));
+        // Where nothing can be chosen, the only version may be named.
+        let is_hidden = versions.len() == 1;
         let version = move |text: &str| {
             let known = versions.iter().find(|version| version.to_string() == text).copied();
-            known.ok_or_else(|| format!("choose one of {versions:?}"))
+            known.ok_or_else(|| format!("this program has version {}", listed(&versions)))
         };
         let edition = Arg::new(EDITION).long(EDITION).global(true).value_name("VERSION");
-        command.arg(edition.value_parser(version).help(help))
+        command.arg(edition.value_parser(version).help(help).hide(is_hidden))
     }
 
     /// Reads the command line of such a program: what it is asked, and by which edition. Ends the
@@ -123,16 +126,16 @@ impl Cli {
     pub fn read(editions: &[Edition]) -> (Cli, &Edition) {
         let command = Cli::of_program(editions);
         let matches = command.get_matches();
-        let chosen = match editions {
-            [only] => only,
-            _ => {
-                let version = matches.get_one::<u32>(EDITION);
-                let is_chosen = |edition: &&Edition| version == Some(&edition.version);
-                editions.iter().find(is_chosen).unwrap_or(&editions[0])
-            }
-        };
+        let version = matches.get_one::<u32>(EDITION);
+        let is_chosen = |edition: &&Edition| version == Some(&edition.version);
+        let chosen = editions.iter().find(is_chosen).unwrap_or(&editions[0]);
         (Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()), chosen)
     }
+}
+
+/// Returns versions of a game in words.
+fn listed(versions: &[u32]) -> String {
+    versions.iter().map(u32::to_string).collect::<Vec<_>>().join(" or ")
 }
 
 /// Arguments of `config`.

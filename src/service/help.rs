@@ -133,7 +133,8 @@ Examples:
 /// `huntd tap --help`.
 pub(crate) const TAP: &str = "\
 Print the updates of an output topic as JSON lines, once each and in order: frames of former \
-owners and repeated frames are dropped, gaps and broken chains are reported on standard error.
+owners and repeated frames are dropped, gaps and broken chains are reported on standard error. The \
+clocks of the zones are left out, unless --kind clock asks for them.
 
 Examples:
   huntd tap --zone 3 --kind refused

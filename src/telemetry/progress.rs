@@ -75,6 +75,12 @@ impl Progress {
         self.owned().filter(|(_, shard)| shard.is_played()).count() as u64
     }
 
+    /// Stores for which zones this instance waits while another version plays them. Control thread.
+    pub(crate) fn set_awaited(&self, awaited: impl Iterator<Item = i32>) {
+        self.shards.iter().for_each(|shard| shard.awaited.set(0));
+        awaited.for_each(|partition| self.shard(partition).awaited.set(1));
+    }
+
     /// All shards that are owned now, with their partitions, and those that follow another owner.
     pub(crate) fn owned(&self) -> impl Iterator<Item = (i32, &ShardProgress)> {
         (0..).zip(self.shards.iter()).filter(|(_, shard)| shard.is_owned())
@@ -97,6 +103,9 @@ pub struct ShardProgress {
     pub ownership_id: OwnershipId,
     /// 1 while the shard follows another owner. Control thread.
     pub following: Count,
+    /// 1 while another version of the game plays the zone, and this instance waits for its end.
+    /// Control thread.
+    pub awaited: Count,
     /// End of the input log, as the last Fetch response said; -1 while unknown. Hot
     /// thread; the control thread when it begins an ownership.
     pub high_watermark: Offset,
@@ -176,6 +185,11 @@ impl ShardProgress {
     /// Whether this process plays the shard now: it owns the output, too.
     pub(crate) fn is_played(&self) -> bool {
         self.is_owned() && self.following.get() == 0
+    }
+
+    /// Whether somebody plays the shard, as far as this process knows.
+    pub(crate) fn is_known_to_be_played(&self) -> bool {
+        self.is_played() || self.awaited.get() == 1
     }
 
     /// Records that are in the input log and in no acknowledged frame yet; `None` while the end of

@@ -19,13 +19,22 @@ const REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// Rehearses the chosen edition beside another one of the program: the one that plays.
 pub fn run(args: &RehearseArgs, chosen: &Edition, editions: &[Edition]) -> Result<(), ToolError> {
+    let others: Vec<&Edition> = editions.iter().filter(|edition| *edition != chosen).collect();
+    if others.is_empty() {
+        return Err(ToolError::Usage(format!(
+            "this program has version {} of the game only: rehearse with a program that also has \
+             the version that plays (docs/OPERATIONS.md#a-new-version-of-the-game)",
+            chosen.version
+        )));
+    }
     let config = args.config.load()?;
     let mut input = PlayedInput::open(&config, "rehearse")?;
     let files = if args.rules.is_empty() { &config.rules_files } else { &args.rules };
     let next: AnyRulebook = super::rulebook(chosen, files)?;
-    let others = editions.iter().filter(|edition| *edition != chosen);
-    let others: Result<Vec<AnyRulebook>, ToolError> =
-        others.map(|of| Ok(super::rulebook(of, &config.rules_files)? as AnyRulebook)).collect();
+    let others: Result<Vec<AnyRulebook>, ToolError> = others
+        .iter()
+        .map(|of| Ok(super::rulebook(of, &config.rules_files)? as AnyRulebook))
+        .collect();
     let others = others?;
     let (mut zones, mut places) = (BTreeMap::new(), Vec::new());
     for zone in 0..input.zones as u16 {
@@ -65,7 +74,7 @@ fn newest<'a>(
         }
     }
     newest.ok_or_else(|| {
-        ToolError::TopicWrong(format!(
+        ToolError::Config(format!(
             "zone {zone} has no snapshot of another version that this program has: rehearse with \
              a program that has the version that plays, too, and with its snapshot.directory or \
              snapshot.topic"

@@ -34,7 +34,7 @@ const EDITION: &str = "HUNTD_TEST_EDITION";
 const CONFIG: &str = "HUNTD_TEST_CONFIG";
 
 /// The log's words for a zone that another version plays.
-const WAITS: &str = "another version of the game has published";
+const WAITS: &str = "waiting for version ";
 
 const PARTITIONS: i32 = 2;
 const PLAYERS: u64 = 6;
@@ -394,7 +394,8 @@ fn the_next_version_is_rehearsed_beside_the_one_that_plays() {
     assert_eq!(first["versions"], serde_json::json!([1, 2]), "{report}");
     let score = |by: &str| first[by]["updates"][0]["score"].as_u64().expect("it paints");
     assert_eq!(score("rehearsed"), score("played") + 1, "{report}");
-    assert!(report["events"].as_u64() > report["other_updates"].as_u64(), "{report}");
+    // Where every player is about to get its bonus, each event differs.
+    assert!(report["events"].as_u64() >= report["other_updates"].as_u64(), "{report}");
     assert_eq!(report["other_outcomes"], 0, "{report}");
     stop(playing);
     let seen = Seen::read(&topics, 0);

@@ -86,7 +86,8 @@ impl Control {
         let Some(engine) = engine else {
             around.chance.see(Sight::SnapshotUnreadable);
             state.iter().for_each(|state| self.states.set_damaged(state));
-            return self.on(around, OwnershipEvent::NotLoaded { partition });
+            let why = "it cannot be read".to_owned();
+            return self.on(around, OwnershipEvent::NotLoaded { partition, why });
         };
         if let Some(state) = &state {
             around.chance.see(match state {

@@ -88,7 +88,7 @@ fn a_new_field_starts_at_its_default_and_a_removed_one_is_dropped() {
     let mut later = later.expect("nothing needs a migration");
     let row = later.game.players.find(before.player_id).expect("the player is still here");
     let after = *later.game.players.row(row);
-    assert_eq!((after.painted, after.score), (0, before.score));
+    assert_eq!((after.painted.into(), after.score), (before.score, before.score));
     later.game.players.write(row, second::edition::Runner { painted: 2, ..after });
     let back = Zone::<first::play::Turf>::migrate_state(&encoded(&mut later), &first_book());
     let back = back.expect("nothing needs a migration");

@@ -16,7 +16,8 @@ use crate::testing::proof::prove;
 use crate::testing::random::Random;
 use crate::testing::turf::events::{TurfAction, TurfKind, TurfRefusal, TurfUpdate};
 use crate::testing::turf::first::play::Turf;
-use crate::testing::turf::{FIRST_RULES, forgetful, random_events, secretive};
+use crate::testing::turf::{FIRST_RULES, boastful, forgetful, random_events, secretive};
+use crate::view::game::Viewed;
 
 fn play(zone: &mut Zone<Turf>, events: &[(u64, u64, i64, TurfAction)]) -> Vec<TurfUpdate> {
     let mut updates = Updates::new();
@@ -122,10 +123,9 @@ fn another_game_goes_from_records_to_frames_by_its_tables() {
 fn a_game_on_the_kit_is_a_function_of_its_log() {
     let mut made = std::collections::BTreeSet::new();
     for seed in 0..100 {
-        let mut random = Random::new(seed);
-        let events = random_events(&mut random, 1000);
-        let updates = prove::<Turf>(&FIRST_RULES, &events, &mut random);
-        let updates = updates.unwrap_or_else(|difference| panic!("seed {seed}: {difference}"));
+        let events = random_events(&mut Random::new(seed), 1000);
+        let updates = prove::<Turf>(&FIRST_RULES, &events, seed);
+        let updates = updates.unwrap_or_else(|difference| panic!("{difference}"));
         made.extend(updates.iter().map(|update| update.payload().kind));
     }
     let never = (1..).zip(TurfUpdate::KINDS).filter(|(number, _)| !made.contains(number));
@@ -136,21 +136,37 @@ fn a_game_on_the_kit_is_a_function_of_its_log() {
     assert_eq!(TurfKind::Paint.name(), TurfKind::Paint.spec().name);
 }
 
-/// Whether the property of every game fails for a game that has these rules.
-fn is_caught<R: GameRules>(rules: R) -> bool
+/// How the property of every game fails for a game that has these rules.
+fn caught<R: GameRules>(rules: R) -> Option<String>
 where
-    R::Game: Game<Action = TurfAction>,
+    R::Game: Viewed<Action = TurfAction>,
 {
-    (0..100).any(|seed| {
-        let mut random = Random::new(seed);
-        let events = random_events(&mut random, 1000);
-        prove::<R::Game>(&rules, &events, &mut random).is_err()
+    (0..100).find_map(|seed| {
+        let events = random_events(&mut Random::new(seed), 1000);
+        prove::<R::Game>(&rules, &events, seed).err()
     })
 }
 
 #[test]
 fn a_game_whose_state_is_in_no_table_or_is_not_stored_is_caught() {
-    assert!(!is_caught(FIRST_RULES));
-    assert!(is_caught(secretive::play::TurfRules { side: 8, players_max: 6 }));
-    assert!(is_caught(forgetful::play::TurfRules { side: 8, players_max: 6 }));
+    assert_eq!(caught(FIRST_RULES), None);
+    let secretive = caught(secretive::play::TurfRules { side: 8, players_max: 6 });
+    let forgetful = caught(forgetful::play::TurfRules { side: 8, players_max: 6 });
+    for difference in [secretive, forgetful] {
+        let difference = difference.expect("it is caught");
+        for part in ["event ", r#"{"type":"paint","player_id":"#, "the updates differ: [", " seed "]
+        {
+            assert!(difference.contains(part), "{difference}");
+        }
+    }
+}
+
+#[test]
+fn a_view_that_shows_what_a_stored_state_does_not_have_is_caught() {
+    let query = caught(boastful::play::TurfRules { side: 8, players_max: 6 });
+    let query = query.expect("the query is caught");
+    assert!(query.contains(r#"shows paints {"painted":"#), "{query}");
+    let card = caught(boastful::play::TurfRules { side: 9, players_max: 6 });
+    let card = card.expect("the card is caught");
+    assert!(card.contains("shows player ") && card.contains(r#""team":0"#), "{card}");
 }

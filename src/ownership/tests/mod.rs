@@ -9,3 +9,4 @@ mod log;
 mod owning;
 mod standby;
 mod upgrades;
+mod versions;

@@ -5,7 +5,7 @@ use crate::kafka::READ_STALL_MS_MAX;
 use crate::kafka::membership::{MembershipError, MembershipEvent};
 use crate::output::fence_id::{FenceIds, ended_epoch};
 use crate::output::frame::{Format, FrameHeader};
-use crate::ownership::acquisition::Remedy;
+use crate::ownership::acquisition::{Candidate, Remedy};
 use crate::ownership::action::{Note, Opening, OwnershipAction};
 use crate::ownership::bounds::Bounds;
 use crate::ownership::event::{
@@ -51,6 +51,10 @@ pub(super) struct Daemon {
     /// How many updates they have made, and how far their input is read.
     pub(super) made: u64,
     pub(super) decoded: i64,
+    /// The states that this host has of each shard.
+    pub(super) candidates: Vec<Candidate>,
+    /// Why no state can be loaded.
+    pub(super) load_fails: Option<&'static str>,
 }
 
 impl Daemon {
@@ -92,6 +96,8 @@ impl Daemon {
             followed_to: i64::MAX,
             made: 0,
             decoded: 0,
+            candidates: Vec::new(),
+            load_fails: None,
         }
     }
 
@@ -116,7 +122,7 @@ impl Daemon {
                     partitions.into_iter().for_each(|partition| self.survey(partition));
                 }
                 OwnershipAction::FindStates { partition } => {
-                    let (candidates, why_unknown) = (Vec::new(), None);
+                    let (candidates, why_unknown) = (self.candidates.clone(), None);
                     self.tell(OwnershipEvent::Found { partition, candidates, why_unknown });
                 }
                 OwnershipAction::Read { partition, from } if self.output_answers => {
@@ -145,7 +151,10 @@ impl Daemon {
                     self.tell(OwnershipEvent::Output(noted));
                 }
                 OwnershipAction::Load { partition, .. } => {
-                    self.tell(OwnershipEvent::Loaded { partition, ruleset: RULESET });
+                    self.tell(match self.load_fails {
+                        None => OwnershipEvent::Loaded { partition, ruleset: RULESET },
+                        Some(why) => OwnershipEvent::NotLoaded { partition, why: why.to_owned() },
+                    });
                 }
                 action => {
                     match &action {
@@ -184,7 +193,7 @@ impl Daemon {
         let (input_start, input_end, input_leader_epoch, output_start) = (0, 100, 0, 0);
         let bounds =
             Bounds { input_start, input_end, input_leader_epoch, output_start, output_end };
-        let survey = Ok(Survey { bounds, candidates: Vec::new() });
+        let survey = Ok(Survey { bounds, candidates: self.candidates.clone() });
         self.tell(OwnershipEvent::Surveyed { partition, survey });
     }
 

@@ -4,6 +4,10 @@
 #[allow(clippy::duplicate_mod, reason = "the versions share all that is not in `edition`")]
 pub(crate) mod play;
 
+#[path = "../../../docs/games/turf/src/view.rs"]
+#[allow(clippy::duplicate_mod, reason = "the versions share all that is not in `edition`")]
+mod view;
+
 pub(crate) mod edition {
     use huntd::kit::packed::Packed;
     use huntd::kit::stored_names::Migration;

@@ -24,6 +24,9 @@ pub(crate) mod forgetful;
 #[cfg(test)]
 pub(crate) mod secretive;
 
+#[cfg(test)]
+pub(crate) mod boastful;
+
 use crate::kit::event::Event;
 use crate::testing::random::Random;
 use events::TurfAction;

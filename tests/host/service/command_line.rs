@@ -132,13 +132,29 @@ fn a_mistyped_verb_is_answered_with_the_one_that_was_meant() {
 }
 
 #[test]
-fn the_version_names_the_revision() {
+fn the_version_names_the_revision_and_the_game() {
     let (code, version, _) = huntd(&["--version"], &[]);
     assert_eq!(code, Some(0));
     let revision = version
         .strip_prefix(concat!("huntd ", env!("CARGO_PKG_VERSION"), " ("))
-        .and_then(|rest| rest.strip_suffix(")\n"));
-    assert!(revision.is_some_and(|revision| !revision.trim().is_empty()), "{version:?}");
+        .and_then(|rest| rest.split_once("), "));
+    let (revision, game) = revision.expect("the revision, then the game");
+    assert!(!revision.trim().is_empty(), "{version:?}");
+    let of_version = format!("treasure hunt of version {}\n", edition::<TreasureHunt>().version);
+    assert_eq!(game, of_version);
+}
+
+#[test]
+fn a_program_with_one_version_may_be_told_which_but_has_none_to_rehearse_it_with() {
+    let version = edition::<TreasureHunt>().version;
+    assert_eq!(huntd(&["schema", "--edition", &version.to_string()], &[]).0, Some(0));
+    let (code, _, error) = huntd(&["schema", "--edition", "1"], &[]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains(&format!("this program has version {version}")), "{error}");
+    let (code, _, error) = huntd(&["rehearse", "--config", "config/huntd.toml"], &[]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains(&format!("this program has version {version} of the game only")));
+    assert!(!huntd(&["run", "--help"], &[]).1.contains("--edition"));
 }
 
 #[test]

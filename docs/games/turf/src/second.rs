@@ -24,7 +24,12 @@ pub(crate) mod edition {
 
     impl Runner {
         pub(crate) const VERSION: u32 = 2;
-        pub(crate) const MIGRATIONS: &[Migration] = &[];
+        // The first version has a point for each painted field.
+        pub(crate) const MIGRATIONS: &[Migration] = &[Migration {
+            table: "players",
+            field: "painted",
+            migrate: |player| player.get("score"),
+        }];
 
         /// Notes that the player has gone one field on.
         pub(crate) fn stepped(&mut self) {}

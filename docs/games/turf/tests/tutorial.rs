@@ -131,6 +131,22 @@ fn each_version_replays_by_its_own_rules() {
     assert_eq!((score("1"), score("2")), ("3".to_owned(), "4".to_owned()));
     let unknown = turf(folder.path(), &["schema", "--edition", "3"]);
     assert_eq!(unknown.status.code(), Some(2));
+    let shown = succeeded(&["--version"], &turf(folder.path(), &["--version"]));
+    assert!(shown.ends_with(", turf of version 2 or 1\n"), "{shown}");
+}
+
+#[test]
+fn the_last_event_of_the_tutorial_ends_the_round() {
+    let (page, folder) = (tutorial(), tempfile::tempdir().expect("a temporary folder"));
+    write_events(&page, folder.path());
+    let replay = ["replay", "--updates", "--file", "events.jsonl"];
+    let ends = || succeeded(&replay, &turf(folder.path(), &replay)).contains("\"kind\":\"ended\"");
+    assert!(ends());
+    let file = folder.path().join("events.jsonl");
+    let events = fs::read_to_string(&file).expect("it was written");
+    let (others, _) = events.trim_end().rsplit_once('\n').expect("it has lines");
+    fs::write(&file, others).expect("the folder is writable");
+    assert!(!ends());
 }
 
 /// A demo whose page stays.
