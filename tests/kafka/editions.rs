@@ -3,6 +3,7 @@
 //! The versions are two editions of a small game. They run in processes of their own: this test,
 //! started again with the version in its environment.
 
+use crate::campaign::number;
 use huntd::edition::{Edition, built_in, edition};
 use huntd::kit::rulebook::GameRules;
 use huntd::output::encode::decode;
@@ -37,6 +38,10 @@ const CONFIG: &str = "HUNTD_TEST_CONFIG";
 const WAITS: &str = "waiting for version ";
 
 const PARTITIONS: i32 = 2;
+
+/// Upgrades and returns in which an instance is killed. `HUNTD_CYCLES=200 cargo test --test kafka
+/// kills_in -- --nocapture` has more.
+const UPGRADES: usize = 2;
 const PLAYERS: u64 = 6;
 
 /// Output records of a partition that an edition publishes before it is stopped.
@@ -263,7 +268,11 @@ fn kills_in_the_middle_of_an_upgrade_lose_nothing_and_repeat_nothing() {
     assert_eq!(ends(&topics), end, "nobody goes on from a state that is behind");
     let mut running = start("first", &topics, places[0]);
     wait_for_more(&topics, &mut running);
-    for (edition, place) in [("second", places[1]), ("first", places[2])] {
+    let cycles = number("HUNTD_CYCLES").map_or(UPGRADES, |cycles| cycles as usize);
+    let versions = [("second", places[1]), ("first", places[2])].into_iter().cycle();
+    let mut played = vec![ruleset("first")];
+    for (edition, place) in versions.take(cycles) {
+        played.push(ruleset(edition));
         let mut next = start(edition, &topics, place);
         wait_behind(&mut next);
         stop(running);
@@ -274,7 +283,7 @@ fn kills_in_the_middle_of_an_upgrade_lose_nothing_and_repeat_nothing() {
         wait_for_more(&topics, &mut running);
     }
     for seen in finish(&topics, painters, running) {
-        assert_eq!(seen.rulesets, ["first", "second", "first"].map(ruleset));
+        assert_eq!(seen.rulesets, played);
     }
 }
 

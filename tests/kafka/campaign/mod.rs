@@ -103,7 +103,8 @@ fn whatever_dies_a_reader_sees_the_updates_of_one_uninterrupted_run() {
 /// How long the output of a partition paused, by the number of copies and the cause.
 type Pauses = BTreeMap<(u32, &'static str), Vec<Duration>>;
 
-fn number(variable: &str) -> Option<u64> {
+/// A number in the environment.
+pub(crate) fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{variable} must be a number")))
 }
