@@ -7,6 +7,7 @@ use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka::{Cluster, Options};
 use support::notified::Systemd;
+use support::scrape::Page;
 
 /// Appends events in batches so small, and fetched so few at once, that reading them takes a while.
 fn produce_in_small_batches(cluster: &Cluster, topics: &Topics, events: &[(i32, String)]) {
@@ -48,6 +49,12 @@ fn a_start_that_takes_long_says_how_much_is_left_and_asks_for_the_time() {
     let mut huntd = Huntd::start_under(&systemd.path, &cluster, &topics, &FEW_AT_ONCE);
     // Not before: a broker that is silent here leaves the shards to nobody, and none is restored.
     huntd.wait_until("both shards", |huntd| huntd.log().matches("\"acquired\"").count() == 2);
+    // Without a rate and the ends of the logs there is no estimate.
+    huntd.wait_until("records of both shards", |huntd| {
+        let page = Page::of(&huntd.address());
+        page.samples("huntd_lag_records").count() == 2
+            && page.value("huntd_records_received_total") > 100
+    });
     // The broker is silent for less than a group session lasts, so that the rest has to wait.
     cluster.broker_mut(0).freeze();
     let mut heard = Vec::new();

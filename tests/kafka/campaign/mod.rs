@@ -58,6 +58,20 @@ enum Fault {
     RollingRestart,
 }
 
+impl Fault {
+    /// Its name among the causes of pauses.
+    fn cause(self) -> &'static str {
+        match self {
+            Fault::KillAndRestart => "killed, started again at once",
+            Fault::StopAndRestart => "stopped and started again",
+            Fault::KillAndLeave => "killed",
+            Fault::Freeze => "frozen",
+            Fault::KillBroker => "a broker killed and started again",
+            Fault::RollingRestart => "rolling restart",
+        }
+    }
+}
+
 /// Each fault, as often as it comes in eleven cycles.
 const FAULTS: [Fault; 11] = [
     Fault::KillAndRestart,
@@ -191,6 +205,45 @@ impl Campaign {
         };
         self.witness.watch();
         let begin = Instant::now();
+        self.strike(fault, victim);
+        let since = Instant::now();
+        self.wait_for(&format!("output of {hit:?} after {fault:?}"), |campaign| {
+            let others_own = |partition| {
+                let others = campaign.instances.iter().enumerate().filter(|(at, _)| *at != victim);
+                others.flat_map(|(_, other)| other.owned()).any(|owned| owned == partition)
+            };
+            hit.iter().all(|&partition| {
+                let epoch = campaign.witness.position(partition).owner_epoch;
+                // A daemon may say that it owns what another one has taken over already.
+                let has_owner = fault == Fault::KillBroker
+                    || epoch > before[partition as usize]
+                    || others_own(partition);
+                has_owner && campaign.witness.has_moved_on(partition, since)
+            })
+        });
+        self.note(fault.cause(), &hit);
+        match fault {
+            Fault::KillAndLeave => {
+                self.witness.watch();
+                self.launch(victim);
+            }
+            Fault::Freeze => {
+                sleep(FROZEN.saturating_sub(begin.elapsed()));
+                self.witness.watch();
+                self.instances[victim].thaw();
+            }
+            _ => {}
+        }
+        self.settle();
+        match fault {
+            Fault::KillAndLeave => self.note("joins", &Vec::from_iter(0..PARTITIONS)),
+            Fault::Freeze => self.note("is back after a freeze", &Vec::from_iter(0..PARTITIONS)),
+            _ => {}
+        }
+    }
+
+    /// Lets a fault begin.
+    fn strike(&mut self, fault: Fault, victim: usize) {
         match fault {
             Fault::KillAndRestart => {
                 self.instances[victim].kill();
@@ -220,56 +273,19 @@ impl Campaign {
                 }
             }
         }
-        let since = Instant::now();
-        self.wait_for(&format!("output of {hit:?} after {fault:?}"), |campaign| {
-            let others_own = |partition| {
-                let others = campaign.instances.iter().enumerate().filter(|(at, _)| *at != victim);
-                others.flat_map(|(_, other)| other.owned()).any(|owned| owned == partition)
-            };
-            hit.iter().all(|&partition| {
-                let epoch = campaign.witness.position(partition).owner_epoch;
-                // A daemon may say that it owns what another one has taken over already.
-                let has_owner = fault == Fault::KillBroker
-                    || epoch > before[partition as usize]
-                    || others_own(partition);
-                has_owner && campaign.witness.has_moved_on(partition, since)
-            })
-        });
-        let cause = match fault {
-            Fault::KillAndRestart => "killed, started again at once",
-            Fault::StopAndRestart => "stopped and started again",
-            Fault::KillAndLeave => "killed",
-            Fault::Freeze => "frozen",
-            Fault::KillBroker => "a broker killed and started again",
-            Fault::RollingRestart => "rolling restart",
-        };
-        self.note(cause, &hit);
-        match fault {
-            Fault::KillAndLeave => {
-                self.witness.watch();
-                self.launch(victim);
-            }
-            Fault::Freeze => {
-                sleep(FROZEN.saturating_sub(begin.elapsed()));
-                self.witness.watch();
-                self.instances[victim].thaw();
-            }
-            _ => {}
-        }
-        self.settle();
-        match fault {
-            Fault::KillAndLeave => self.note("joins", &Vec::from_iter(0..PARTITIONS)),
-            Fault::Freeze => self.note("is back after a freeze", &Vec::from_iter(0..PARTITIONS)),
-            _ => {}
-        }
     }
 
     /// A daemon that owns something.
     fn victim(&mut self) -> usize {
-        let owners: Vec<usize> = (0..self.instances.len())
-            .filter(|at| !self.instances[*at].owned().is_empty())
-            .collect();
-        owners[self.below(owners.len() as u64) as usize]
+        loop {
+            let owns = |at: &usize| !self.instances[*at].owned().is_empty();
+            let owners: Vec<usize> = (0..self.instances.len()).filter(owns).collect();
+            if !owners.is_empty() {
+                return owners[self.below(owners.len() as u64) as usize];
+            }
+            // A page may be late on a busy host.
+            self.check();
+        }
     }
 
     /// Notes the pause of partitions that were hit, and prints it.

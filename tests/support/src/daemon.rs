@@ -323,9 +323,20 @@ impl Huntd {
         while !condition(self) {
             let ended = self.child.try_wait().expect("the child can be asked");
             assert!(ended.is_none(), "the daemon ended before {what}:\n{}", self.log());
-            assert!(Instant::now() < end, "no {what}:\n{}", self.log());
+            assert!(Instant::now() < end, "no {what}:\n{}\n{}", self.log(), self.readiness());
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// `/readyz` and the state of the shards, as far as the daemon answers.
+    fn readiness(&self) -> String {
+        if !self.log().contains("\"address\"") {
+            return String::new();
+        }
+        let page = self.get("/metrics");
+        let of_shards = |line: &&str| line.contains("{partition=") || line.contains("_shards_");
+        let shards: Vec<&str> = page.lines().filter(of_shards).collect();
+        format!("{}\n{}", self.get("/readyz"), shards.join("\n"))
     }
 
     /// Waits until the log has the address of `/metrics`: before, no request can be sent.
