@@ -35,7 +35,7 @@ const EDITION: &str = "HUNTD_TEST_EDITION";
 const CONFIG: &str = "HUNTD_TEST_CONFIG";
 
 /// The log's words for a zone that another version plays.
-const WAITS: &str = "waiting for version ";
+const WAITS: &str = "of the game to stop: it plays the zone";
 
 const PARTITIONS: i32 = 2;
 
