@@ -3,11 +3,9 @@
 
 use super::ControlOptions;
 use super::group_coordinator::GroupCoordinator;
-use crate::kafka::client::{KafkaReader, log_ends, offsets, reader, reader_config};
+use crate::kafka::client::{KafkaReader, committed, log_ends, reader, reader_config};
 use crate::kafka::membership::{GroupMember, GroupView};
 use crate::kafka::quiet_outputs::QuietOutputs;
-use rdkafka::consumer::Consumer;
-use rdkafka::topic_partition_list::TopicPartitionList;
 use std::collections::BTreeSet;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
@@ -127,9 +125,7 @@ fn view(
     quiet: BTreeSet<i32>,
 ) -> Option<GroupView> {
     let members = members.look(!quiet.is_empty())?.to_vec();
-    let mut list = TopicPartitionList::with_capacity(partitions as usize);
-    list.add_partition_range(topic, 0, partitions - 1);
-    let committed = offsets(&client.committed_offsets(list, ANSWER_MAX).ok()?, topic, partitions);
+    let committed = committed(client, topic, partitions, ANSWER_MAX).ok()?;
     let known = (0..).zip(committed).filter_map(|(partition, offset)| Some((partition, offset?)));
     Some(GroupView { members, committed: known.collect(), quiet })
 }

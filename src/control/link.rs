@@ -224,7 +224,7 @@ impl Link {
             .map_err(|error| self.channel.answer_error(error))
     }
 
-    /// Whether the connection must be replaced: its authentication ends soon.
+    /// Returns whether the connection must be replaced, because its authentication ends soon.
     pub(super) fn is_outdated(&self, now: Instant) -> bool {
         self.replace_at.is_some_and(|at| at <= now)
     }

@@ -44,8 +44,7 @@ use crate::service::status::{Phase, Status};
 use crate::shards::ToHot;
 use crate::snapshot::disk::Files;
 use crate::snapshot::format::Origin;
-use crate::snapshot::replicas;
-use crate::snapshot::replicas::ReplicaError;
+use crate::snapshot::replicas::{self, ReplicaError};
 use crate::snapshot::slots::Store;
 use crate::telemetry::long_wait::LongWait;
 use crate::telemetry::metrics::{Counter, Gauge, Metrics};
@@ -545,7 +544,7 @@ impl Control {
         self.journal.restoring(&self.ends.metrics, &self.ends.progress);
         self.ends.status.set_halted_shards(summary.halted);
         self.ends.status.set_setbacks(self.ownership.setbacks());
-        self.ends.progress.set_awaited(self.ownership.awaited(Instant::now()));
+        self.ends.progress.set_awaited(&self.ownership.awaited(Instant::now()));
         let connections = self.ends.metrics.gauge(Gauge::Connections);
         let is_input_known = self.options.origin.input_topic_id.get().is_some();
         self.ends.status.enter(Phase::of(&summary, connections, is_input_known));

@@ -239,8 +239,21 @@ pub(crate) fn log_ends(
     offsets_at(consumer, topic, partitions, Offset::End, wait)
 }
 
+/// Returns the offset that the reader's group has committed in each partition; `None` where there
+/// is none.
+pub(crate) fn committed(
+    consumer: &KafkaReader,
+    topic: &str,
+    partitions: i32,
+    wait: Duration,
+) -> KafkaResult<Vec<Option<i64>>> {
+    let mut list = TopicPartitionList::with_capacity(partitions as usize);
+    list.add_partition_range(topic, 0, partitions - 1);
+    Ok(offsets(&consumer.committed_offsets(list, wait)?, topic, partitions))
+}
+
 /// Returns the offsets in a list by partition; `None` where the list has none.
-pub(crate) fn offsets(list: &TopicPartitionList, topic: &str, partitions: i32) -> Vec<Option<i64>> {
+fn offsets(list: &TopicPartitionList, topic: &str, partitions: i32) -> Vec<Option<i64>> {
     let mut offsets = vec![None; partitions as usize];
     for element in list.elements_for_topic(topic) {
         if let Offset::Offset(offset) = element.offset()

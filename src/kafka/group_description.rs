@@ -30,7 +30,7 @@ const GROUP_ID_NOT_FOUND: ErrorCode = ErrorCode(69);
 /// A group, as its coordinator describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupDescription {
-    /// Whether it is not being rebalanced.
+    /// True unless it is being rebalanced.
     pub is_stable: bool,
     /// Its members.
     pub members: Vec<GroupMember>,
@@ -114,7 +114,7 @@ fn classic_group(
         let _client_id = reader.string(false)?;
         let host = reader.string(false)?.to_owned();
         let _subscription = bytes(reader)?;
-        let partitions = assigned(bytes(reader)?, topic)?;
+        let partitions = classic_assignment(bytes(reader)?, topic)?;
         Ok(GroupMember { id, host, partitions })
     })?;
     Ok((error, GroupDescription { is_stable, members }))
@@ -126,7 +126,7 @@ fn bytes<'a>(reader: &mut WireReader<'a>) -> Result<&'a [u8], WireError> {
 }
 
 /// The partitions of a topic in a member's assignment (`ConsumerProtocolAssignment`).
-fn assigned(assignment: &[u8], topic: &str) -> Result<Vec<i32>, WireError> {
+fn classic_assignment(assignment: &[u8], topic: &str) -> Result<Vec<i32>, WireError> {
     if assignment.is_empty() {
         return Ok(Vec::new());
     }
@@ -161,8 +161,8 @@ fn consumer_group(
             let _name = reader.string(true)?;
         }
         let _pattern = reader.nullable_string(true)?;
-        let partitions = assignment(reader, topic)?;
-        let _target = assignment(reader, topic)?;
+        let partitions = consumer_assignment(reader, topic)?;
+        let _target = consumer_assignment(reader, topic)?;
         Ok(GroupMember { id, host, partitions })
     })?;
     let _operations = reader.i32()?;
@@ -170,7 +170,7 @@ fn consumer_group(
 }
 
 /// The partitions of a topic in an `Assignment`.
-fn assignment(reader: &mut WireReader<'_>, topic: &str) -> Result<Vec<i32>, WireError> {
+fn consumer_assignment(reader: &mut WireReader<'_>, topic: &str) -> Result<Vec<i32>, WireError> {
     let topics = read_array(reader, true, |reader| {
         let _topic_id = reader.u128()?;
         let is_ours = reader.string(true)? == topic;
@@ -340,6 +340,6 @@ mod tests {
     fn a_count_beyond_the_end_is_no_assignment() {
         let mut bytes = vec![0, 1];
         bytes.extend(i32::MAX.to_be_bytes());
-        assert!(assigned(&bytes, "events").is_err());
+        assert!(classic_assignment(&bytes, "events").is_err());
     }
 }

@@ -10,13 +10,12 @@
 
 use crate::kafka::METADATA_MS_MAX;
 use crate::kafka::client::{
-    KafkaReader, log_ends, offsets, offsets_at, partitions, reader, reader_config,
+    KafkaReader, committed, log_ends, offsets_at, partitions, reader, reader_config,
 };
 use crate::kafka::group::GroupOptions;
 use crate::kafka::right::Right;
 use crate::telemetry::progress::{Progress, SHARDS_MAX};
-use rdkafka::consumer::Consumer;
-use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use rdkafka::topic_partition_list::Offset;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
@@ -218,9 +217,7 @@ impl Standstills {
 fn lags(consumer: &KafkaReader, topic: &str) -> Option<Vec<Option<PartitionLag>>> {
     let wait = Duration::from_millis(METADATA_MS_MAX);
     let count = partitions(consumer, topic, Right::Read, wait).ok()?.min(SHARDS_MAX as i32);
-    let mut list = TopicPartitionList::with_capacity(count as usize);
-    list.add_partition_range(topic, 0, count - 1);
-    let committed = offsets(&consumer.committed_offsets(list, wait).ok()?, topic, count);
+    let committed = committed(consumer, topic, count, wait).ok()?;
     let ends = log_ends(consumer, topic, count, wait).ok()?;
     // Without a commit, a partition has to be read from its start.
     let starts = match committed.contains(&None) {

@@ -21,8 +21,8 @@ impl GroupView {
         self.members.iter().position(|member| member.partitions.contains(&partition))
     }
 
-    /// Returns whether the zones of one owner alone are quiet. If those of several are, their
-    /// owners live, and the brokers have paused.
+    /// Returns whether all quiet zones have the same owner. If they have several, the owners live,
+    /// and the brokers have paused.
     pub(super) fn is_quiet_alone(&self) -> bool {
         let mut owners = self.quiet.iter().map(|partition| self.owner_of(*partition));
         let first = owners.next();

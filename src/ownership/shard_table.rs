@@ -117,7 +117,7 @@ impl ShardTable {
         self.shards.get_mut(&partition)?.task()
     }
 
-    /// What acquires a shard now, if something does.
+    /// Returns the acquisition of a shard that is being acquired.
     pub(super) fn acquisition(&mut self, partition: i32) -> Option<&Acquisition> {
         self.task(partition)?.acquisition()
     }

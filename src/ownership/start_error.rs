@@ -14,7 +14,7 @@ impl StartError {
         sentence.split("; ").next().unwrap_or_default().to_owned()
     }
 
-    /// What a start by the version `ours` waits for while another instance plays the zone.
+    /// Describes what an instance of the version `ours` waits for while another one plays the zone.
     pub(super) fn awaited(&self, ours: u32) -> String {
         let who = match self {
             StartError::EditionBehind { version, .. } if *version != ours => {

@@ -2,6 +2,7 @@
 
 use super::Ownership;
 use crate::ownership::shard_state::{OpenPhase, ShardState};
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 /// A summary of all shards.
@@ -40,10 +41,10 @@ impl Ownership {
         summary
     }
 
-    /// The zones of ours that another version of the game plays.
-    pub(crate) fn awaited(&self, now: Instant) -> impl Iterator<Item = i32> {
-        let awaited = self.table.iter().filter(move |of| self.acquirer.awaits_version(*of, now));
-        awaited.map(|(partition, _)| partition)
+    /// Returns the zones of this instance that another version of the game plays.
+    pub(crate) fn awaited(&self, now: Instant) -> BTreeSet<i32> {
+        let awaited = self.table.iter().filter(|of| self.acquirer.awaits_version(*of, now));
+        awaited.map(|(partition, _)| partition).collect()
     }
 
     /// How many copies are warm: they could take their zones over.

@@ -4,6 +4,7 @@
 //! some of them before it opens the shard. So readers on other threads need no lock. Offsets are
 //! exclusive: the next offset that is not fetched, decoded, applied and so on.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -76,9 +77,10 @@ impl Progress {
     }
 
     /// Stores for which zones this instance waits while another version plays them. Control thread.
-    pub(crate) fn set_awaited(&self, awaited: impl Iterator<Item = i32>) {
-        self.shards.iter().for_each(|shard| shard.awaited.set(0));
-        awaited.for_each(|partition| self.shard(partition).awaited.set(1));
+    pub(crate) fn set_awaited(&self, awaited: &BTreeSet<i32>) {
+        for (partition, shard) in (0..).zip(self.shards.iter()) {
+            shard.awaited.set(awaited.contains(&partition).into());
+        }
     }
 
     /// All shards that are owned now, with their partitions, and those that follow another owner.
@@ -187,7 +189,7 @@ impl ShardProgress {
         self.is_owned() && self.following.get() == 0
     }
 
-    /// Whether somebody plays the shard, as far as this process knows.
+    /// Returns whether this instance plays the shard, or waits for another version that does.
     pub(crate) fn is_known_to_be_played(&self) -> bool {
         self.is_played() || self.awaited.get() == 1
     }

@@ -1,5 +1,5 @@
 //! A property of every game: batches, and restarts from a stored state, change neither the updates
-//! nor what those see who watch.
+//! nor what clients see.
 
 use crate::kit::engine::encode_state;
 use crate::kit::event::Event;
@@ -147,7 +147,7 @@ impl Watched {
     }
 }
 
-/// What those see who watch the zone, except when something happened: its line in the list of
+/// Returns what clients see of the zone, without the times of events: its line in the list of
 /// zones, the answers to queries that have no history, and the cards by player.
 fn shown(zone: &ZoneView, rules: &dyn ViewedGame) -> Vec<String> {
     let schema: &'static ViewSchema = rules.view_schema();

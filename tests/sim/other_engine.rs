@@ -101,7 +101,7 @@ impl Engine for OtherZone {
     }
 }
 
-/// Whether there is such a host in a simulation.
+/// Returns whether a simulation has such a host.
 pub(crate) fn is_there(seed: u64, mutation: Mutation) -> bool {
     mutation == Mutation::CoverUnchecked || seed % OTHER_IN == OTHER_IN - 1
 }

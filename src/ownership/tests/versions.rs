@@ -1,5 +1,5 @@
-//! What an instance says while another version plays its zones, and if it cannot go on from the
-//! state that the other one has left.
+//! What an instance logs while another version plays its zones, and when it cannot load the state
+//! that the other version has left.
 
 use crate::kafka::membership::MembershipEvent;
 use crate::output::frame::FENCE_EVERY_MS;
@@ -27,7 +27,7 @@ fn show(daemon: &mut Daemon, log: &Log) {
     daemon.outputs.insert(0, records.collect());
 }
 
-/// What the daemon has said: that it waits, and what an operator has to know.
+/// Returns what the daemon has logged: the lines about waiting, and the warnings.
 fn said(daemon: &Daemon) -> (Vec<&str>, Vec<&str>) {
     let (mut waits, mut warnings) = (Vec::new(), Vec::new());
     for action in &daemon.done {
@@ -56,7 +56,7 @@ fn an_upgrade_that_waits_says_so_once_and_names_a_remedy_only_if_nobody_plays() 
     for _ in 0..100 {
         daemon.pass(REACQUIRE_MS, 0, false);
         assert_eq!(said(&daemon), (vec![waits], vec![]));
-        let awaited: Vec<_> = daemon.ownership.awaited(daemon.now).collect();
+        let awaited: Vec<_> = daemon.ownership.awaited(daemon.now).into_iter().collect();
         assert!(awaited.is_empty() || awaited == [0]);
         log.publish(&mut owner, FRAMES);
         show(&mut daemon, &log);
@@ -69,7 +69,7 @@ fn an_upgrade_that_waits_says_so_once_and_names_a_remedy_only_if_nobody_plays() 
     let (waiting, warnings) = said(&daemon);
     assert_eq!(waiting, [waits]);
     assert!(!warnings.is_empty() && warnings[0].contains("start the version that published last"));
-    assert_eq!(daemon.ownership.awaited(daemon.now).count(), 0);
+    assert_eq!(daemon.ownership.awaited(daemon.now).len(), 0);
     let why = daemon.ownership.setbacks().next().expect("the zone is not played");
     assert!(why.1.contains("--genesis"), "{why:?}");
 }

@@ -61,7 +61,6 @@ const DOORS: &[(&str, &[&str])] = &[
             "src/kafka/client.rs",
             "src/kafka/group.rs",
             "src/kafka/group_lag.rs",
-            "src/control/group_watch.rs",
             "src/kafka/member_id.rs",
             "src/kafka/topic_writer.rs",
             "src/publisher/producer.rs",

@@ -112,7 +112,7 @@ impl Instance {
         self.page().map_or_else(Vec::new, |page| page.owned())
     }
 
-    /// Whether it says that it is ready.
+    /// Returns whether its page shows that it is ready.
     pub(super) fn is_ready(&self) -> bool {
         self.page().is_some_and(|page| page.value("huntd_ready") == 1)
     }

@@ -3,6 +3,7 @@
 use crate::PATIENCE;
 use crate::kafka::{Cluster, unique_name};
 use crate::process::{OwnedChild, limited};
+use crate::scrape::try_get;
 use std::fs::{File, Permissions};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -328,15 +329,19 @@ impl Huntd {
         }
     }
 
-    /// `/readyz` and the state of the shards, as far as the daemon answers.
+    /// `/readyz` and the metrics of the shards, as far as the daemon answers.
     fn readiness(&self) -> String {
         if !self.log().contains("\"address\"") {
             return String::new();
         }
-        let page = self.get("/metrics");
+        let page = |path| match try_get(&self.address(), path) {
+            Ok((_, body)) => body,
+            Err(error) => format!("{path}: {error}"),
+        };
+        let metrics = page("/metrics");
         let of_shards = |line: &&str| line.contains("{partition=") || line.contains("_shards_");
-        let shards: Vec<&str> = page.lines().filter(of_shards).collect();
-        format!("{}\n{}", self.get("/readyz"), shards.join("\n"))
+        let shards: Vec<&str> = metrics.lines().filter(of_shards).collect();
+        format!("{}\n{}", page("/readyz"), shards.join("\n"))
     }
 
     /// Waits until the log has the address of `/metrics`: before, no request can be sent.

@@ -46,7 +46,7 @@ pub fn get(address: &str, path: &str) -> (u16, String) {
 }
 
 /// Like [`get`], for a daemon that may end meanwhile.
-fn try_get(address: &str, path: &str) -> io::Result<(u16, String)> {
+pub(crate) fn try_get(address: &str, path: &str) -> io::Result<(u16, String)> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
