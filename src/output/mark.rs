@@ -34,7 +34,7 @@ impl Mark {
 
     /// Returns whether a log with this frame right before `output_offset` can be the one that the
     /// mark was taken in.
-    pub(crate) fn is_taken_at(&self, header: &FrameHeader) -> bool {
+    pub fn is_taken_at(&self, header: &FrameHeader) -> bool {
         let end = header.first_update.saturating_add(u64::from(header.count));
         let is_there = (end, header.chain) == (self.next_update, self.chain);
         let may_be_there = match header.kind {

@@ -171,7 +171,13 @@ impl Acquirer {
         why: Option<String>,
         now: Instant,
     ) {
-        if let Some(ShardState::Acquiring { task, why_unknown, .. }) = table.get_mut(partition) {
+        if let Some(ShardState::Acquiring { task, why_unknown, history, .. }) =
+            table.get_mut(partition)
+        {
+            if task.is_surveyed_before(&candidates) {
+                let history = history.clone();
+                return table.make_due(partition, now, history);
+            }
             *why_unknown = why;
             task.offer(candidates);
             table.slots.moved(partition, now);

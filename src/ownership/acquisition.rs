@@ -302,6 +302,18 @@ impl Acquisition {
         }
     }
 
+    /// Returns whether one of these states was stored after the logs were surveyed: where they
+    /// ended then does not tell whether it belongs to them. A state that was known before the
+    /// survey and is beyond their ends belongs to other logs.
+    pub fn is_surveyed_before(&self, candidates: &[Candidate]) -> bool {
+        let Bounds { output_end, input_end, .. } = self.bounds;
+        let is_beyond = |Candidate { mark, start, .. }: &Candidate| {
+            output_end < mark.output_offset || input_end < start.next_offset
+        };
+        let is_known = |candidate: &Candidate| self.brief.candidates.contains(candidate);
+        candidates.iter().any(|candidate| is_beyond(candidate) && !is_known(candidate))
+    }
+
     /// These are all states there are, newest first.
     pub fn offer(&mut self, candidates: Vec<Candidate>) {
         assert_eq!(self.state, AcquisitionState::Asking);

@@ -214,6 +214,11 @@ impl LogTask {
         }
     }
 
+    /// Returns whether one of these states was stored after the logs were surveyed.
+    pub(super) fn is_surveyed_before(&self, candidates: &[Candidate]) -> bool {
+        self.acquisition().is_some_and(|it| it.is_surveyed_before(candidates))
+    }
+
     /// These are all states that the shard can start from.
     pub(super) fn offer(&mut self, candidates: Vec<Candidate>) {
         if self.need() == Need::States

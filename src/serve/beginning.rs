@@ -13,6 +13,7 @@ use crate::snapshot::slots::Store;
 use crate::telemetry::progress::TopicId;
 use crate::view::game::{ViewedGame, ZoneImage};
 use crate::view::zone::{ZonePosition, ZoneView};
+use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
@@ -55,32 +56,44 @@ impl Beginnings {
         self.refused.push((zone, mark));
     }
 
-    /// Returns the beginning of a zone whose log reaches from start to end (exclusive). An error
-    /// says why there is none, and what to do.
+    /// Returns the beginning of a zone, and where its log ends (exclusive). `survey` says where the
+    /// log starts and ends. An error says why there is no beginning, and what to do.
     pub(super) fn find(
         &self,
         zone: u16,
-        (log_start, log_end): (i64, i64),
+        survey: &dyn Fn() -> Result<(i64, i64), String>,
         game: &Arc<dyn ViewedGame>,
         watch: &mut dyn FnMut() -> ControlFlow<()>,
-    ) -> Result<Beginning, String> {
+    ) -> Result<(Beginning, i64), String> {
+        let (log_start, log_end) = survey()?;
+        let log_end = RefCell::new(Ok(log_end));
+        let reaches = |offset: i64| {
+            let is_short = log_end.borrow().as_ref().is_ok_and(|end| *end < offset);
+            // The snapshot may have been stored since.
+            if is_short {
+                *log_end.borrow_mut() = survey().map(|(_, end)| end);
+            }
+            log_end.borrow().as_ref().is_ok_and(|end| offset <= *end)
+        };
         // The output may have been created again with the input, so a log that is whole is read
         // instead.
         let is_usable = |header: &Header| {
-            let is_there = (log_start..=log_end).contains(&header.mark.output_offset);
+            let Mark { output_offset, .. } = header.mark;
+            let is_there = log_start <= output_offset && reaches(output_offset);
             let is_refused = self.refused.contains(&(zone, header.mark));
             is_there && !is_refused && (log_start > 0 || header.origin.agrees(&self.origin))
         };
         let stored = self.stored(zone, &is_usable, &**game);
         let replicated = self.replicated(zone, &is_usable, &**game, watch);
         let found = [stored, replicated].into_iter().flatten();
+        let log_end = log_end.borrow().clone()?;
         match found.max_by_key(|(_, header)| header.recency(&self.origin)) {
             Some((image, header)) => {
                 let (follower, begun, next_record) =
                     Follower::from_snapshot(image, &header, game.clone(), log_start);
                 let ZonePosition { update: next_update, next_offset } = begun.position();
                 tracing::info!(zone, next_update, next_offset, "began with a snapshot");
-                Ok(Beginning { follower, begun: Some(begun), next_record })
+                Ok((Beginning { follower, begun: Some(begun), next_record }, log_end))
             }
             None if log_start > 0 => Err(format!(
                 "its log begins at offset {log_start} and there is no snapshot to begin \
@@ -88,7 +101,7 @@ impl Beginnings {
             )),
             None => {
                 let follower = Follower::from_start(zone, game.clone());
-                Ok(Beginning { follower, begun: None, next_record: log_start })
+                Ok((Beginning { follower, begun: None, next_record: log_start }, log_end))
             }
         }
     }

@@ -283,13 +283,11 @@ impl Feed {
         };
         let topic = &self.options.output_topic;
         let wait = Duration::from_millis(METADATA_MS_MAX);
-        let log = self.consumer.fetch_watermarks(topic, zone.into(), wait);
-        let log =
-            log.map_err(|error| format!("`{topic}` cannot be read: {error}; restart huntd serve"));
-        let beginning = log.and_then(|log| {
-            self.beginnings.find(zone, log, &self.game, &mut watch).map(|of| (of, log.1))
-        });
-        let reading = match beginning {
+        let survey = || {
+            let log = self.consumer.fetch_watermarks(topic, zone.into(), wait);
+            log.map_err(|error| format!("`{topic}` cannot be read: {error}; restart huntd serve"))
+        };
+        let reading = match self.beginnings.find(zone, &survey, &self.game, &mut watch) {
             Ok((Beginning { follower, begun, next_record }, log_end)) => {
                 if let Some(begun) = begun {
                     sender.send(FeedMessage::Begun(begun));

@@ -185,7 +185,7 @@ impl Header {
 
     /// Orders states of a shard by age, the newest last. States of the current input come after all
     /// others, and states of a later owner after those of an earlier one.
-    pub(crate) fn recency(&self, current: &Origin) -> (bool, u64, i64) {
+    pub fn recency(&self, current: &Origin) -> (bool, u64, i64) {
         (self.origin.agrees(current), self.mark.owner_epoch, self.next_offset)
     }
 

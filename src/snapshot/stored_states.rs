@@ -55,11 +55,13 @@ impl StoredStates {
         StoredStates { origin, found: BTreeMap::new(), damaged: BTreeSet::new() }
     }
 
-    /// Replaces a shard's states with these snapshots, newest first. Returns them as candidates.
+    /// Replaces a shard's snapshots with these, and keeps the replica that was found last. Returns
+    /// all as candidates, newest first.
     pub fn survey(&mut self, partition: i32, snapshots: Vec<Header>) -> Vec<Candidate> {
-        let snapshots = snapshots.into_iter().map(StoredState::Here);
-        let whole = snapshots.filter(|state| !self.damaged.contains(&state.key())).collect();
-        self.found.insert(partition, whole);
+        let found = self.found.entry(partition).or_default();
+        found.retain(|state| matches!(state, StoredState::Elsewhere(_)));
+        found.extend(snapshots.into_iter().map(StoredState::Here));
+        found.retain(|state| !self.damaged.contains(&state.key()));
         self.candidates(partition)
     }
 
@@ -68,18 +70,19 @@ impl StoredStates {
         !self.damaged.contains(&(header.partition, header.id(), true))
     }
 
-    /// Adds the newest replica of another host's snapshot, if there is one: another daemon may have
+    /// Takes the newest replica of another host's snapshot, if there is one: another daemon may have
     /// owned the shard in the meantime. Returns all candidates, newest first.
     pub fn offer(&mut self, partition: i32, replica: Option<Replica>) -> Vec<Candidate> {
         let found = self.found.entry(partition).or_default();
+        found.retain(|state| matches!(state, StoredState::Here(_)));
         found.extend(replica.map(StoredState::Elsewhere));
-        let recency = |state: &StoredState| Reverse(state.header().recency(&self.origin));
-        found.sort_by_key(recency);
         self.candidates(partition)
     }
 
-    fn candidates(&self, partition: i32) -> Vec<Candidate> {
-        let found = self.found.get(&partition).into_iter().flatten();
+    fn candidates(&mut self, partition: i32) -> Vec<Candidate> {
+        let found = self.found.entry(partition).or_default();
+        found.sort_by_key(|state| Reverse(state.header().recency(&self.origin)));
+        let found = self.found[&partition].iter();
         found.map(|state| self.candidate(state.header())).collect()
     }
 

@@ -46,6 +46,7 @@ impl Control {
             }
             OwnershipAction::Load { partition, candidate, begun_by, migrates_to } => {
                 self.blocked_until = at;
+                self.check_start(around, partition, candidate);
                 match (candidate, migrates_to) {
                     (Some(candidate), Some(ruleset)) => {
                         self.convert(around, partition, candidate, ruleset);

@@ -131,6 +131,8 @@ closed_list! {
         OpenedCold,
         AcquiredFromSnapshot,
         AcquiredFromReplica,
+        /// A replica was stored after the survey of its zone.
+        ReplicaAfterSurvey,
         SnapshotStored,
         SnapshotFailed,
         SnapshotDropped,

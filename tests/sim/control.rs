@@ -84,6 +84,10 @@ pub(crate) struct Control {
     pub(crate) is_topic_gone: bool,
     /// Shards that the group counts us in for, since they were last surveyed.
     pub(crate) confirmed: BTreeSet<i32>,
+    /// Where outputs ended when they were last surveyed, and the replicas that were found since, by
+    /// partition.
+    pub(crate) surveyed_ends: BTreeMap<i32, i64>,
+    pub(crate) found: BTreeMap<i32, Header>,
     /// When something was last on its way, and when the last turn was.
     pub(crate) unquiet_at: u64,
     pub(crate) turned_at: u64,
@@ -186,6 +190,8 @@ impl Control {
             has_check_failed: false,
             is_topic_gone: false,
             confirmed: BTreeSet::new(),
+            surveyed_ends: BTreeMap::new(),
+            found: BTreeMap::new(),
             unquiet_at: now,
             turned_at: now,
             blocked_until: now,

@@ -60,6 +60,8 @@ closed_list! {
         SpanCheckForgotten,
         /// Shards are fenced and opened before the group has answered.
         OpenedUnanswered,
+        /// A replica that was stored after the survey is passed over.
+        SurveyKept,
         /// A shard whose output is read no more keeps its slot.
         SlotKept,
         /// A start does not name the leader epoch that its snapshot has.

@@ -2,9 +2,12 @@
 
 use crate::chance::{Fault, Sight};
 use crate::control::{Coming, Control, Loaded};
-use crate::surroundings::{Surroundings, falsified, whole_store};
+use crate::mutation::Mutation;
+use crate::surroundings::{Surroundings, falsified, origin, whole_store};
+use huntd::hunt::frames::decode_frame;
 use huntd::kafka::topic_error::TopicError;
 use huntd::kit::engine::Engine;
+use huntd::output::frame::FrameKind;
 use huntd::ownership::acquisition::Candidate;
 use huntd::ownership::bounds::Bounds;
 use huntd::ownership::event::{OwnershipEvent, Survey};
@@ -25,6 +28,8 @@ impl Control {
             true => Err(TopicError::Unreachable("no leader now".to_owned())),
             false => Ok(around.bounds(partition)),
         };
+        let output_end = bounds.as_ref().map_or(i64::MAX, |bounds| bounds.output_end);
+        self.surveyed_ends.insert(partition, output_end);
         let at = around.now + around.chance.delay_us();
         self.coming.push((at, Coming::Surveyed { partition, bounds }));
     }
@@ -50,11 +55,45 @@ impl Control {
         let replica = around.replicas.get(&partition).map(|(header, _)| header);
         let replica =
             replica.filter(|header| !is_unanswered && self.states.is_replica_wanted(header));
-        let replica = replica.map(|header| Replica { header: header.clone(), first_offset: 0 });
+        let mut replica = replica.map(|header| Replica { header: header.clone(), first_offset: 0 });
+        self.found.remove(&partition);
+        if let Some(Replica { header, .. }) = &replica {
+            self.found.insert(partition, header.clone());
+            if self.surveyed_ends[&partition] < header.mark.output_offset {
+                around.chance.see(Sight::ReplicaAfterSurvey);
+                replica = replica.filter(|_| self.mutation != Mutation::SurveyKept);
+            }
+        }
         let candidates = self.states.offer(partition, replica);
         let candidates = self.falsified(around, partition, candidates);
         let why_unknown = is_unanswered.then(|| "the topic of replicas is silent".to_owned());
         self.on(around, OwnershipEvent::Found { partition, candidates, why_unknown });
+    }
+
+    /// No shard passes over a replica that was found and is of this output, and begins with an
+    /// older state.
+    pub(crate) fn check_start(
+        &mut self,
+        around: &Surroundings<'_>,
+        partition: i32,
+        candidate: Option<usize>,
+    ) {
+        let Some(found) = self.found.remove(&partition) else { return };
+        let origin = origin(&self.ends.progress.input_topic_id);
+        let chosen = self.states.choose(partition, candidate);
+        let is_older =
+            chosen.is_none_or(|chosen| chosen.header().recency(&origin) < found.recency(&origin));
+        let log = &around.broker.outputs[partition as usize].records;
+        let headers = log.iter().map(|bytes| decode_frame(bytes).expect("owners write frames").0);
+        let mut since = headers.skip((found.mark.output_offset - 1).max(0) as usize);
+        let is_of_log = since.next().is_some_and(|header| found.mark.is_taken_at(&header));
+        let starts_over = since.any(|header| header.kind == FrameKind::Genesis);
+        if is_older && is_of_log && !starts_over {
+            self.wrong = Some(format!(
+                "partition {partition} begins with an older state than the replica of offset {}",
+                found.next_offset
+            ));
+        }
     }
 
     pub(crate) fn load(

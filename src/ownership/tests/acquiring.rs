@@ -98,6 +98,26 @@ fn a_snapshot_ahead_of_the_log_or_of_another_log_is_passed_over() {
 }
 
 #[test]
+fn a_state_that_was_stored_after_the_survey_needs_another_one_and_no_second_one() {
+    let (mut log, mut shard) = owned_log(9);
+    let here = snapshot(&log, &shard);
+    let surveyed = log.bounds();
+    let begin = |bounds, candidates| Acquisition::begin(brief(candidates), bounds);
+    assert!(!begin(surveyed, Vec::new()).is_surveyed_before(std::slice::from_ref(&here)));
+    log.publish(&mut shard, 9);
+    let newer = snapshot(&log, &shard);
+    let states = vec![newer.clone(), here.clone()];
+    assert!(begin(surveyed, vec![here.clone()]).is_surveyed_before(&states));
+    // Nothing was published since, and more of the input was applied.
+    let mut applied = here.clone();
+    applied.start.next_offset = surveyed.input_end + 1;
+    assert!(begin(surveyed, vec![here]).is_surveyed_before(&[applied]));
+    assert!(!begin(log.bounds(), states.clone()).is_surveyed_before(&states));
+    // The output is shorter: the state belongs to another one.
+    assert!(!begin(surveyed, vec![newer.clone()]).is_surveyed_before(&[newer]));
+}
+
+#[test]
 fn without_a_snapshot_the_start_of_the_input_will_do_and_nothing_later() {
     let (mut log, shard) = owned_log(9);
     let acquired = log.acquire(brief(Vec::new())).expect("acquired");

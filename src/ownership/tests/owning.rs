@@ -18,7 +18,7 @@ use crate::ownership::panic_counts::PanicCounts;
 use crate::ownership::release::{PLAY_ON_MS_MAX, RELEASE_MS_MAX};
 use crate::ownership::standby::StandbyOptions;
 use crate::ownership::start_error::StartError;
-use crate::ownership::tests::log::{RULESET, VERSION};
+use crate::ownership::tests::log::{RULESET, VERSION, owned_log, snapshot};
 use crate::ownership::{
     GROUP_ANSWER_MS_MAX, Ownership, OwnershipOptions, PANICS_MAX, START_ERROR_MS_MAX,
 };
@@ -43,7 +43,7 @@ pub(super) struct Daemon {
     farewells: Vec<(i32, FrameHeader)>,
     /// Values of the output's records, by partition and offset.
     pub(super) outputs: BTreeMap<i32, Vec<Vec<u8>>>,
-    /// Records that outputs have beyond those.
+    /// Records that outputs have beyond those. If negative, so many come after the first survey.
     pub(super) more: i64,
     /// Partitions whose shards follow another owner, and how far they have come.
     following: BTreeSet<i32>,
@@ -53,6 +53,8 @@ pub(super) struct Daemon {
     pub(super) decoded: i64,
     /// The states that this host has of each shard.
     pub(super) candidates: Vec<Candidate>,
+    /// The states of other hosts that are found first.
+    replicas: Vec<Candidate>,
     /// Why no state can be loaded.
     pub(super) load_fails: Option<&'static str>,
 }
@@ -97,6 +99,7 @@ impl Daemon {
             made: 0,
             decoded: 0,
             candidates: Vec::new(),
+            replicas: Vec::new(),
             load_fails: None,
         }
     }
@@ -122,6 +125,8 @@ impl Daemon {
                     partitions.into_iter().for_each(|partition| self.survey(partition));
                 }
                 OwnershipAction::FindStates { partition } => {
+                    self.candidates.append(&mut self.replicas);
+                    self.more = self.more.max(0);
                     let (candidates, why_unknown) = (self.candidates.clone(), None);
                     self.tell(OwnershipEvent::Found { partition, candidates, why_unknown });
                 }
@@ -300,6 +305,22 @@ fn nothing_is_opened_before_the_group_has_answered() {
     daemon.group(answer(question + 1, true));
     daemon.pass(1, 0, false);
     assert_eq!(daemon.open(), [0, 1]);
+}
+
+/// A replica is stored between the survey and the search for states, as by an owner that plays on.
+#[test]
+fn a_replica_that_is_newer_than_the_survey_is_where_its_zone_begins() {
+    let (log, shard) = owned_log(9);
+    let mut daemon = Daemon::new();
+    let records = log.records.iter().map(|(_, payload)| payload.clone());
+    daemon.outputs.insert(0, records.collect());
+    daemon.replicas = vec![snapshot(&log, &shard)];
+    daemon.more = -3;
+    daemon.group(MembershipEvent::Assigned(vec![0]));
+    daemon.pass(0, 0, false);
+    let openings = daemon.openings();
+    assert_eq!(openings.len(), 1);
+    assert_eq!(openings[0].acquired.candidate, Some(0));
 }
 
 #[test]

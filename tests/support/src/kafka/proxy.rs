@@ -99,6 +99,10 @@ pub enum Frozen {
 struct Lie {
     /// Connections of these numbers say it.
     connections: Range<u64>,
+    /// Only one of them says it: the one after so many others that would.
+    one_after: Option<usize>,
+    /// The connections that would say it, in the order of their answers.
+    asked: Vec<u64>,
     /// In answers to this request.
     api: i16,
     truth: Truth,
@@ -235,7 +239,7 @@ impl Proxy {
     /// Connections that are there now, and of this kind, pass nothing any more, and stay open. New
     /// ones are not touched.
     pub fn freeze(&self, which: Frozen) {
-        let there = self.shared.connections.load(Ordering::SeqCst);
+        let there = self.connections();
         *self.shared.frozen.lock().expect("no holder panics") = (there, which);
     }
 
@@ -247,14 +251,12 @@ impl Proxy {
     /// Connections that are there now say something else from now on, in answers to requests of
     /// this API in which these bytes stand. New ones tell the truth.
     pub fn lie(&self, api: i16, truth: Vec<u8>, lie: Vec<u8>) {
-        let there = self.shared.connections.load(Ordering::SeqCst);
-        self.let_lie(Lie { connections: 0..there, api, truth: Truth::Bytes(truth), lie, told: 0 });
+        self.let_lie(Lie::of(0..self.connections(), api, Truth::Bytes(truth), lie));
     }
 
     /// Like [`Proxy::lie`], but new connections say it, too.
     pub fn lie_always(&self, api: i16, truth: Vec<u8>, lie: Vec<u8>) {
-        let connections = 0..u64::MAX;
-        self.let_lie(Lie { connections, api, truth: Truth::Bytes(truth), lie, told: 0 });
+        self.let_lie(Lie::of(0..u64::MAX, api, Truth::Bytes(truth), lie));
     }
 
     /// Like [`Proxy::lie`], but about the offset at which a fetched batch begins.
@@ -268,16 +270,23 @@ impl Proxy {
     }
 
     fn lie_in_batch(&self, base_offset: i64, at: usize, lie: Vec<u8>) {
-        let there = self.shared.connections.load(Ordering::SeqCst);
         let truth = Truth::InBatch(base_offset, at..at + lie.len());
-        self.let_lie(Lie { connections: 0..there, api: FETCH, truth, lie, told: 0 });
+        self.let_lie(Lie::of(0..self.connections(), FETCH, truth, lie));
     }
 
-    /// Like [`Proxy::lie`], but only one connection says it: the next one after so many.
-    pub fn lie_after(&self, skipped: u64, api: i16, truth: Vec<u8>, lie: Vec<u8>) {
-        let number = self.shared.connections.load(Ordering::SeqCst) + skipped;
-        let (connections, truth) = (number..number + 1, Truth::Bytes(truth));
-        self.let_lie(Lie { connections, api, truth, lie, told: 0 });
+    /// Like [`Proxy::lie`], but only one connection says it: of the new ones that would, the one
+    /// after so many others.
+    pub fn lie_after(&self, skipped: usize, api: i16, truth: Vec<u8>, lie: Vec<u8>) {
+        let new = self.connections()..u64::MAX;
+        self.let_lie(Lie {
+            one_after: Some(skipped),
+            ..Lie::of(new, api, Truth::Bytes(truth), lie)
+        });
+    }
+
+    /// How many connections there have been.
+    fn connections(&self) -> u64 {
+        self.shared.connections.load(Ordering::SeqCst)
     }
 
     /// From now on every connection tells the truth.
@@ -358,9 +367,19 @@ impl Orders {
 }
 
 impl Lie {
-    /// What is said instead of this piece, which begins with the length of the answer.
-    fn instead_of(&mut self, piece: &[u8]) -> Option<Vec<u8>> {
+    fn of(connections: Range<u64>, api: i16, truth: Truth, lie: Vec<u8>) -> Lie {
+        Lie { connections, one_after: None, asked: Vec::new(), api, truth, lie, told: 0 }
+    }
+
+    /// What a connection says instead of this piece, which begins with the length of the answer.
+    fn instead_of(&mut self, number: u64, piece: &[u8]) -> Option<Vec<u8>> {
         let there = self.truth.find(piece)?;
+        if !self.asked.contains(&number) {
+            self.asked.push(number);
+        }
+        if self.one_after.is_some_and(|skipped| self.asked.get(skipped) != Some(&number)) {
+            return None;
+        }
         let (head, rest) = (&piece[..there.start], &piece[there.end..]);
         let mut said = [head, &self.lie, rest].concat();
         let length = i32::from_be_bytes(*said.first_chunk().expect("it has a length"));
@@ -448,7 +467,7 @@ impl Passage {
         let lie = lie.as_mut()?;
         let lies =
             lie.connections.contains(&self.number) && self.api.load(Ordering::SeqCst) == lie.api;
-        if lies { lie.instead_of(piece) } else { None }
+        if lies { lie.instead_of(self.number, piece) } else { None }
     }
 
     /// A frozen connection never goes on: its thread ends when the other end is closed.
