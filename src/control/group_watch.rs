@@ -23,30 +23,30 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// Time after an output was quiet in which the group is asked: until copies of its zone have ended.
 const VIEWS_WANTED: Duration = Duration::from_secs(60);
 
+/// Time that the control thread waits for the number of members, while owners play on.
+const MEMBERS_WAIT_MAX: Duration = Duration::from_secs(2);
+
 /// Views that wait for the control thread. One that is behind needs the next one only.
 const VIEWS_MAX: usize = 1;
 
 /// A thread that asks the brokers. Dropped, it ends with its next question; nobody waits for it.
 pub(crate) struct GroupWatch {
     views: Receiver<GroupView>,
-    /// Nothing is ever sent: dropping it ends the thread.
-    _alive: Option<Sender<()>>,
+    /// Asks the thread how many members the group has; `None`: there is no thread.
+    questions: Option<Sender<Sender<usize>>>,
 }
 
 impl GroupWatch {
-    /// Begins to ask. Without a thread or a client for it, nothing is ever seen. Outputs are
-    /// watched if their topic is named.
-    pub(crate) fn start(
-        options: &ControlOptions,
-        output_topic: Option<&str>,
-        partitions: i32,
-    ) -> GroupWatch {
+    /// Begins to ask. Without a thread or a client for it, nothing is ever seen.
+    pub(crate) fn start(options: &ControlOptions, partitions: i32) -> GroupWatch {
         let (seen, views) = mpsc::sync_channel(VIEWS_MAX);
-        let (alive, ended) = mpsc::channel::<()>();
+        let (questions, asked) = mpsc::channel::<Sender<usize>>();
+        let standby = options.standby;
+        // Copies of all zones notice by themselves what falls quiet.
+        let output_topic = (standby.copies == 0).then(|| options.output.output_topic.clone());
         let group = &options.group;
         let client = reader(&reader_config(&group.client), &group.client);
         let input_topic = group.input_topic.clone();
-        let output_topic = output_topic.map(str::to_owned);
         let coordinator = GroupCoordinator::new(options.dial.clone(), group.clone());
         let mut members = Members { coordinator, stable: Vec::new() };
         let mut watch = move |client: KafkaReader| {
@@ -56,7 +56,16 @@ impl GroupWatch {
                 Some(_) => watch_every(partitions),
                 None => WATCH_EVERY,
             };
-            while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+            loop {
+                match asked.recv_timeout(every) {
+                    Err(RecvTimeoutError::Timeout) if standby.is_on() => {}
+                    Err(RecvTimeoutError::Timeout) => continue,
+                    Err(RecvTimeoutError::Disconnected) => return,
+                    Ok(answer) => {
+                        let _has_given_up = answer.send(members.count()).is_err();
+                        continue;
+                    }
+                }
                 // The client reads nothing; polling only lets it ask for a token.
                 drop(client.poll(Duration::ZERO));
                 let quiet = output_topic.as_deref().and_then(|output_topic| {
@@ -82,7 +91,17 @@ impl GroupWatch {
         let thread = client.ok().and_then(|client| {
             thread::Builder::new().name("group-watch".to_owned()).spawn(move || watch(client)).ok()
         });
-        GroupWatch { views, _alive: thread.map(|_| alive) }
+        GroupWatch { views, questions: thread.map(|_| questions) }
+    }
+
+    /// The number of members of the group; 0 if nobody says it soon.
+    pub(super) fn members(&self) -> usize {
+        let (answer, answered) = mpsc::channel();
+        let is_asked = |questions: &Sender<_>| questions.send(answer).is_ok();
+        match self.questions.as_ref().is_some_and(is_asked) {
+            true => answered.recv_timeout(MEMBERS_WAIT_MAX).unwrap_or(0),
+            false => 0,
+        }
     }
 
     /// The newest view that was not taken yet.
@@ -104,6 +123,11 @@ struct Members {
 }
 
 impl Members {
+    /// How many there are now; 0: nobody says.
+    fn count(&mut self) -> usize {
+        self.coordinator.describe().map_or(0, |group| group.members.len())
+    }
+
     /// The members; `None`: nobody says, or the group is being rebalanced. A member that dies
     /// meanwhile keeps the group waiting until its session times out: if zones are quiet, the
     /// members before count.

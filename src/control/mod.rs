@@ -159,7 +159,7 @@ struct Control {
     journal: Journal,
     group_lag: GroupLag,
     /// `None`: this instance takes over no zone that the group has not given to it.
-    group_watch: Option<GroupWatch>,
+    group_watch: GroupWatch,
     certificates: Certificates,
     topic_watch: TopicWatch,
     /// Set while the group does not count the daemon in.
@@ -188,11 +188,7 @@ impl Control {
             States::new(ends.snapshots.take(), options.origin.clone(), options.replicas.clone());
         let output_topic = &options.output.output_topic;
         let group_lag = GroupLag::start(&options.group, output_topic, ends.progress.clone());
-        let group_watch = options.standby.is_on().then(|| {
-            // Copies of all zones notice by themselves what falls quiet.
-            let watched = (options.standby.copies == 0).then_some(output_topic.as_str());
-            GroupWatch::start(&options, watched, output.partitions())
-        });
+        let group_watch = GroupWatch::start(&options, output.partitions());
         let topic_watch = TopicWatch::start(&options, ends.status.clone());
         journal::partitions_known(output.partitions(), &options.skips);
         let ownership = OwnershipOptions {
@@ -265,10 +261,11 @@ impl Control {
         let has_successors = match self.asked_for_successors_at {
             None => {
                 self.ends.status.enter(Phase::Draining);
-                self.membership.resign(self.options.standby.copies > 0)
+                let has_copies = self.options.standby.copies > 0;
+                self.membership.resign(has_copies, || self.group_watch.members())
             }
             Some(at) if at.elapsed() < SUCCESSORS_EVERY => return,
-            Some(_) => self.membership.has_successors(),
+            Some(_) => self.group_watch.members() > 0,
         };
         self.asked_for_successors_at = Some(Instant::now());
         self.on(OwnershipEvent::Stop { has_successors });
@@ -340,7 +337,7 @@ impl Control {
     }
 
     fn poll_group_watch(&mut self) {
-        if let Some(view) = self.group_watch.as_ref().and_then(GroupWatch::next_view)
+        if let Some(view) = self.group_watch.next_view()
             && let Some(ours) = self.membership.member_id()
         {
             self.on(OwnershipEvent::GroupSeen { view: &view, ours: &ours });

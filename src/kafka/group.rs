@@ -16,7 +16,6 @@ use rdkafka::client::OAuthToken;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, RebalanceProtocol};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
-use rdkafka::groups::GroupList;
 use rdkafka::statistics::Statistics;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaRespErr;
@@ -34,9 +33,6 @@ pub(crate) const SESSION_TIMEOUT_MS_MAX: u32 = 1_800_000;
 
 /// Interval of librdkafka's statistics.
 const STATISTICS_MS: u32 = 1_000;
-
-/// Milliseconds that brokers may take to say who is in the group, when a daemon ends.
-const MEMBERS_MS_MAX: u64 = 500;
 
 /// Time between two questions whether a commit has arrived.
 const COMMIT_CHECK: Duration = Duration::from_millis(10);
@@ -150,29 +146,14 @@ impl Membership {
 
     /// Begins to leave the group, so that the others share our partitions out, if there are others
     /// that will: whether there are. Nobody takes the place of a static member (KIP-345) before its
-    /// session times out, unless there are copies of its zones.
-    pub(crate) fn resign(&self, has_copies: bool) -> bool {
+    /// session times out, unless there are copies of its zones. `members` counts the members.
+    pub(crate) fn resign(&self, has_copies: bool, members: impl FnOnce() -> usize) -> bool {
         let is_static = self.options.instance_id.is_some();
-        let has_successors = (has_copies || !is_static) && self.members_max_known() > 1;
+        let has_successors = (has_copies || !is_static) && members() > 1;
         if has_successors && !is_static {
             self.consumer.unsubscribe();
         }
         has_successors
-    }
-
-    /// Returns whether the group has members. Call it after [`Membership::resign`].
-    pub(crate) fn has_successors(&self) -> bool {
-        self.members_max_known() > 0
-    }
-
-    /// Members of the group; 0 if no broker says it. Brokers do not tell it of the new group
-    /// protocol in this way.
-    fn members_max_known(&self) -> usize {
-        let group = &self.options.client.group;
-        let wait = Duration::from_millis(MEMBERS_MS_MAX);
-        let list = self.consumer.client().fetch_group_list(Some(group), wait);
-        let count = |list: &GroupList| list.groups().iter().map(|it| it.members().len()).sum();
-        list.as_ref().map_or(0, count)
     }
 
     /// The id that the group has given this instance; `None` before it has joined.

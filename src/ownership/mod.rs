@@ -510,11 +510,20 @@ impl Ownership {
                 table.log(Note::Fenced { partition, owner_epoch });
                 // If the group gives it to us, it is acquired again, and that asks the group first:
                 // it may not have told us yet.
-                let why = format!("another instance has fenced it with owner epoch {owner_epoch}");
+                let may_be_copy = !acquirer.options.fence_ids.are_of_another(fence_id);
+                let is_left_for_a_while = acquirer.standby.is_on() && may_be_copy;
+                let what_next = match is_left_for_a_while {
+                    true => {
+                        format!(" and plays it: it is taken back {} s later", TAKE_BACK_MS / 1000)
+                    }
+                    false => String::new(),
+                };
+                let why = format!(
+                    "another instance has fenced it with owner epoch {owner_epoch}{what_next}"
+                );
                 let open = table.open_mut(partition).expect("just looked at");
                 let mut history = open.history(why, now);
-                let may_be_copy = !acquirer.options.fence_ids.are_of_another(fence_id);
-                if acquirer.standby.is_on() && may_be_copy {
+                if is_left_for_a_while {
                     history.not_before = Some(now + Duration::from_millis(TAKE_BACK_MS));
                 }
                 table.drop_shard(partition);

@@ -69,6 +69,9 @@ pub(super) struct Standby {
     owners: BTreeMap<i32, usize>,
     /// The zones of which copies were begun.
     begun: BTreeMap<i32, BegunCopies>,
+    /// The positions, as updates and input offset, at which zones were taken over by silence. What
+    /// has ended two owners there ends the next one, too.
+    taken: BTreeMap<i32, (u64, i64)>,
     ticked_at: Option<Instant>,
     /// The zones of several owners are silent.
     is_crowd: bool,
@@ -101,6 +104,7 @@ impl Standby {
             silences: BTreeMap::new(),
             owners: BTreeMap::new(),
             begun: BTreeMap::new(),
+            taken: BTreeMap::new(),
             ticked_at: None,
             is_crowd: false,
         }
@@ -321,7 +325,8 @@ impl Acquirer {
                 return self.take_over(table, partition, TakeoverCause::Resignation, now);
             }
         }
-        if self.standby.options.silence_ms == 0 {
+        let was_taken_here = self.standby.taken.get(&partition) == Some(&sighting.position);
+        if self.standby.options.silence_ms == 0 || was_taken_here {
             return;
         }
         let Some(silence) = self.standby.silences.get_mut(&partition) else { return };
@@ -334,6 +339,7 @@ impl Acquirer {
                 table.actions.push_back(OwnershipAction::Note { partition, header });
             }
             SilenceStep::TakeOver(silence) => {
+                self.standby.taken.insert(partition, sighting.position);
                 self.take_over(table, partition, TakeoverCause::Silence(silence), now);
             }
         }

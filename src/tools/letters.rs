@@ -5,7 +5,7 @@ use super::failure::ToolError;
 use super::kafka::{self, Cluster, FETCH_WAIT_MS, Isolation, Read, TopicReader};
 use super::load::EventSender;
 use super::source::SourceRecord;
-use super::tap::{check_reader, wanted_partitions};
+use super::tap::{check_reader, nearest, wanted_partitions};
 use crate::decoder::reject::Reject;
 use crate::decoder::{Decoder, RecordPosition};
 use crate::edition::Edition;
@@ -35,7 +35,7 @@ pub(super) fn run(args: &TapArgs, edition: &Edition, cluster: &Cluster) -> Resul
     for partition in wanted_partitions(topic, args.partition, partitions)? {
         let (start, end) = reader.bounds(partition)?;
         let place = match args.from {
-            TapFrom::Offset(offset) => offset.clamp(start, end),
+            TapFrom::Offset(offset) => nearest(partition, offset, start..end)?,
             TapFrom::Start | TapFrom::Fence => start,
         };
         places.push((partition, place));
@@ -46,6 +46,7 @@ pub(super) fn run(args: &TapArgs, edition: &Edition, cluster: &Cluster) -> Resul
     let mut resend =
         args.resend.then(|| Resend::connect(edition.schema.game.events, cluster)).transpose()?;
     let mut left = args.count.unwrap_or(u64::MAX);
+    let mut is_strange = false;
     // A record that is re-sent may come back as a letter, so only the letters that exist now are
     // re-sent.
     let until_end = args.until_end || args.resend;
@@ -60,7 +61,16 @@ pub(super) fn run(args: &TapArgs, edition: &Edition, cluster: &Cluster) -> Resul
                 if end.is_some_and(|end| end <= message.offset() + 1) {
                     ends.remove(&partition);
                 }
-                let Some(letter) = Letter::of(&message) else { continue };
+                let Some(letter) = Letter::of(&message) else {
+                    if !std::mem::replace(&mut is_strange, true) {
+                        super::warn(&format!(
+                            "partition {partition}, offset {}: it is no dead letter; is \
+                             `{topic}` a dead-letter topic? (further warnings suppressed)",
+                            message.offset()
+                        ))?;
+                    }
+                    continue;
+                };
                 if args.zone.is_some_and(|zone| zone != letter.partition) {
                     continue;
                 }

@@ -17,6 +17,7 @@ use rdkafka::message::Message;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufWriter, ErrorKind, Write};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// Milliseconds in which an owner writes a fence: it repeats one every ten seconds.
@@ -122,6 +123,19 @@ pub(super) fn wanted_partitions(
     }
 }
 
+/// Returns the offset to begin at for one that was asked for; says so if it is another one.
+pub(super) fn nearest(partition: u16, offset: i64, there: Range<i64>) -> Result<i64, ToolError> {
+    let Range { start, end } = there;
+    let place = offset.clamp(start, end);
+    if place != offset {
+        super::warn(&format!(
+            "partition {partition} has offsets from {start} to before {end}, and not {offset}: \
+             reading begins at {place}"
+        ))?;
+    }
+    Ok(place)
+}
+
 struct Tap<W: Write> {
     updates: &'static UpdateTable,
     out: W,
@@ -156,7 +170,7 @@ impl<W: Write> Tap<W> {
             let place = match args.from {
                 TapFrom::Start => start,
                 TapFrom::Fence => recent.unwrap_or(end).min(end - RECORDS_BACK).max(start),
-                TapFrom::Offset(offset) => offset.clamp(start, end),
+                TapFrom::Offset(offset) => nearest(partition, offset, start..end)?,
             };
             // Only at the start of the log is it certain that nothing is missing.
             let reader = if place == 0 { Reader::new() } else { Reader::joining() };

@@ -105,10 +105,19 @@ fn a_frozen_owner_is_replaced_and_once_it_goes_on_it_is_fenced_and_loses_nothing
 /// Nobody but a copy takes the place of a static member before its session times out.
 #[test]
 fn a_stopped_owners_copies_take_over_when_it_resigns() {
+    stop_an_owner(PATIENT);
+}
+
+#[test]
+fn in_a_new_group_a_stopped_owners_copies_take_over_when_it_resigns() {
+    stop_an_owner(NEW_GROUP);
+}
+
+fn stop_an_owner(kafka: &str) {
     let topics = Topics::create(kafka::shared(), "resigned", 4);
     let load = Load::start(kafka::shared(), &topics);
     let mut follower = Follower::new(kafka::shared(), &topics);
-    let named = ["one", "two"].map(|id| format!("group_instance_id = \"{id}\"\n{PATIENT}"));
+    let named = ["one", "two"].map(|id| format!("group_instance_id = \"{id}\"\n{kafka}"));
     let [mut first, second] = start_both(&topics, [&named[0], &named[1]]);
     let ended = second.stop();
     assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);

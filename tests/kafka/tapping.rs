@@ -65,9 +65,10 @@ fn a_tap_says_that_nobody_owns_a_zone_once_no_fence_has_come_for_longer_than_an_
         .map(OwnedChild::from)
         .expect("it is started");
     let said = BufReader::new(tap.stderr.take().expect("piped")).lines();
-    let said: Vec<String> = said.take(2).map(|line| line.expect("text")).collect();
-    assert!(said[0].contains("partition 0: waiting for the next fence"), "{said:?}");
-    assert!(said[1].ends_with("no fence has come for 15 s, so no huntd owns it"), "{said:?}");
+    let said: Vec<String> = said.take(3).map(|line| line.expect("text")).collect();
+    assert!(said[0].contains("and not 999999: reading begins at "), "{said:?}");
+    assert!(said[1].contains("partition 0: waiting for the next fence"), "{said:?}");
+    assert!(said[2].ends_with("no fence has come for 15 s, so no huntd owns it"), "{said:?}");
 }
 
 #[test]
@@ -147,6 +148,9 @@ fn a_dead_letter_names_what_is_to_blame_and_can_be_sent_again() {
         let sentence = letter["sentence"].as_str().expect("a sentence");
         assert!(sentence.ends_with(culprit), "{sentence}");
     }
+    let of_input = ["tap", "--brokers", &bootstrap(), "--dead-letters", "--topic", &topics.input];
+    let ended = huntd(&[&of_input[..], &["--until-end"]].concat());
+    assert_eq!(ended.errors.matches("is no dead letter").count(), 1, "{}", ended.errors);
     // Where a letter stands says nothing of the zone that it is about.
     let of_zone = |zone| tap(&[&letters[..], &["--zone", zone, "--until-end"]].concat()).len();
     assert_eq!((of_zone("0"), of_zone("1")), (0, bad.len()));
