@@ -541,12 +541,14 @@ impl Control {
         self.journal.restoring(&self.ends.metrics, &self.ends.progress);
         self.ends.status.set_halted_shards(summary.halted);
         self.ends.status.set_setbacks(self.ownership.setbacks());
+        let group_trouble = self.ownership.group_trouble();
+        self.ends.status.set_group_trouble(group_trouble);
         self.ends.progress.set_awaited(&self.ownership.awaited(Instant::now()));
         let connections = self.ends.metrics.gauge(Gauge::Connections);
         let is_input_known = self.options.origin.input_topic_id.get().is_some();
         self.ends.status.enter(Phase::of(&summary, connections, is_input_known));
         let now = Instant::now();
-        if summary.is_member || self.asked_for_successors_at.is_some() {
+        if summary.is_member || group_trouble.is_some() || self.asked_for_successors_at.is_some() {
             self.joining = None;
         } else if self.joining.get_or_insert(LongWait::since(now)).word(now).is_some() {
             tracing::warn!("waiting to join the group: {}", self.topic_watch.coordinator());

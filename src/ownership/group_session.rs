@@ -20,6 +20,8 @@ const COMMIT_EVERY_MS: u64 = 1_000;
 #[derive(Debug)]
 pub(super) struct GroupSession {
     state: SessionState,
+    /// What keeps us from becoming a member, as far as the group or a broker has said it.
+    trouble: Option<String>,
     losses: InstanceIdLosses,
     /// Since when the input topic is said to be missing.
     topic_missing_since: Option<Instant>,
@@ -44,6 +46,7 @@ impl GroupSession {
     pub(super) fn new(now: Instant) -> GroupSession {
         GroupSession {
             state: SessionState::Joining,
+            trouble: None,
             losses: InstanceIdLosses::default(),
             topic_missing_since: None,
             committed_at: now,
@@ -55,6 +58,11 @@ impl GroupSession {
         self.state == SessionState::Member
     }
 
+    /// What keeps us from becoming a member.
+    pub(super) fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref().filter(|_| !self.is_member())
+    }
+
     /// Whether the group's events are meant for our former membership.
     pub(super) fn is_rejoining(&self) -> bool {
         matches!(self.state, SessionState::Rejoining { .. })
@@ -62,6 +70,9 @@ impl GroupSession {
 
     /// The group lets us in, or has given our partitions away and has to let us in again.
     pub(super) fn on_group_event(&mut self, event: &MembershipEvent) {
+        if let MembershipEvent::Assigned(_) | MembershipEvent::Lost(_) = event {
+            self.trouble = None;
+        }
         self.state = match (event, self.state) {
             (MembershipEvent::Assigned(_), SessionState::Joining) => SessionState::Member,
             (MembershipEvent::Lost(_), SessionState::Member) => SessionState::Joining,
@@ -88,12 +99,12 @@ impl GroupSession {
         match error {
             MembershipError::TopicMissing(_) => {
                 self.topic_missing_since.get_or_insert(now);
-                waiting(&error)
+                self.wait(&error)
             }
             MembershipError::InstanceHeld(_) => {
                 let retry_at = Some(now + Duration::from_millis(REJOIN_MS));
                 self.state = SessionState::Rejoining { since: now, retry_at };
-                waiting(&error)
+                self.wait(&error)
             }
             // A new start reads the current files, and loses nothing that we could still save.
             error if error.is_cured_by_a_start() && !self.is_member() => {
@@ -131,7 +142,13 @@ impl GroupSession {
         if matches!(error, MembershipError::Unreachable(_) | MembershipError::TlsOutdated(_)) {
             self.losses.broker_is_away();
         }
-        waiting(error)
+        self.wait(error)
+    }
+
+    fn wait(&mut self, error: &MembershipError) -> OwnershipAction {
+        let sentence = error.to_string();
+        self.trouble = Some(sentence.clone());
+        OwnershipAction::Log(Note::Waiting { kind: Waiting::Group, sentence })
     }
 
     /// What is due now.
@@ -162,10 +179,6 @@ impl GroupSession {
         }
         is_due
     }
-}
-
-fn waiting(error: &MembershipError) -> OwnershipAction {
-    OwnershipAction::Log(Note::Waiting { kind: Waiting::Group, sentence: error.to_string() })
 }
 
 #[cfg(test)]
@@ -256,8 +269,9 @@ mod tests {
             assert_eq!(session.next_action(now), Some(OwnershipAction::Rejoin));
             assert_eq!(session.rejoined(Ok(()), now), None);
         }
+        assert_eq!(session.trouble(), Some(held().to_string().as_str()));
         session.on_group_event(&MembershipEvent::Assigned(vec![0]));
-        assert!(session.is_member());
+        assert!(session.is_member() && session.trouble().is_none());
     }
 
     #[test]

@@ -52,6 +52,11 @@ impl Ownership {
         self.acquirer.warm_copies(&self.table, now)
     }
 
+    /// What keeps this instance from joining the group, as far as somebody has said it.
+    pub(crate) fn group_trouble(&self) -> Option<&str> {
+        self.session.trouble()
+    }
+
     /// The shards whose last attempt at acquiring them has failed, and why.
     pub(crate) fn setbacks(&self) -> impl Iterator<Item = (i32, &str)> {
         let own = self.table.iter().filter(|(partition, _)| !self.table.is_copy(*partition));

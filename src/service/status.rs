@@ -97,6 +97,7 @@ pub struct Status {
     still_shards: Mutex<Vec<StillShard>>,
     missing_topics: Mutex<Vec<String>>,
     set_back: Mutex<Vec<(i32, String)>>,
+    group_trouble: Mutex<Option<String>>,
     stuck_threads: Mutex<Vec<&'static str>>,
     changed: AtomicWaker,
 }
@@ -171,6 +172,12 @@ impl Status {
         set_back.extend(setbacks.map(|(partition, why)| (partition, printable(why).into_owned())));
     }
 
+    /// Sets what keeps the daemon from joining the group, as far as somebody has said it.
+    pub(crate) fn set_group_trouble(&self, sentence: Option<&str>) {
+        let sentence = sentence.map(|sentence| printable(sentence).into_owned());
+        *self.group_trouble.lock().expect(UNPOISONED) = sentence;
+    }
+
     /// Returns why the daemon should get no work: its phase, then the most important reasons. Empty
     /// if it is ready.
     pub(crate) fn unready(&self) -> Vec<Unready> {
@@ -178,8 +185,11 @@ impl Status {
         let (stuck, missing) = (self.stuck_threads(), self.missing_topics());
         let still = self.still_shards.lock().expect(UNPOISONED).clone();
         let set_back = self.set_back.lock().expect(UNPOISONED).clone();
+        let group_trouble = self.group_trouble.lock().expect(UNPOISONED).clone();
+        let group_trouble = group_trouble.filter(|_| phase == Phase::Joining);
         let reasons = [
             (phase != Phase::Ready).then_some(Unready::Phase(phase)),
+            group_trouble.map(Unready::Group),
             (!stuck.is_empty()).then_some(Unready::Stuck(stuck)),
             (!missing.is_empty()).then_some(Unready::MissingTopics(missing)),
             (halted > 0).then_some(Unready::Halted(halted)),

@@ -12,6 +12,8 @@ const NAMED_MAX: usize = 10;
 pub(crate) enum Unready {
     /// The daemon is in another phase.
     Phase(Phase),
+    /// It is no member of the group, because of this.
+    Group(String),
     /// The threads with these names are stuck.
     Stuck(Vec<&'static str>),
     /// Required topics with these names do not exist.
@@ -29,6 +31,7 @@ impl Unready {
     pub(crate) fn in_full(&self) -> String {
         match self {
             Unready::Phase(phase) => format!("huntd {}", phase.words()),
+            Unready::Group(why) => why.clone(),
             Unready::Stuck(names) => {
                 format!(
                     "threads that do not turn: {}; read the log, restart huntd",
@@ -59,6 +62,7 @@ impl Unready {
             Unready::Phase(phase) => {
                 return format!("huntd {}: {}", phase.words(), counted(shards, "shard"));
             }
+            Unready::Group(_) => (None, "NO MEMBER OF ITS GROUP, read the log".to_owned()),
             Unready::Stuck(names) => {
                 (None, format!("thread {} DOES NOT TURN, read the log", names.join(" and ")))
             }

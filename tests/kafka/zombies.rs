@@ -86,7 +86,10 @@ fn a_killed_daemon_with_a_fixed_id_joins_a_new_group_again_once_its_session_has_
     second.wait_until("the reason of its waiting", |huntd| {
         huntd.log().contains("an earlier member with the instance id `one`")
     });
+    let answer = second.get("/readyz");
+    assert!(answer.contains("an earlier member"), "{answer}");
     wait_until_owned(&mut second, 1);
     let ended = second.stop();
     assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+    assert!(!ended.log.contains("waiting to join the group"), "{}", ended.log);
 }
