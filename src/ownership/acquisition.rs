@@ -305,7 +305,7 @@ impl Acquisition {
     /// Returns whether one of these states was stored after the logs were surveyed: where they
     /// ended then does not tell whether it belongs to them. A state that was known before the
     /// survey and is beyond their ends belongs to other logs.
-    pub fn is_surveyed_before(&self, candidates: &[Candidate]) -> bool {
+    pub(super) fn is_surveyed_before(&self, candidates: &[Candidate]) -> bool {
         let Bounds { output_end, input_end, .. } = self.bounds;
         let is_beyond = |Candidate { mark, start, .. }: &Candidate| {
             output_end < mark.output_offset || input_end < start.next_offset

@@ -70,8 +70,8 @@ impl StoredStates {
         !self.damaged.contains(&(header.partition, header.id(), true))
     }
 
-    /// Takes the newest replica of another host's snapshot, if there is one: another daemon may have
-    /// owned the shard in the meantime. Returns all candidates, newest first.
+    /// Takes the newest replica of another host's snapshot, if there is one: another daemon may
+    /// have owned the shard in the meantime. Returns all candidates, newest first.
     pub fn offer(&mut self, partition: i32, replica: Option<Replica>) -> Vec<Candidate> {
         let found = self.found.entry(partition).or_default();
         found.retain(|state| matches!(state, StoredState::Here(_)));

@@ -177,8 +177,20 @@ fn a_copy_that_has_taken_a_zone_over_and_halts_does_not_take_it_over_again_and_a
     assert_eq!(follows(&daemon), 1, "its cause is in the zone");
     rest(&mut daemon, 5_000);
     see_quiet(&mut daemon);
+    rest(&mut daemon, 10 * LONG_MS);
+    assert_eq!((follows(&daemon), causes(&daemon).len()), (2, 1), "it would halt there again");
+    let mut next = FrameMaker { owner_epoch: 3, ..owner };
+    append(&mut daemon, FrameHeader { next_offset: -1, ..next.fence(fence_ids().next()) });
+    publish(&mut daemon, &mut next);
+    keep_up(&mut daemon, &next);
     rest(&mut daemon, 50);
-    assert_eq!(follows(&daemon), 2);
+    daemon.decoded += 1;
+    while notes(&daemon).len() == 1 {
+        rest(&mut daemon, 10);
+    }
+    answer_probe(&mut daemon);
+    rest(&mut daemon, 60_000);
+    assert_eq!(causes(&daemon).len(), 2, "it has gone on since");
 }
 
 #[test]
