@@ -189,8 +189,11 @@ impl Acquirer {
     /// moved for long.
     pub(super) fn go_on(&mut self, table: &mut ShardTable, now: Instant) {
         let stall_max = Duration::from_millis(READ_STALL_MS_MAX);
+        let is_fence_on_its_way = table.is_fence_on_its_way(now);
         for partition in table.partitions() {
-            self.follow(table, partition, now);
+            if !is_fence_on_its_way {
+                self.follow(table, partition, now);
+            }
             self.go_on_without_group(table, partition, now);
             self.wait_for_state(table, partition, now);
             let Some(task) = table.task(partition) else { continue };
@@ -219,7 +222,9 @@ impl Acquirer {
                 self.acquired(table, partition, now);
             }
         }
-        self.find_states(table);
+        if !is_fence_on_its_way {
+            self.find_states(table);
+        }
         self.ask_the_group(table, now);
     }
 

@@ -9,7 +9,11 @@ use crate::ownership::release::Release;
 use crate::ownership::shard_state::{OpenPhase, OpenShard, ShardState};
 use crate::ownership::start_error::StartError;
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Milliseconds for which loading other zones waits for a fence to be passed. A broker that is
+/// silent for longer holds up no other zone.
+const FENCE_AWAITED_MS_MAX: u64 = 200;
 
 /// A zone that this instance follows beside its owner, without being told to own it.
 #[derive(Clone, Copy, Debug)]
@@ -125,6 +129,19 @@ impl ShardTable {
     /// What earlier attempts to acquire a shard have shown.
     pub(super) fn history(&self, partition: i32) -> History {
         self.get(partition).and_then(ShardState::history).cloned().unwrap_or_default()
+    }
+
+    /// Returns whether a fence was written a moment ago and is not passed yet. Nobody publishes its
+    /// zone meanwhile, so nothing begins that keeps the control thread busy for long.
+    pub(super) fn is_fence_on_its_way(&self, now: Instant) -> bool {
+        let moment = Duration::from_millis(FENCE_AWAITED_MS_MAX);
+        self.shards.iter().any(|(partition, shard)| match shard {
+            ShardState::Acquiring { task, .. } => {
+                let is_fencing = task.acquisition().is_some_and(Acquisition::is_fencing);
+                is_fencing && self.slots.idle(*partition, now).is_some_and(|idle| idle < moment)
+            }
+            _ => false,
+        })
     }
 
     /// Something is to be logged.

@@ -54,6 +54,22 @@ fn fences(daemon: &Daemon) -> usize {
 }
 
 #[test]
+fn no_other_zone_is_loaded_for_a_moment_after_a_fence_was_written() {
+    let (mut daemon, owner) = beside_an_owner();
+    daemon.takes_frames = false;
+    (daemon.followed_to, daemon.made) = (owner.next_offset, owner.next_update);
+    daemon.pass(1, 0, false);
+    daemon.pass(1, 0, false);
+    assert!(daemon.done.iter().any(|done| matches!(done, OwnershipAction::Append { .. })));
+    daemon.group(MembershipEvent::Assigned(vec![1]));
+    daemon.pass(100, 0, false);
+    assert_eq!(follows(&daemon), 1, "the other zone waits");
+    // The broker does not answer.
+    daemon.pass(200, 0, false);
+    assert_eq!(follows(&daemon), 2);
+}
+
+#[test]
 fn nothing_is_fenced_before_the_engine_has_come_to_what_the_output_covers() {
     let (mut daemon, owner) = beside_an_owner();
     for _ in 0..100 {

@@ -37,6 +37,8 @@ pub(super) struct Daemon {
     pub(super) group_answers: bool,
     /// Whether the output topic gives records.
     pub(super) output_answers: bool,
+    /// Whether the output takes frames.
+    pub(super) takes_frames: bool,
     /// What was done, except what was answered here.
     pub(super) done: Vec<OwnershipAction>,
     /// What ended owners have appended last.
@@ -90,6 +92,7 @@ impl Daemon {
             now,
             group_answers: true,
             output_answers: true,
+            takes_frames: true,
             done: Vec::new(),
             farewells: Vec::new(),
             outputs: BTreeMap::new(),
@@ -133,7 +136,7 @@ impl Daemon {
                 OwnershipAction::Read { partition, from } if self.output_answers => {
                     self.read(partition, from);
                 }
-                OwnershipAction::Append { partition, header } => {
+                OwnershipAction::Append { partition, header } if self.takes_frames => {
                     let records = self.outputs.entry(partition).or_default();
                     let mut payload = Vec::new();
                     encode(Format::Binary, &header, &[], &mut payload);
