@@ -7,7 +7,7 @@ use crate::service::exit::{self, ExitCode};
 use crate::shards;
 use crate::tools::{
     check, demo, explain, load, reference, rehearse, replay, resources, rules, run, schema, serve,
-    snapshot, tap, topics,
+    snapshot, tap, topics, zones,
 };
 use std::process;
 
@@ -31,6 +31,7 @@ pub fn main(editions: &[Edition]) -> process::ExitCode {
         Verb::Snapshot(args) => snapshot::run(&args, edition),
         Verb::Tap(args) => tap::run(&args, edition),
         Verb::Topics(args) => topics::run(&args),
+        Verb::Zones(args) => zones::run(&args, edition),
         Verb::Config(args) => reference::config(&args),
         Verb::Schema => schema::run(edition),
         Verb::Completions(args) => reference::completions(&args, editions),

@@ -1,5 +1,6 @@
 //! The broker that coordinates the group, asked who is in it.
 
+use crate::control::control_error::ControlError;
 use crate::control::dialler::DialOptions;
 use crate::control::link::Link;
 use crate::control::topic_client::TopicClient;
@@ -12,7 +13,7 @@ use std::time::Instant;
 const ANSWER_MS_MAX: u64 = 2_000;
 
 /// Asks the coordinator, and looks for it if it is another broker now.
-pub(super) struct GroupCoordinator {
+pub(crate) struct GroupCoordinator {
     dial: DialOptions,
     group: GroupOptions,
     link: Option<Link>,
@@ -22,26 +23,26 @@ pub(super) struct GroupCoordinator {
 
 impl GroupCoordinator {
     /// Nobody is asked yet.
-    pub(super) fn new(dial: DialOptions, group: GroupOptions) -> GroupCoordinator {
+    pub(crate) fn new(dial: DialOptions, group: GroupOptions) -> GroupCoordinator {
         GroupCoordinator { dial, group, link: None, tried: 0 }
     }
 
-    /// The group as it is now; `None`: nobody says.
-    pub(super) fn describe(&mut self) -> Option<GroupDescription> {
+    /// The group as it is now.
+    pub(crate) fn describe(&mut self) -> Result<GroupDescription, ControlError> {
         let ready = self.link.take().filter(|link| !link.is_outdated(Instant::now()));
-        let mut link = ready.or_else(|| self.open())?;
+        let mut link = ready.map_or_else(|| self.open(), Ok)?;
         link.hasten(ANSWER_MS_MAX);
         let (protocol, group) = (self.group.protocol, &self.group.client.group);
-        let described = link.ask_group(&self.dial, protocol, group).ok()?;
+        let described = link.ask_group(&self.dial, protocol, group)?;
         self.link = Some(link);
-        Some(described)
+        Ok(described)
     }
 
-    fn open(&mut self) -> Option<Link> {
+    fn open(&mut self) -> Result<Link, ControlError> {
         let tried = self.tried;
         self.tried += 1;
-        let mut any = TopicClient::connect(&self.dial, tried).ok()?;
-        let broker = any.coordinator(&self.group.client.group).ok()?;
-        Link::open_in_haste(ANSWER_MS_MAX, &Endpoint::of(&broker), &self.dial).ok()
+        let mut any = TopicClient::connect(&self.dial, tried)?;
+        let broker = any.coordinator(&self.group.client.group)?;
+        Ok(Link::open_in_haste(ANSWER_MS_MAX, &Endpoint::of(&broker), &self.dial)?)
     }
 }

@@ -132,7 +132,7 @@ impl Members {
     /// meanwhile keeps the group waiting until its session times out: if zones are quiet, the
     /// members before count.
     fn look(&mut self, is_quiet: bool) -> Option<&[GroupMember]> {
-        let described = self.coordinator.describe()?;
+        let described = self.coordinator.describe().ok()?;
         if described.is_stable {
             self.stable = described.members;
         }

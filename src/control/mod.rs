@@ -9,7 +9,7 @@ mod channel;
 mod connecting;
 pub(crate) mod control_error;
 pub mod dialler;
-mod group_coordinator;
+pub(crate) mod group_coordinator;
 mod group_watch;
 pub mod handover;
 mod journal;

@@ -16,8 +16,8 @@ impl GroupView {
         self.members.iter().any(|it| it.id == member)
     }
 
-    /// The place of a zone's owner among the members.
-    pub(super) fn owner_of(&self, partition: i32) -> Option<usize> {
+    /// The place among the members of the one that the group names as a zone's owner.
+    pub(crate) fn owner_of(&self, partition: i32) -> Option<usize> {
         self.members.iter().position(|member| member.partitions.contains(&partition))
     }
 
@@ -36,8 +36,14 @@ impl GroupView {
         (0..partitions).filter_map(ranked).collect()
     }
 
-    /// The members with the highest hashes keep the copies; those on the owner's host come last.
     fn rank_of(&self, member: &str, partition: i32, copies: u32) -> Option<u32> {
+        let rank = self.keepers_of(partition, copies).iter().position(|it| it.id == member);
+        rank.map(|rank| rank as u32)
+    }
+
+    /// The members that keep the copies of a zone, by rank: those with the highest hashes. Those on
+    /// the owner's host come last.
+    pub(crate) fn keepers_of(&self, partition: i32, copies: u32) -> Vec<&GroupMember> {
         let owner = self.owner_of(partition);
         let owner_host = owner.map(|owner| &self.members[owner].host);
         let mut others: Vec<&GroupMember> = self.members.iter().collect();
@@ -48,8 +54,8 @@ impl GroupView {
             let shares_host = Some(&other.host) == owner_host;
             (shares_host, Reverse(weight(&other.id, partition)), &other.id)
         });
-        let rank = others.iter().take(copies as usize).position(|it| it.id == member);
-        rank.map(|rank| rank as u32)
+        others.truncate(copies as usize);
+        others
     }
 }
 

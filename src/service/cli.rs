@@ -82,6 +82,9 @@ pub enum Verb {
     /// Create the topics of a configuration, or check their settings.
     #[command(long_about = help::TOPICS)]
     Topics(TopicsArgs),
+    /// Print who owns each zone, who keeps copies of it, and how far its output is.
+    #[command(long_about = help::LIST_ZONES)]
+    Zones(ZonesArgs),
     /// Print a configuration with every key and its default, or its JSON Schema.
     #[command(long_about = help::CONFIG)]
     Config(DefaultsArgs),
@@ -380,6 +383,17 @@ pub struct RehearseArgs {
     #[arg(long)]
     pub once: bool,
     /// Print JSON objects instead, one per line.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `zones`.
+#[derive(Clone, Debug, Args)]
+pub struct ZonesArgs {
+    /// The configuration.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Print a JSON object for each zone.
     #[arg(long)]
     pub json: bool,
 }

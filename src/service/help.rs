@@ -183,3 +183,14 @@ Write the manual pages, with the text of `--help`.
 Examples:
   huntd man | man -l -
   huntd man --directory /usr/local/share/man/man1";
+
+/// `huntd zones --help`.
+pub(crate) const LIST_ZONES: &str = "\
+Print a line for each zone: the owner that the group names, the instances that keep copies of it, \
+in the order in which they take it over, the owner epoch in force, how long ago its output was \
+appended to, and how many records of its input the output does not cover. Instances are printed \
+as HOST/MEMBER.
+
+Examples:
+  huntd zones --config huntd.toml
+  huntd zones --config huntd.toml --json";

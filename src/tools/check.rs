@@ -2,7 +2,9 @@
 
 use super::brokers::{self, Reached};
 use super::failure::ToolError;
-use super::{rulebook, topics, zone_rules};
+use super::kafka::Cluster;
+use super::published::{LastFrame, published};
+use super::{rulebook, topics};
 use crate::control::advertised::DialledBrokers;
 use crate::control::control_error::ControlError;
 use crate::control::dialler;
@@ -152,10 +154,10 @@ fn online(
     if errors.iter().any(ToolError::is_refusal) {
         return (errors, warnings);
     }
-    match zone_rules::published(config, edition) {
+    match Cluster::of_config(config, "check").and_then(|cluster| published(&cluster, edition)) {
         Ok(published) => {
             if !rulesets.is_empty() {
-                errors.extend(unknown_rules(config, edition, rulesets, &published.rulesets));
+                errors.extend(unknown_rules(config, edition, rulesets, &published.zones));
             }
             warnings.extend(published.warnings());
         }
@@ -205,10 +207,11 @@ fn unknown_rules(
     config: &Config,
     edition: &Edition,
     rulesets: &BTreeSet<u32>,
-    published: &[Option<u32>],
+    published: &[Option<LastFrame>],
 ) -> Option<ToolError> {
     let mut zones: BTreeMap<u32, Vec<String>> = BTreeMap::new();
-    for (partition, ruleset) in published.iter().enumerate() {
+    for (partition, last) in published.iter().enumerate() {
+        let ruleset = last.map(|last| last.ruleset);
         if let Some(ruleset) = ruleset.filter(|ruleset| !rulesets.contains(ruleset)) {
             zones.entry(ruleset).or_default().push(partition.to_string());
         }

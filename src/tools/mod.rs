@@ -14,8 +14,6 @@ mod letters;
 
 mod newest;
 
-mod zone_rules;
-
 pub mod demo;
 
 pub mod load;
@@ -35,6 +33,7 @@ pub mod snapshot;
 pub mod tap;
 
 pub mod topics;
+pub mod zones;
 
 pub mod source;
 
@@ -51,6 +50,7 @@ mod applier;
 pub(crate) mod pace;
 
 pub(crate) mod progress_bar;
+mod published;
 
 pub(crate) mod kafka;
 

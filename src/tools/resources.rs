@@ -30,7 +30,8 @@ pub fn check(verb: &Verb) -> Result<(), ToolError> {
         | Verb::Rules(_)
         | Verb::Snapshot(_)
         | Verb::Tap(_)
-        | Verb::Topics(_) => resources::check(TOOL_DESCRIPTORS, THREADS_MIN)?,
+        | Verb::Topics(_)
+        | Verb::Zones(_) => resources::check(TOOL_DESCRIPTORS, THREADS_MIN)?,
         Verb::Config(_) | Verb::Schema | Verb::Completions(_) | Verb::Man(_) => {}
     }
     Ok(())

@@ -3,8 +3,9 @@
 use super::failure::ToolError;
 use super::kafka::{self, Cluster};
 use super::load::{EventSender, now_us};
+use super::published::{LastFrame, published};
 use super::source::SourceRecord;
-use super::{brokers, rulebook, zone_rules};
+use super::{brokers, rulebook};
 use crate::edition::Edition;
 use crate::kafka::right::Right;
 use crate::output::event_json::write_rules_change;
@@ -61,12 +62,12 @@ fn list_zones(config: &Config, edition: &Edition, rulesets: &[u32]) -> Result<()
     let mut config = config.clone();
     config.group.client.brokers = brokers::reach(&config.group.client)?;
     let config = &config;
-    let published = zone_rules::published(config, edition)?;
+    let published = published(&Cluster::of_config(config, "rules")?, edition)?;
     published.warnings().iter().try_for_each(|sentence| super::warn(sentence))?;
     let mut out = std::io::stdout().lock();
-    for (zone, ruleset) in published.rulesets.into_iter().enumerate() {
-        match ruleset {
-            Some(ruleset) => {
+    for (zone, last) in published.zones.into_iter().enumerate() {
+        match last {
+            Some(LastFrame { ruleset, .. }) => {
                 let place = place(config, rulesets, ruleset);
                 writeln!(out, "zone {zone}: {ruleset:<10}  {place}")?;
             }

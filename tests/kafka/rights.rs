@@ -356,6 +356,7 @@ fn each_other_verb_needs_the_rights_that_are_documented_and_no_others() {
         tool(topics, &["rules"], &["--switch-to", ruleset])
     });
     assert_exact(&secure, "rules --zones", topics, |topics| tool(topics, &["rules"], &["--zones"]));
+    assert_exact(&secure, "zones", topics, |topics| tool(topics, &["zones"], &[]));
     let tap = ["tap", "--from", "start", "--until-end"];
     assert_exact(&secure, "tap", topics, |topics| tool(topics, &tap, &[]));
     let letters = ["tap", "--dead-letters", "--resend"];

@@ -3,6 +3,9 @@
 
 use crate::players::{Load, events, produce};
 use crate::restarts::{wait_for_more, wait_until_owned};
+use crate::verbs;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka;
@@ -125,6 +128,59 @@ fn stop_an_owner(kafka: &str) {
     wait_for_more(&topics, &mut follower, &mut first);
     assert_eq!(first.metric("huntd_takeovers_at_resignation_total"), 2, "{}", first.log());
     finish(load, &topics, follower, first);
+}
+
+/// What `huntd zones` prints of each zone.
+fn list_zones(huntd: &Huntd) -> Vec<Value> {
+    let ended = verbs::huntd(&["zones", "--config", &huntd.config(), "--json"]);
+    assert_eq!((ended.code, ended.errors.as_str()), (0, ""));
+    let parse = |line: &str| serde_json::from_str(line).expect("a line is JSON");
+    ended.output.lines().map(parse).collect()
+}
+
+#[test]
+fn zones_are_listed_with_their_owners_and_copies_and_with_what_is_not_published() {
+    for kafka in [PATIENT, NEW_GROUP] {
+        let topics = Topics::create(kafka::shared(), "listed", 4);
+        let [mut first, second] = start_both(&topics, [kafka; 2]);
+        let mut follower = Follower::new(kafka::shared(), &topics);
+        produce(kafka::shared(), &topics, &events(4, 20, 1..=10));
+        accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut first);
+        // Ticks come, and are covered a moment later.
+        first.wait_until("a list in which nothing is behind", |first| {
+            list_zones(first).iter().all(|zone| zone["behind"] == 0)
+        });
+        let listed = list_zones(&first);
+        assert_eq!(listed.len(), 4);
+        let owners: BTreeSet<String> =
+            listed.iter().map(|zone| zone["owner"]["member_id"].to_string()).collect();
+        assert_eq!(owners.len(), 2, "{listed:?}");
+        for (number, zone) in listed.iter().enumerate() {
+            assert_eq!(zone["zone"], number);
+            assert!(zone["owner_epoch"].as_u64() >= Some(1), "{zone}");
+            let copies = zone["copies"].as_array().expect("a list");
+            assert_eq!(copies.len(), 1, "{zone}");
+            assert!(copies[0] != zone["owner"] && copies[0]["host"] == "127.0.0.1", "{zone}");
+            assert!(zone["published_ms_ago"].as_u64().is_some(), "{zone}");
+        }
+        let ended = second.stop();
+        assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+        wait_until_owned(&mut first, 4);
+        first.sleep_between_fetches();
+        produce(kafka::shared(), &topics, &events(4, 20, 11..=20));
+        let behind: i64 = list_zones(&first).iter().filter_map(|it| it["behind"].as_i64()).sum();
+        assert!(behind >= 200, "{behind}");
+        first.signal("CONT");
+        accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut first);
+        first.wait_until("one owner, and nobody who could keep a copy", |first| {
+            list_zones(first).iter().all(|zone| {
+                zone["owner"] == list_zones(first)[0]["owner"] && zone["copies"] == json!([])
+            })
+        });
+        let ended = first.stop();
+        assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
+        accounts::assert_is_the_replay(kafka::shared(), &topics, follower);
+    }
 }
 
 /// An owner repeats its fence every ten seconds, and says nothing else without input.

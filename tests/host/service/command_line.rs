@@ -32,7 +32,7 @@ fn every_verb_has_a_help_with_an_example() {
     let verbs: Vec<_> = cli.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
     let all = [
         "run", "check", "demo", "load", "replay", "explain", "rehearse", "rules", "serve",
-        "snapshot", "tap", "topics",
+        "snapshot", "tap", "topics", "zones",
     ];
     assert_eq!(verbs, [&all[..], &["config", "schema", "completions", "man"]].concat());
     cli.debug_assert();

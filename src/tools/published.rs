@@ -1,4 +1,4 @@
-//! The current rules of zones, from the last frames of an output topic.
+//! What the last frames of an output topic say of its zones.
 
 use super::failure::ToolError;
 use super::kafka::{self, Cluster, FETCH_WAIT_MS, Isolation, Read, TopicReader};
@@ -6,8 +6,7 @@ use crate::edition::Edition;
 use crate::kafka::right::Right;
 use crate::kit::update_json::UpdateTable;
 use crate::output::encode::{FrameError, decode};
-use crate::output::frame::POSITION_UNKNOWN;
-use crate::service::config::Config;
+use crate::output::frame::{FrameHeader, POSITION_UNKNOWN};
 use rdkafka::message::Message;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -22,13 +21,24 @@ const FRAMES_READ: i64 = 20;
 /// The contents of the last records of an output topic.
 pub(super) struct Published {
     updates: &'static UpdateTable,
-    /// The ruleset of each zone, by partition; `None` if it has published nothing, or could not be
-    /// read.
-    pub rulesets: Vec<Option<u32>>,
+    /// The last frame of each zone, by partition; `None` if it has published nothing, or could not
+    /// be read.
+    pub zones: Vec<Option<LastFrame>>,
     /// Records that this huntd cannot read, with the first one's reason.
     unread: Option<Unread>,
     /// Partitions whose end was not reached in time.
     late: BTreeSet<u16>,
+}
+
+/// The last frame of a zone's owner that says where in the input it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LastFrame {
+    pub owner_epoch: u64,
+    pub ruleset: u32,
+    /// The first input offset that the output does not cover.
+    pub next_offset: i64,
+    /// When it was appended, in milliseconds since the Unix epoch.
+    pub at_ms: i64,
 }
 
 /// Records that are not frames, or not of this version.
@@ -43,16 +53,20 @@ impl Published {
     /// Creates the result before any of these partitions is read.
     fn new(updates: &'static UpdateTable, partitions: u16) -> Published {
         let late = (0..partitions).collect();
-        Published { updates, rulesets: vec![None; partitions.into()], unread: None, late }
+        Published { updates, zones: vec![None; partitions.into()], unread: None, late }
     }
 
     /// Processes the next record of a partition.
-    fn take(&mut self, partition: u16, offset: i64, payload: &[u8]) {
+    fn take(&mut self, partition: u16, offset: i64, at_ms: i64, payload: &[u8]) {
         match decode(payload, self.updates) {
-            Ok((header, _)) if header.next_offset != POSITION_UNKNOWN => {
-                self.rulesets[usize::from(partition)] = Some(header.ruleset);
+            Ok((header, _)) => {
+                let FrameHeader { owner_epoch, ruleset, next_offset, .. } = header;
+                let last = &mut self.zones[usize::from(partition)];
+                let is_former = last.is_some_and(|last| owner_epoch < last.owner_epoch);
+                if next_offset != POSITION_UNKNOWN && !is_former {
+                    *last = Some(LastFrame { owner_epoch, ruleset, next_offset, at_ms });
+                }
             }
-            Ok(_) => {}
             Err(why) => {
                 let first = Unread { count: 0, partition, offset, why };
                 self.unread.get_or_insert(first).count += 1;
@@ -70,18 +84,17 @@ impl Published {
             )
         });
         let late = (!self.late.is_empty()).then(|| {
-            "the last updates could not be read in time: not all rules are known".to_owned()
+            "the last updates could not be read in time: not all zones are known".to_owned()
         });
         unread.chain(late).collect()
     }
 }
 
-/// Reads the last records of a configuration's output topic. Its brokers must be reachable.
-pub(super) fn published(config: &Config, edition: &Edition) -> Result<Published, ToolError> {
-    let Cluster { client, output_topic, .. } = Cluster::of_config(config, "rules")?;
-    let partitions = kafka::partitions_of(&client, &output_topic, Right::Read)?;
-    let reader =
-        TopicReader::connect(&client, &output_topic, Isolation::Uncommitted, FETCH_WAIT_MS)?;
+/// Reads the last records of a cluster's output topic. Its brokers must be reachable.
+pub(super) fn published(cluster: &Cluster, edition: &Edition) -> Result<Published, ToolError> {
+    let Cluster { client, output_topic, .. } = cluster;
+    let partitions = kafka::partitions_of(client, output_topic, Right::Read)?;
+    let reader = TopicReader::connect(client, output_topic, Isolation::Uncommitted, FETCH_WAIT_MS)?;
     let mut places = Vec::new();
     for partition in 0..partitions {
         let (start, end) = reader.bounds(partition)?;
@@ -94,7 +107,8 @@ pub(super) fn published(config: &Config, edition: &Edition) -> Result<Published,
         match reader.next(Duration::from_millis(FETCH_WAIT_MS.into()))? {
             Read::Message(message) => {
                 let payload = message.payload().unwrap_or_default();
-                published.take(message.partition() as u16, message.offset(), payload);
+                let at_ms = message.timestamp().to_millis().unwrap_or_default();
+                published.take(message.partition() as u16, message.offset(), at_ms, payload);
             }
             Read::End(partition) => drop(published.late.remove(&partition)),
             Read::Nothing => {}
@@ -117,17 +131,19 @@ mod tests {
         let mut frame = Vec::new();
         let made = FrameMaker::new(0).frame(1);
         encode(Format::Binary, &made.header, made.updates.as_slice(), &mut frame);
-        published.take(1, 7, &frame);
+        published.take(1, 7, 99, &frame);
         published.late.clear();
-        assert_eq!(published.rulesets, [None, Some(made.header.ruleset)]);
+        let FrameHeader { owner_epoch, ruleset, next_offset, .. } = made.header;
+        let last = Some(LastFrame { owner_epoch, ruleset, next_offset, at_ms: 99 });
+        assert_eq!(published.zones, [None, last]);
         assert!(published.warnings().is_empty());
         for (partition, offset) in [(1, 8), (0, 4)] {
-            published.take(partition, offset, b"of somebody else");
+            published.take(partition, offset, 99, b"of somebody else");
         }
         let warnings = published.warnings();
         let [sentence] = warnings.as_slice() else { panic!("{warnings:?}") };
         assert!(sentence.starts_with("2 of the last records"), "{sentence}");
         assert!(sentence.contains("offset 8 of partition 1"), "{sentence}");
-        assert_eq!(published.rulesets, [None, Some(made.header.ruleset)]);
+        assert_eq!(published.zones, [None, last]);
     }
 }
