@@ -50,6 +50,8 @@ pub struct Candidate {
     pub skips: Vec<i64>,
     /// The input was deleted and created again since, so its input offsets mean other records.
     pub is_of_deleted_input: bool,
+    /// It is on this host. If it is another host's, that one may have stored newer ones since.
+    pub is_here: bool,
 }
 
 /// What to do if no state of a shard can be used.
@@ -502,13 +504,14 @@ impl Acquisition {
         }
     }
 
-    /// Whether nobody has owned the shard since the newest state was taken.
+    /// Whether the newest state is on this host, and nobody has owned the shard since it was taken.
     fn is_newest_here(&self) -> bool {
         if self.fold.next() < self.bounds.output_end {
             return false;
         }
         let owner_epoch = match self.brief.candidates.get(self.candidate) {
-            Some(candidate) => candidate.mark.owner_epoch,
+            Some(candidate) if candidate.is_here => candidate.mark.owner_epoch,
+            Some(_) => return false,
             None if self.bounds.input_start == 0 => 0,
             // If the output says nothing, a replica may show that it was lost.
             None => return false,

@@ -58,10 +58,11 @@ impl StoredStates {
     /// Replaces a shard's snapshots with these, and keeps the replica that was found last. Returns
     /// all as candidates, newest first.
     pub fn survey(&mut self, partition: i32, snapshots: Vec<Header>) -> Vec<Candidate> {
-        let found = self.found.entry(partition).or_default();
-        found.retain(|state| matches!(state, StoredState::Elsewhere(_)));
-        found.extend(snapshots.into_iter().map(StoredState::Here));
-        found.retain(|state| !self.damaged.contains(&state.key()));
+        let before = self.found.remove(&partition).unwrap_or_default().into_iter();
+        let replica = before.filter(|state| matches!(state, StoredState::Elsewhere(_)));
+        let known = snapshots.into_iter().map(StoredState::Here).chain(replica);
+        let whole = known.filter(|state| !self.damaged.contains(&state.key())).collect();
+        self.found.insert(partition, whole);
         self.candidates(partition)
     }
 
@@ -83,11 +84,11 @@ impl StoredStates {
         let found = self.found.entry(partition).or_default();
         found.sort_by_key(|state| Reverse(state.header().recency(&self.origin)));
         let found = self.found[&partition].iter();
-        found.map(|state| self.candidate(state.header())).collect()
+        found.map(|state| self.candidate(state)).collect()
     }
 
-    /// Returns the candidate that a snapshot's header describes.
-    fn candidate(&self, header: &Header) -> Candidate {
+    fn candidate(&self, state: &StoredState) -> Candidate {
+        let header = state.header();
         let Header { next_offset, leader_epoch, next_update, chain, mark, ruleset, .. } = *header;
         let version = header.engine_version;
         Candidate {
@@ -97,6 +98,7 @@ impl StoredStates {
             version,
             skips: header.skips.clone(),
             is_of_deleted_input: !header.origin.agrees(&self.origin),
+            is_here: matches!(state, StoredState::Here(_)),
         }
     }
 

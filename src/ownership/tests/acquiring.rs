@@ -76,6 +76,19 @@ fn states_elsewhere_are_asked_for_only_if_somebody_else_has_owned_the_shard() {
     assert_eq!((acquired.start, acquired.candidate), (there.start, Some(0)));
 }
 
+/// Its owner stores further states in the same epoch.
+#[test]
+fn beside_a_replica_that_is_known_a_newer_one_is_looked_for() {
+    let (mut log, mut shard) = owned_log(9);
+    let known = Candidate { is_here: false, ..snapshot(&log, &shard) };
+    log.publish(&mut shard, 9);
+    let newer = Candidate { is_here: false, ..snapshot(&log, &shard) };
+    log.publish(&mut shard, 3);
+    log.elsewhere = vec![newer.clone()];
+    let acquired = log.acquire(brief(vec![known])).expect("acquired");
+    assert_eq!(acquired.start, newer.start);
+}
+
 #[test]
 fn a_snapshot_ahead_of_the_log_or_of_another_log_is_passed_over() {
     let (mut log, mut shard) = owned_log(9);

@@ -159,8 +159,9 @@ pub(super) fn snapshot(log: &Log, shard: &FrameMaker) -> Candidate {
         chain: shard.chain,
     };
     let (mark, skips) = (log.mark(), Vec::new());
-    let is_of_deleted_input = false;
-    Candidate { start, mark, ruleset: RULESET, version: VERSION, skips, is_of_deleted_input }
+    let (is_of_deleted_input, is_here) = (false, true);
+    let (ruleset, version) = (RULESET, VERSION);
+    Candidate { start, mark, ruleset, version, skips, is_of_deleted_input, is_here }
 }
 
 /// A log with an owner of owner epoch 1 and this many of its frames.

@@ -149,6 +149,7 @@ impl World {
             version: owner.engine.version(),
             skips: Vec::new(),
             is_of_deleted_input: false,
+            is_here: true,
         };
         self.snapshots.push(Snapshot { candidate, state });
         let recency = |Snapshot { candidate, .. }: &Snapshot| {
