@@ -88,6 +88,8 @@ pub(crate) struct Control {
     /// partition.
     pub(crate) surveyed_ends: BTreeMap<i32, i64>,
     pub(crate) found: BTreeMap<i32, Header>,
+    /// The first ones, for the daemon that looks for no others.
+    pub(crate) first_found: BTreeMap<i32, Header>,
     /// When something was last on its way, and when the last turn was.
     pub(crate) unquiet_at: u64,
     pub(crate) turned_at: u64,
@@ -192,6 +194,7 @@ impl Control {
             confirmed: BTreeSet::new(),
             surveyed_ends: BTreeMap::new(),
             found: BTreeMap::new(),
+            first_found: BTreeMap::new(),
             unquiet_at: now,
             turned_at: now,
             blocked_until: now,

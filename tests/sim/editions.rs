@@ -25,6 +25,7 @@ use huntd::output::frame::{Format, FrameHeader, FrameKind};
 use huntd::output::reader::{Position, Reader};
 use huntd::ownership::acquired::Acquired;
 use huntd::ownership::acquisition::Candidate;
+use huntd::snapshot::format::Header;
 use huntd::snapshot::stored_states::StoredState;
 use std::any::Any;
 use std::ops::Range;
@@ -294,11 +295,34 @@ impl Sim {
         })
     }
 
+    /// All daemons have had this version for a while, and nothing goes wrong any more: no zone may
+    /// wait for a state that the version before has left at its end.
+    fn check_states_left(&mut self, version: u32) {
+        let is_left = |partition: &i32| {
+            let mark = self.followers[*partition as usize].mark();
+            let is_at_end = |header: &Header| {
+                header.engine_version != version
+                    && (header.next_update, header.chain) == (mark.next_update, mark.chain)
+                    && header.next_offset >= mark.next_offset
+            };
+            let replica = self.replicas.get(partition);
+            replica.is_some_and(|(header, _)| is_at_end(header)) && !self.is_live(*partition)
+        };
+        let left = (0..self.followers.len() as i32).find(is_left);
+        self.wrong = left.map(|partition| {
+            format!("partition {partition} waits for a state, and the version before has left it")
+        });
+    }
+
     /// All hosts get one version, once nothing goes wrong any more. If a zone cannot go on by it,
     /// the last owner was killed: the version of that one has to run once, and to be stopped in
     /// order.
     pub(crate) fn agree_on_version(&mut self) {
         let mut version = self.hosts[0].version;
+        let has_one_version = self.have_one_version();
+        if std::mem::replace(&mut self.had_one_version, has_one_version) && has_one_version {
+            self.check_states_left(version);
+        }
         if self.hosts.iter().all(|host| host.version == version) {
             let published = |partition: i32| {
                 let era = &self.followers[partition as usize].era;

@@ -108,6 +108,8 @@ closed_list! {
         SwitchNotAtEnd,
         /// Another state is converted than the one that was chosen.
         OtherStateConverted,
+        /// An instance that waits for another edition looks for its state once.
+        StateLeftUnseen,
         /// An owner publishes on after another edition has taken over, and its updates count.
         OldEditionGoesOn,
         /// An edition plays again the input that another one has published the updates of.

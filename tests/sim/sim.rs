@@ -64,6 +64,10 @@ pub(crate) struct Sim {
     pub(crate) is_traced: bool,
     /// Why shards could not start, by partition: the last reason.
     pub(crate) start_errors: BTreeMap<i32, StartError>,
+    /// Whether all daemons had one version when operators looked last.
+    pub(crate) had_one_version: bool,
+    /// What operators have found wrong.
+    pub(crate) wrong: Option<String>,
     /// When the group, the players and the operator have their next turn.
     next_group: u64,
     next_input: u64,
@@ -156,6 +160,8 @@ impl Sim {
             mutation,
             now: 0,
             start_errors: BTreeMap::new(),
+            had_one_version: false,
+            wrong: None,
             next_group: 0,
             next_input: 0,
             next_operator: 1_000_000,
@@ -296,6 +302,9 @@ impl Sim {
     }
 
     fn turn(&mut self, host: usize, thread: Thread) -> Result<(), String> {
+        if let Some(wrong) = self.wrong.take() {
+            return Err(wrong);
+        }
         let (partitions, is_checked) = (self.followers.len() as i32, self.turns.is_multiple_of(16));
         let (node, mut around) = self.daemon(host).expect("it has a turn");
         node.turn(thread, &mut around);

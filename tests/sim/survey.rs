@@ -56,6 +56,10 @@ impl Control {
         let replica =
             replica.filter(|header| !is_unanswered && self.states.is_replica_wanted(header));
         let mut replica = replica.map(|header| Replica { header: header.clone(), first_offset: 0 });
+        if let (Mutation::StateLeftUnseen, Some(replica)) = (self.mutation, &mut replica) {
+            let first = self.first_found.entry(partition);
+            replica.header = first.or_insert_with(|| replica.header.clone()).clone();
+        }
         self.found.remove(&partition);
         if let Some(Replica { header, .. }) = &replica {
             self.found.insert(partition, header.clone());
