@@ -214,7 +214,7 @@ impl Replicas {
             return Err(ReplicaError::GivenUp);
         }
         wait.note("an acknowledgement of", &self.options.topic);
-        self.writer.producer.poll(POLL_INTERVAL);
+        self.writer.producer.poll(REPORT_INTERVAL);
         Ok(())
     }
 
@@ -404,6 +404,9 @@ impl Replicas {
 }
 
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Time between two looks for a report. A producer's poll takes all of it, even if a report comes.
+const REPORT_INTERVAL: Duration = Duration::from_millis(1);
 
 const ANSWER_WAIT: Duration = Duration::from_millis(500);
 

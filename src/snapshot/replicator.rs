@@ -8,7 +8,7 @@ use crate::snapshot::slots::Store;
 use crate::telemetry::metrics::{Counter, Metrics};
 use crate::telemetry::progress::{Progress, SHARDS_MAX};
 use crate::telemetry::repeated::Repeated;
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -43,9 +43,9 @@ impl ReplicatorEnds {
 pub(crate) fn run<D: Disk>(options: &ReplicaOptions, mut store: Store<D>, ends: &ReplicatorEnds) {
     let mut trouble = Repeated::new();
     let mut replicas: Option<Replicas> = None;
-    let mut waiting: BTreeMap<i32, Header> = BTreeMap::new();
+    let mut waiting = VecDeque::new();
     while gather(ends, &mut waiting) {
-        let Some((_, header)) = waiting.pop_first() else { continue };
+        let Some(header) = waiting.pop_front() else { continue };
         match replicate(options, &mut replicas, &mut store, &header) {
             Ok(()) => ends.metrics.add(Counter::SnapshotReplicasStored, 1),
             Err(error) => {
@@ -63,21 +63,33 @@ pub(crate) fn run<D: Disk>(options: &ReplicaOptions, mut store: Store<D>, ends: 
 
 /// Takes all stored snapshots, and waits for one if there is nothing to replicate. Returns false if
 /// there will be no more.
-fn gather(ends: &ReplicatorEnds, waiting: &mut BTreeMap<i32, Header>) -> bool {
+fn gather(ends: &ReplicatorEnds, waiting: &mut VecDeque<Header>) -> bool {
     if waiting.is_empty() {
         match ends.stored.recv() {
-            Ok(header) => drop(waiting.insert(header.partition, header)),
+            Ok(header) => waiting.push_back(header),
             Err(_) => return false,
         }
     }
     loop {
         match ends.stored.try_recv() {
             Ok(header) => {
-                if let Some(replaced) = waiting.insert(header.partition, header) {
+                if let Some(replaced) = wait_for_turn(waiting, header) {
                     ends.settle(replaced.partition);
                 }
             }
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => return true,
+        }
+    }
+}
+
+/// Lets a snapshot wait in the place of an older one of its shard, which is returned, or after all
+/// others: so each shard has its turn, however many snapshots of the others are stored meanwhile.
+pub(super) fn wait_for_turn(waiting: &mut VecDeque<Header>, header: Header) -> Option<Header> {
+    match waiting.iter_mut().find(|of| of.partition == header.partition) {
+        Some(older) => Some(std::mem::replace(older, header)),
+        None => {
+            waiting.push_back(header);
+            None
         }
     }
 }

@@ -14,10 +14,12 @@ use crate::snapshot::checkpoint::{
 use crate::snapshot::format::{
     HEADER_BYTES_MAX, Header, Origin, SNAPSHOT_BLOCK_BYTES, SnapshotError,
 };
+use crate::snapshot::replicator::wait_for_turn;
 use crate::snapshot::slots::Store;
 use crate::snapshot::writer::{SnapshotOutcome, SnapshotWriter};
 use crate::telemetry::progress::TopicId;
 use crate::testing::memory_disk::Memory;
+use std::collections::VecDeque;
 
 const KEEP: usize = 3;
 
@@ -389,6 +391,19 @@ fn state_of_a_checkpoint_that_could_not_begin_is_nobody_elses() {
     let newest = store.candidates(0).remove(0);
     assert!(store.load(&newest, &rulebook()).is_ok());
     assert!(store.candidates(1).is_empty());
+}
+
+#[test]
+fn each_shard_s_newest_snapshot_has_its_turn_to_be_replicated() {
+    let header = |partition, next_offset| Header { partition, next_offset, ..example() };
+    let mut waiting = VecDeque::new();
+    for partition in [0, 1, 2] {
+        assert_eq!(wait_for_turn(&mut waiting, header(partition, 5)), None);
+    }
+    assert_eq!(wait_for_turn(&mut waiting, header(1, 6)), Some(header(1, 5)));
+    assert_eq!(waiting.pop_front(), Some(header(0, 5)));
+    assert_eq!(wait_for_turn(&mut waiting, header(0, 7)), None);
+    assert_eq!(waiting, [header(1, 6), header(2, 5), header(0, 7)]);
 }
 
 /// The header of docs/vectors/snapshot.json.

@@ -30,7 +30,7 @@ pub(super) struct Published {
     late: BTreeSet<u16>,
 }
 
-/// The last frame of a zone's owner that says where in the input it is.
+/// The last frame of a zone. What an owner's first fence does not say is that of the frame before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LastFrame {
     pub owner_epoch: u64,
@@ -63,8 +63,14 @@ impl Published {
                 let FrameHeader { owner_epoch, ruleset, next_offset, .. } = header;
                 let last = &mut self.zones[usize::from(partition)];
                 let is_former = last.is_some_and(|last| owner_epoch < last.owner_epoch);
-                if next_offset != POSITION_UNKNOWN && !is_former {
-                    *last = Some(LastFrame { owner_epoch, ruleset, next_offset, at_ms });
+                match last {
+                    _ if is_former => {}
+                    // The first fence of an owner.
+                    Some(last) if next_offset == POSITION_UNKNOWN => {
+                        (last.owner_epoch, last.at_ms) = (owner_epoch, at_ms);
+                    }
+                    None if next_offset == POSITION_UNKNOWN => {}
+                    _ => *last = Some(LastFrame { owner_epoch, ruleset, next_offset, at_ms }),
                 }
             }
             Err(why) => {

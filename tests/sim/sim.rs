@@ -42,6 +42,14 @@ const POISON_US_MAX: u64 = 20_000_000;
 /// Simulated time for which everything stays caught up before it counts as that.
 const SETTLE_US: u64 = 5 * 1_000 * STALL_RETRY_MS;
 
+/// How all hosts keep copies.
+fn standby(chance: &mut Chance) -> StandbyOptions {
+    StandbyOptions {
+        copies: chance.pick(&[0, 0, 1, 2]) as u32,
+        silence_ms: chance.pick(&[0, 150, 400]) as u32,
+    }
+}
+
 /// Turns of threads in one simulation: beyond it something turns without end.
 const TURNS_MAX: u64 = 1_000_000;
 
@@ -172,10 +180,7 @@ impl Sim {
             asked_skips: BTreeMap::new(),
             starts_over: chance.is_on(Fault::GenesisAsked),
             is_genesis_asked: false,
-            standby: StandbyOptions {
-                copies: chance.pick(&[0, 0, 1, 2]) as u32,
-                silence_ms: chance.pick(&[0, 150, 400]) as u32,
-            },
+            standby: standby(&mut chance),
             plays_editions,
             weights,
             chance,
