@@ -6,6 +6,8 @@ use crate::restarts::{wait_for_more, wait_until_owned};
 use crate::verbs;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::time::Instant;
+use support::PATIENCE;
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka;
@@ -130,10 +132,18 @@ fn stop_an_owner(kafka: &str) {
     finish(load, &topics, follower, first);
 }
 
-/// What `huntd zones` prints of each zone.
+/// What `huntd zones` prints of each zone while the group is not being rebalanced.
 fn list_zones(huntd: &Huntd) -> Vec<Value> {
-    let ended = verbs::huntd(&["zones", "--config", &huntd.config(), "--json"]);
-    assert_eq!((ended.code, ended.errors.as_str()), (0, ""));
+    let begun = Instant::now();
+    let ended = loop {
+        let ended = verbs::huntd(&["zones", "--config", &huntd.config(), "--json"]);
+        assert_eq!(ended.code, 0, "{}", ended.errors);
+        if ended.errors.is_empty() {
+            break ended;
+        }
+        assert!(ended.errors.contains("is being rebalanced"), "{}", ended.errors);
+        assert!(begun.elapsed() < PATIENCE, "the group is rebalanced again and again");
+    };
     let parse = |line: &str| serde_json::from_str(line).expect("a line is JSON");
     ended.output.lines().map(parse).collect()
 }
