@@ -158,7 +158,6 @@ struct Control {
     loaded: BTreeMap<i32, Box<dyn Engine>>,
     journal: Journal,
     group_lag: GroupLag,
-    /// `None`: this instance takes over no zone that the group has not given to it.
     group_watch: GroupWatch,
     certificates: Certificates,
     topic_watch: TopicWatch,

@@ -504,7 +504,7 @@ impl Acquisition {
         }
     }
 
-    /// Whether the newest state is on this host, and nobody has owned the shard since it was taken.
+    /// Returns whether this host has the newest state, taken under the owner epoch in force.
     fn is_newest_here(&self) -> bool {
         if self.fold.next() < self.bounds.output_end {
             return false;

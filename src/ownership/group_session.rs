@@ -20,7 +20,7 @@ const COMMIT_EVERY_MS: u64 = 1_000;
 #[derive(Debug)]
 pub(super) struct GroupSession {
     state: SessionState,
-    /// What keeps us from becoming a member, as far as the group or a broker has said it.
+    /// The last trouble with the group, since it last gave partitions to us or took them away.
     trouble: Option<String>,
     losses: InstanceIdLosses,
     /// Since when the input topic is said to be missing.
@@ -58,7 +58,7 @@ impl GroupSession {
         self.state == SessionState::Member
     }
 
-    /// What keeps us from becoming a member.
+    /// Returns the trouble that keeps us out of the group, if the group or a broker has named it.
     pub(super) fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref().filter(|_| !self.is_member())
     }

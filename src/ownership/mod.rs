@@ -512,15 +512,12 @@ impl Ownership {
                 // it may not have told us yet.
                 let may_be_copy = !acquirer.options.fence_ids.are_of_another(fence_id);
                 let is_left_for_a_while = acquirer.standby.is_on() && may_be_copy;
-                let what_next = match is_left_for_a_while {
-                    true => {
-                        format!(" and plays it: it is taken back {} s later", TAKE_BACK_MS / 1000)
-                    }
-                    false => String::new(),
-                };
-                let why = format!(
-                    "another instance has fenced it with owner epoch {owner_epoch}{what_next}"
-                );
+                let mut why =
+                    format!("another instance has fenced it with owner epoch {owner_epoch}");
+                if is_left_for_a_while {
+                    let seconds = TAKE_BACK_MS / 1_000;
+                    why += &format!(" and plays it: it is taken back {seconds} s later");
+                }
                 let open = table.open_mut(partition).expect("just looked at");
                 let mut history = open.history(why, now);
                 if is_left_for_a_while {

@@ -52,7 +52,7 @@ impl Ownership {
         self.acquirer.warm_copies(&self.table, now)
     }
 
-    /// What keeps this instance from joining the group, as far as somebody has said it.
+    /// Returns the trouble that keeps this instance out of the group, if it is known.
     pub(crate) fn group_trouble(&self) -> Option<&str> {
         self.session.trouble()
     }

@@ -172,7 +172,7 @@ impl Status {
         set_back.extend(setbacks.map(|(partition, why)| (partition, printable(why).into_owned())));
     }
 
-    /// Sets what keeps the daemon from joining the group, as far as somebody has said it.
+    /// Sets the trouble that keeps the daemon out of the group; `None`: it is not known.
     pub(crate) fn set_group_trouble(&self, sentence: Option<&str>) {
         let sentence = sentence.map(|sentence| printable(sentence).into_owned());
         *self.group_trouble.lock().expect(UNPOISONED) = sentence;

@@ -1,4 +1,4 @@
-//! What the last frames of an output topic say of its zones.
+//! The last frame of each zone in an output topic.
 
 use super::failure::ToolError;
 use super::kafka::{self, Cluster, FETCH_WAIT_MS, Isolation, Read, TopicReader};
@@ -62,14 +62,14 @@ impl Published {
             Ok((header, _)) => {
                 let FrameHeader { owner_epoch, ruleset, next_offset, .. } = header;
                 let last = &mut self.zones[usize::from(partition)];
-                let is_former = last.is_some_and(|last| owner_epoch < last.owner_epoch);
-                match last {
-                    _ if is_former => {}
-                    // The first fence of an owner.
-                    Some(last) if next_offset == POSITION_UNKNOWN => {
-                        (last.owner_epoch, last.at_ms) = (owner_epoch, at_ms);
+                if last.is_some_and(|last| owner_epoch < last.owner_epoch) {
+                    return;
+                }
+                match next_offset {
+                    // An owner's first fence.
+                    POSITION_UNKNOWN => {
+                        *last = last.map(|last| LastFrame { owner_epoch, at_ms, ..last });
                     }
-                    None if next_offset == POSITION_UNKNOWN => {}
                     _ => *last = Some(LastFrame { owner_epoch, ruleset, next_offset, at_ms }),
                 }
             }

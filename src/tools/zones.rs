@@ -55,7 +55,7 @@ pub fn run(args: &ZonesArgs, edition: &Edition) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// What is known of one zone.
+/// One line of the list.
 struct ZoneLine<'a> {
     zone: u16,
     /// Whom the group names.

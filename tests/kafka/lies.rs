@@ -291,7 +291,7 @@ fn what_one_connection_says_of_the_input_at_a_start_is_asked_again() {
     let mut round = 5;
     for (truth, lie) in [(id.to_vec(), another.to_vec()), (partitions(id, 1), partitions(id, 2))] {
         let (mut skipped, mut doubts) = (0, 0);
-        // The hot thread's connections are opened by chance before or after those of others.
+        // The hot thread opens its connections before or after other threads open theirs.
         while skipped < ASKING_AT_START || doubts == 0 {
             assert!(skipped < ASKING_MAX, "the hot thread was told the truth");
             proxied.proxy.lie_after(skipped, METADATA, truth.clone(), lie.clone());

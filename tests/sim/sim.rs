@@ -42,14 +42,6 @@ const POISON_US_MAX: u64 = 20_000_000;
 /// Simulated time for which everything stays caught up before it counts as that.
 const SETTLE_US: u64 = 5 * 1_000 * STALL_RETRY_MS;
 
-/// How all hosts keep copies.
-fn standby(chance: &mut Chance) -> StandbyOptions {
-    StandbyOptions {
-        copies: chance.pick(&[0, 0, 1, 2]) as u32,
-        silence_ms: chance.pick(&[0, 150, 400]) as u32,
-    }
-}
-
 /// Turns of threads in one simulation: beyond it something turns without end.
 const TURNS_MAX: u64 = 1_000_000;
 
@@ -72,9 +64,9 @@ pub(crate) struct Sim {
     pub(crate) is_traced: bool,
     /// Why shards could not start, by partition: the last reason.
     pub(crate) start_errors: BTreeMap<i32, StartError>,
-    /// Whether all daemons had one version when operators looked last.
+    /// All daemons had one version when operators looked last.
     pub(crate) had_one_version: bool,
-    /// What operators have found wrong.
+    /// An error that operators have found.
     pub(crate) wrong: Option<String>,
     /// When the group, the players and the operator have their next turn.
     next_group: u64,
@@ -573,5 +565,13 @@ impl Sim {
     /// Records that land without a report.
     pub(crate) fn late_outputs(&self) -> usize {
         self.late.iter().filter(|late| late.is_for_output()).count()
+    }
+}
+
+/// How all hosts keep copies.
+fn standby(chance: &mut Chance) -> StandbyOptions {
+    StandbyOptions {
+        copies: chance.pick(&[0, 0, 1, 2]) as u32,
+        silence_ms: chance.pick(&[0, 150, 400]) as u32,
     }
 }

@@ -37,7 +37,7 @@ pub(super) struct Daemon {
     pub(super) group_answers: bool,
     /// Whether the output topic gives records.
     pub(super) output_answers: bool,
-    /// Whether the output takes frames.
+    /// The output acknowledges frames.
     pub(super) takes_frames: bool,
     /// What was done, except what was answered here.
     pub(super) done: Vec<OwnershipAction>,

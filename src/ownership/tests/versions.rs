@@ -1,4 +1,4 @@
-//! What an instance logs while another version plays its zones, and when it cannot load the state
+//! The log of an instance while another version plays its zones, and while it cannot load the state
 //! that the other version has left.
 
 use crate::kafka::membership::MembershipEvent;

@@ -371,7 +371,8 @@ impl Lie {
         Lie { connections, one_after: None, asked: Vec::new(), api, truth, lie, told: 0 }
     }
 
-    /// What a connection says instead of this piece, which begins with the length of the answer.
+    /// Returns the bytes that a connection passes on instead of this piece. The piece begins with
+    /// the length of the answer.
     fn instead_of(&mut self, number: u64, piece: &[u8]) -> Option<Vec<u8>> {
         let there = self.truth.find(piece)?;
         if !self.asked.contains(&number) {
