@@ -38,6 +38,14 @@ pub(super) struct Beginning {
     pub next_record: i64,
 }
 
+/// Why there is no beginning, and what to do.
+pub(super) enum NoBeginning {
+    /// No broker says now where the log starts and ends.
+    NotNow(String),
+    /// The log has lost what the zone needs.
+    Never(String),
+}
+
 impl Beginnings {
     /// Creates the finder. No snapshot is refused yet.
     pub(super) fn new(options: &FeedOptions) -> Beginnings {
@@ -57,15 +65,15 @@ impl Beginnings {
     }
 
     /// Returns the beginning of a zone, and where its log ends (exclusive). `survey` says where the
-    /// log starts and ends. An error says why there is no beginning, and what to do.
+    /// log starts and ends, or why nobody does now.
     pub(super) fn find(
         &self,
         zone: u16,
         survey: &dyn Fn() -> Result<(i64, i64), String>,
         game: &Arc<dyn ViewedGame>,
         watch: &mut dyn FnMut() -> ControlFlow<()>,
-    ) -> Result<(Beginning, i64), String> {
-        let (log_start, log_end) = survey()?;
+    ) -> Result<(Beginning, i64), NoBeginning> {
+        let (log_start, log_end) = survey().map_err(NoBeginning::NotNow)?;
         let log_end = RefCell::new(Ok(log_end));
         let reaches = |offset: i64| {
             let is_short = log_end.borrow().as_ref().is_ok_and(|end| *end < offset);
@@ -86,7 +94,7 @@ impl Beginnings {
         let stored = self.stored(zone, &is_usable, &**game);
         let replicated = self.replicated(zone, &is_usable, &**game, watch);
         let found = [stored, replicated].into_iter().flatten();
-        let log_end = log_end.borrow().clone()?;
+        let log_end = log_end.borrow().clone().map_err(NoBeginning::NotNow)?;
         match found.max_by_key(|(_, header)| header.recency(&self.origin)) {
             Some((image, header)) => {
                 let (follower, begun, next_record) =
@@ -95,10 +103,10 @@ impl Beginnings {
                 tracing::info!(zone, next_update, next_offset, "began with a snapshot");
                 Ok((Beginning { follower, begun: Some(begun), next_record }, log_end))
             }
-            None if log_start > 0 => Err(format!(
+            None if log_start > 0 => Err(NoBeginning::Never(format!(
                 "its log begins at offset {log_start} and there is no snapshot to begin \
                  with: set snapshot.directory or snapshot.topic as for huntd run"
-            )),
+            ))),
             None => {
                 let follower = Follower::from_start(zone, game.clone());
                 Ok((Beginning { follower, begun: None, next_record: log_start }, log_end))

@@ -11,7 +11,7 @@ use crate::kafka::topic_error::TopicError;
 use crate::output::fence_id::InputTag;
 use crate::runtime::wall_clock::unix_ms;
 use crate::serve::answers::AsOf;
-use crate::serve::beginning::{Beginning, Beginnings};
+use crate::serve::beginning::{Beginning, Beginnings, NoBeginning};
 use crate::serve::feed_messages::{FeedMessage, FeedSender};
 use crate::serve::follower::{Followed, Follower};
 use crate::serve::log_ends::{LogEnds, NamedEnd};
@@ -25,6 +25,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use smol::channel::Receiver;
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -87,6 +88,8 @@ pub(crate) struct Feed {
     reloaded: Receiver<Arc<dyn ViewedGame>>,
     consumer: Arc<KafkaReader>,
     zones: u16,
+    /// Zones that begin once the brokers name their logs' ends.
+    unbegun: BTreeSet<u16>,
     trouble: Repeated,
 }
 
@@ -120,6 +123,7 @@ impl Feed {
             reloaded,
             consumer,
             zones,
+            unbegun: BTreeSet::new(),
             trouble: Repeated::new(),
         })
     }
@@ -139,8 +143,8 @@ impl Feed {
         if let Some(input_id) = first.and_then(|report| report.input_id) {
             self.beginnings.know_input(input_id);
         }
-        let begin = |zone| self.begin(zone, stop, sender);
-        let mut readings: Vec<Option<Reading>> = (0..self.zones).map(begin).collect();
+        let zones = 0..self.zones;
+        let mut readings: Vec<_> = zones.map(|zone| self.begin(zone, stop, sender)).collect();
         if let Some(report) = first {
             learn_topics(&mut self.output_id, &report, &mut readings, sender);
         }
@@ -177,6 +181,7 @@ impl Feed {
                 Some(Err(error)) => self.report(&error, &mut readings, sender),
             }
             if let Some(named) = ends.take() {
+                self.begin_late(&named, &mut readings, stop, sender);
                 learn_ends(named, &mut readings, sender);
                 self.topics.ask();
             }
@@ -271,8 +276,8 @@ impl Feed {
         }
     }
 
-    /// Begins a zone. `None`: it is halted.
-    fn begin(&self, zone: u16, stop: &Arc<AtomicBool>, sender: &FeedSender) -> Option<Reading> {
+    /// Begins a zone. `None`: it is halted, or begins later.
+    fn begin(&mut self, zone: u16, stop: &Arc<AtomicBool>, sender: &FeedSender) -> Option<Reading> {
         sender.count_turn();
         let mut watch = || {
             sender.count_turn();
@@ -285,7 +290,7 @@ impl Feed {
         let wait = Duration::from_millis(METADATA_MS_MAX);
         let survey = || {
             let log = self.consumer.fetch_watermarks(topic, zone.into(), wait);
-            log.map_err(|error| format!("`{topic}` cannot be read: {error}; restart huntd serve"))
+            log.map_err(|error| error.to_string())
         };
         let reading = match self.beginnings.find(zone, &survey, &self.game, &mut watch) {
             Ok((Beginning { follower, begun, next_record }, log_end)) => {
@@ -294,13 +299,37 @@ impl Feed {
                 }
                 Some(Reading::new(follower, next_record, log_end))
             }
-            Err(sentence) => {
+            Err(NoBeginning::Never(sentence)) => {
                 sender.send(FeedMessage::Halted(zone, sentence));
+                None
+            }
+            Err(NoBeginning::NotNow(why)) => {
+                tracing::warn!(zone, "waiting until a broker says where its log ends: {why}");
+                self.unbegun.insert(zone);
                 None
             }
         };
         sender.call();
         reading
+    }
+
+    /// Begins the zones that could not begin before, and whose ends are named now.
+    fn begin_late(
+        &mut self,
+        named: &[Option<NamedEnd>],
+        readings: &mut [Option<Reading>],
+        stop: &Arc<AtomicBool>,
+        sender: &FeedSender,
+    ) {
+        let has_end = |zone: &u16| named.get(usize::from(*zone)).is_some_and(Option::is_some);
+        let due: Vec<u16> = self.unbegun.iter().copied().filter(has_end).collect();
+        for zone in &due {
+            self.unbegun.remove(zone);
+            readings[usize::from(*zone)] = self.begin(*zone, stop, sender);
+        }
+        if !due.is_empty() {
+            self.assign(readings);
+        }
     }
 
     /// Begins a zone elsewhere: the snapshot that it has begun with is not of this output.

@@ -16,10 +16,12 @@ use support::kafka::broker::free_ports;
 use support::kafka::proxy::{Frozen, Pace, Proxy, Way};
 use support::kafka::secure::{Kind, SecureCluster};
 use support::kafka::{Cluster, Listener, Options};
+use support::serving::Serving;
 
 /// Kafka's numbers of requests.
 pub(crate) const PRODUCE: i16 = 0;
 pub(crate) const FETCH: i16 = 1;
+const LIST_OFFSETS: i16 = 2;
 pub(crate) const METADATA: i16 = 3;
 
 /// A listener of a broker that clients reach through a proxy alone.
@@ -38,9 +40,9 @@ pub(crate) struct Places {
 }
 
 /// Listeners of the broker that the tests share, one for each test that needs no other broker.
-const SHARED_LISTENERS: [&str; 24] = [
+const SHARED_LISTENERS: [&str; 25] = [
     "P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12", "P13", "P14", "P15",
-    "P16", "P17", "P18", "P19", "P20", "P21", "P22", "P23", "P24",
+    "P16", "P17", "P18", "P19", "P20", "P21", "P22", "P23", "P24", "P25",
 ];
 
 /// How a daemon reaches the listener if it is one with TLS and SASL.
@@ -348,6 +350,19 @@ fn a_start_whose_first_question_is_not_answered_asks_again() {
     proxied.proxy.withhold(METADATA, 1);
     let (topics, huntd, follower) = proxied.daemon("unanswered");
     assert!(proxied.proxy.is_done());
+    proxied.finish(&topics, huntd, follower);
+}
+
+#[test]
+fn a_zone_whose_ends_nobody_names_when_pages_begin_is_shown_once_somebody_does() {
+    let proxied = Proxied::shared();
+    let (topics, huntd, follower) = proxied.daemon("ends");
+    proxied.proxy.withhold(LIST_OFFSETS, usize::MAX);
+    let serving = Serving::start(&huntd);
+    serving.wait_for("waiting until a broker says where its log ends");
+    proxied.proxy.withhold(LIST_OFFSETS, 0);
+    serving.wait_for("loaded: 1 of 1");
+    drop(serving);
     proxied.finish(&topics, huntd, follower);
 }
 
