@@ -102,6 +102,15 @@ fn offsets(shard: &ShardProgress) -> [i64; 5] {
     [fetched.get(), decoded.get(), applied.get(), published.get(), acked.get()]
 }
 
+/// Returns whether nothing is left to do. A shard that follows another owner goes as far as that
+/// owner's output, and its owner may be who stands still.
+fn has_nothing(shard: &ShardProgress) -> bool {
+    match shard.is_played() {
+        true => shard.lag() == Some(0),
+        false => shard.acked.get() <= shard.applied.get(),
+    }
+}
+
 impl LastMove {
     fn new(shard: &ShardProgress, now: Instant) -> LastMove {
         let throttled = |ms: &Count| Throttled { ms: ms.get(), until: None };
@@ -120,7 +129,7 @@ impl LastMove {
     fn note(&mut self, shard: &ShardProgress, now: Instant) {
         let before = std::mem::replace(&mut self.offsets, offsets(shard));
         let ([.., acked_before], [.., published, acked]) = (before, self.offsets);
-        let has_nothing = shard.lag() == Some(0);
+        let has_nothing = has_nothing(shard);
         if before != self.offsets || has_nothing {
             self.at = now;
         }
@@ -139,14 +148,17 @@ impl LastMove {
     fn waits_for(&self, shard: &ShardProgress, now: Instant) -> &'static str {
         let [fetched, decoded, applied, published, acked] = offsets(shard);
         // A shard sends nothing more while its whole quota is in flight.
-        let is_on_its_way = shard.sent.get() > shard.settled.get() || acked < published;
-        if (is_on_its_way || published < applied) && self.frames.is_under_way(now) {
+        let is_owner = shard.is_played();
+        let is_on_its_way =
+            is_owner && (shard.sent.get() > shard.settled.get() || acked < published);
+        let is_held_back = is_owner && published < applied;
+        if (is_on_its_way || is_held_back) && self.frames.is_under_way(now) {
             "a broker of the output topic throttles huntd: raise this client's quotas, such as \
              producer_byte_rate"
         } else if is_on_its_way {
             "brokers do not acknowledge what was sent: see those of the output and dead-letter \
              topics"
-        } else if published < applied {
+        } else if is_held_back {
             "updates are made, and frames are not sent: other shards fill the publisher's buffer"
         } else if applied < decoded {
             "events are decoded and not applied"
@@ -273,6 +285,20 @@ mod tests {
             assert_eq!(!still.is_empty(), second >= 10, "{second} s: {still:?}");
             assert!(still.iter().all(|still| still.waits_for.contains("dead-letter topics")));
         }
+    }
+
+    #[test]
+    fn a_copy_stands_still_only_before_the_end_of_its_owners_output() {
+        let (progress, start) = (Progress::new(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        progress.shard(3).following.set(1);
+        let mut standstill = Standstill::default();
+        shard(&progress, [90, 90, 80, 40, 80]);
+        assert_eq!(sampled(&mut standstill, &progress, at(9 * STILL_MS)), 0, "its owner halts");
+        shard(&progress, [90, 90, 80, 40, 85]);
+        assert_eq!(sampled(&mut standstill, &progress, at(20 * STILL_MS)), 1);
+        let still = standstill.sample(&progress, at(20 * STILL_MS + 1));
+        assert_eq!(still[0].waits_for, "events are decoded and not applied");
     }
 
     #[test]
