@@ -111,7 +111,7 @@ impl GroupSession {
                 OwnershipAction::Fail(error)
             }
             error if error.is_final() => OwnershipAction::Fail(error),
-            error => self.bear(&error),
+            error => self.bear(&error, now),
         }
     }
 
@@ -134,13 +134,13 @@ impl GroupSession {
         }
         let retry_at = Some(now + Duration::from_millis(REJOIN_MS));
         self.state = SessionState::Rejoining { since, retry_at };
-        Some(self.bear(&error))
+        Some(self.bear(&error, now))
     }
 
     /// A trouble that passes.
-    fn bear(&mut self, error: &MembershipError) -> OwnershipAction {
+    fn bear(&mut self, error: &MembershipError, now: Instant) -> OwnershipAction {
         if matches!(error, MembershipError::Unreachable(_) | MembershipError::TlsOutdated(_)) {
-            self.losses.broker_is_away();
+            self.losses.broker_is_away(now);
         }
         self.wait(error)
     }

@@ -20,8 +20,8 @@ const INSTANCE_ID_TAKEN_S: u64 = 300;
 /// session.
 const STOOD_STILL_MS_MIN: u64 = 6_000;
 
-/// Seconds after which a standstill explains nothing any more.
-const STOOD_STILL_EXPLAINS_S: u64 = 60;
+/// Time after which a standstill or a broker's absence explains nothing any more.
+const EXPLAINS: Duration = Duration::from_secs(60);
 
 /// Why the group has given our instance id to another member.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,8 @@ pub enum IdLoss {
 pub(crate) struct InstanceIdLosses {
     /// Losses without an explanation.
     unexplained: Vec<Instant>,
-    was_broker_away: bool,
+    /// When a broker did not answer last.
+    broker_away_at: Option<Instant>,
     /// When the clock was checked last.
     checked_at: Option<Instant>,
     /// When a standstill ended, and how long it was.
@@ -60,21 +61,19 @@ impl InstanceIdLosses {
     }
 
     /// A broker does not answer: its first answers once it is back may be wrong.
-    pub(crate) fn broker_is_away(&mut self) {
-        self.was_broker_away = true;
+    pub(crate) fn broker_is_away(&mut self, now: Instant) {
+        self.broker_away_at = Some(now);
     }
 
     /// Our id was given away: returns why, or `None` if that happened too often for us to join
-    /// again. An absence or a standstill explains one loss.
+    /// again. A standstill explains one loss. An absence explains several: a request to join that
+    /// the old coordinator has never answered may reach the new one late.
     pub(crate) fn lose(&mut self, now: Instant) -> Option<IdLoss> {
-        let explains = Duration::from_secs(STOOD_STILL_EXPLAINS_S);
-        let is_near =
-            |(end, _): &(Instant, Duration)| now.saturating_duration_since(*end) < explains;
-        let was_broker_away = std::mem::take(&mut self.was_broker_away);
-        if let Some((_, pause)) = self.stood_still.take().filter(is_near) {
+        let is_near = |end: Instant| now.saturating_duration_since(end) < EXPLAINS;
+        if let Some((_, pause)) = self.stood_still.take().filter(|(end, _)| is_near(*end)) {
             return Some(IdLoss::StoodStill(pause));
         }
-        if was_broker_away {
+        if self.broker_away_at.is_some_and(is_near) {
             return Some(IdLoss::BrokerAway);
         }
         let window = Duration::from_secs(INSTANCE_ID_TAKEN_S);
@@ -94,17 +93,18 @@ mod tests {
         let now = Instant::now();
         let mut losses = InstanceIdLosses::default();
         for _ in 0..100 {
-            losses.broker_is_away();
+            losses.broker_is_away(now);
             assert_eq!(losses.lose(now), Some(IdLoss::BrokerAway));
         }
+        let now = now + EXPLAINS;
         for _ in 0..INSTANCE_ID_TAKEN_MAX {
             assert_eq!(losses.lose(now), Some(IdLoss::Unexplained));
         }
         assert_eq!(losses.lose(now), None);
-        losses.broker_is_away();
-        assert!(losses.lose(now).is_some());
-        assert_eq!(losses.lose(now), None, "an absence explains one loss");
-        let later = now + Duration::from_secs(INSTANCE_ID_TAKEN_S);
+        losses.broker_is_away(now);
+        assert_eq!(losses.lose(now), Some(IdLoss::BrokerAway));
+        assert_eq!(losses.lose(now + EXPLAINS), None, "it was long ago");
+        let later = now + EXPLAINS + Duration::from_secs(INSTANCE_ID_TAKEN_S);
         assert!(losses.lose(later).is_some(), "the others are long ago");
     }
 
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(losses.lose(at(30_600)), Some(IdLoss::Unexplained), "it explains one loss");
         losses.check_clock(at(40_010));
         losses.check_clock(at(40_020));
-        let late = at(40_010 + 1_000 * STOOD_STILL_EXPLAINS_S);
+        let late = at(40_010) + EXPLAINS;
         assert_eq!(losses.lose(late), Some(IdLoss::Unexplained), "it was long ago");
     }
 }
