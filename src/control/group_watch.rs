@@ -4,9 +4,10 @@
 use super::ControlOptions;
 use super::group_coordinator::GroupCoordinator;
 use crate::kafka::client::{KafkaReader, committed, log_ends, reader, reader_config};
-use crate::kafka::membership::{GroupMember, GroupView};
+use crate::kafka::group_description::SeenMembers;
+use crate::kafka::membership::GroupView;
 use crate::kafka::quiet_outputs::QuietOutputs;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -48,7 +49,7 @@ impl GroupWatch {
         let client = reader(&reader_config(&group.client), &group.client);
         let input_topic = group.input_topic.clone();
         let coordinator = GroupCoordinator::new(options.dial.clone(), group.clone());
-        let mut members = Members { coordinator, stable: Vec::new() };
+        let mut members = Members { coordinator, seen: SeenMembers::default() };
         let mut watch = move |client: KafkaReader| {
             let mut outputs = QuietOutputs::default();
             let mut wanted_until = None;
@@ -118,8 +119,7 @@ fn watch_every(partitions: i32) -> Duration {
 /// Who is in the group, as its coordinator has said last.
 struct Members {
     coordinator: GroupCoordinator,
-    /// As they were when the group was not being rebalanced.
-    stable: Vec<GroupMember>,
+    seen: SeenMembers,
 }
 
 impl Members {
@@ -127,28 +127,18 @@ impl Members {
     fn count(&mut self) -> usize {
         self.coordinator.describe().map_or(0, |group| group.members.len())
     }
-
-    /// The members; `None`: nobody says, or the group is being rebalanced. A member that dies
-    /// meanwhile keeps the group waiting until its session times out: if zones are quiet, the
-    /// members before count.
-    fn look(&mut self, is_quiet: bool) -> Option<&[GroupMember]> {
-        let described = self.coordinator.describe().ok()?;
-        if described.is_stable {
-            self.stable = described.members;
-        }
-        (described.is_stable || is_quiet).then_some(&self.stable)
-    }
 }
 
-/// The group as it is now; `None`: nobody says, or it is being rebalanced.
+/// The group as it is now; `None`: nobody says, or it is being rebalanced and no zone is quiet.
 fn view(
     members: &mut Members,
     client: &KafkaReader,
     topic: &str,
     partitions: i32,
-    quiet: BTreeSet<i32>,
+    quiet: BTreeMap<i32, Duration>,
 ) -> Option<GroupView> {
-    let members = members.look(!quiet.is_empty())?.to_vec();
+    let described = members.coordinator.describe().ok()?;
+    let members = members.seen.take(described, !quiet.is_empty())?;
     let committed = committed(client, topic, partitions, ANSWER_MAX).ok()?;
     let known = (0..).zip(committed).filter_map(|(partition, offset)| Some((partition, offset?)));
     Some(GroupView { members, committed: known.collect(), quiet })

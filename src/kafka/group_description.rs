@@ -36,6 +36,35 @@ pub struct GroupDescription {
     pub members: Vec<GroupMember>,
 }
 
+/// The members of a group that is described from time to time.
+#[derive(Debug, Default)]
+pub struct SeenMembers {
+    /// As they were when the group was not being rebalanced.
+    stable: Vec<GroupMember>,
+}
+
+impl SeenMembers {
+    /// Takes a description. Returns the members; `None`: the group is being rebalanced and no zone
+    /// is quiet, so that the members can be asked for again soon. While it is being rebalanced, its
+    /// coordinator does not say what they own: what they owned before is theirs. A member that dies
+    /// meanwhile counts until its session times out, and keeps the group waiting for as long.
+    pub fn take(
+        &mut self,
+        described: GroupDescription,
+        is_quiet: bool,
+    ) -> Option<Vec<GroupMember>> {
+        let GroupDescription { is_stable, mut members } = described;
+        if is_stable {
+            self.stable.clone_from(&members);
+        }
+        for member in members.iter_mut().filter(|member| member.partitions.is_empty()) {
+            let before = self.stable.iter().find(|before| before.id == member.id);
+            member.partitions = before.map_or_else(Vec::new, |before| before.partitions.clone());
+        }
+        (is_stable || is_quiet).then_some(members)
+    }
+}
+
 /// The request for groups of a protocol.
 fn api(protocol: GroupProtocol) -> &'static Api {
     match protocol {
@@ -191,6 +220,7 @@ mod tests {
     use ::bytes::Bytes;
     use kafka_protocol::messages::{ConsumerGroupDescribeResponse, DescribeGroupsResponse};
     use kafka_protocol::protocol::Decodable;
+    use std::slice;
 
     const CLASSIC: GroupProtocol = GroupProtocol::Classic;
     const CONSUMER: GroupProtocol = GroupProtocol::Consumer;
@@ -289,6 +319,31 @@ mod tests {
         writer.no_tagged_fields(true);
         writer.no_tagged_fields(true);
         bytes
+    }
+
+    #[test]
+    fn while_a_group_is_rebalanced_its_members_own_what_they_did_and_newcomers_count() {
+        let mut seen = SeenMembers::default();
+        let unstable = |ids: &[&str]| {
+            let member = |id: &&str| GroupMember {
+                id: (*id).to_owned(),
+                host: "/10.0.0.7".to_owned(),
+                partitions: Vec::new(),
+            };
+            GroupDescription { is_stable: false, members: ids.iter().map(member).collect() }
+        };
+        let owned = |members: Option<Vec<GroupMember>>| {
+            let members = members.into_iter().flatten();
+            members.map(|it| (it.id, it.partitions)).collect::<Vec<_>>()
+        };
+        let [owner, b, c] = [("a", vec![0, 3]), ("b", Vec::new()), ("c", Vec::new())]
+            .map(|(id, partitions)| (id.to_owned(), partitions));
+        assert_eq!(seen.take(unstable(&["c"]), false), None);
+        let newcomer = owned(seen.take(unstable(&["c"]), true));
+        assert_eq!(newcomer, slice::from_ref(&c), "it has seen no owner");
+        assert_eq!(owned(seen.take(group(STABLE), false)), [owner.clone(), b]);
+        assert_eq!(seen.take(unstable(&["a", "c"]), false), None);
+        assert_eq!(owned(seen.take(unstable(&["a", "c"]), true)), [owner, c]);
     }
 
     #[test]

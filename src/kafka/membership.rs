@@ -2,7 +2,8 @@
 
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::right::Right;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// A change of this instance's partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub enum MembershipEvent {
     Error(MembershipError),
 }
 
-/// What the group's coordinator says, unless the group is being rebalanced.
+/// Who is in the group, and how far its zones are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupView {
     /// The members.
@@ -35,8 +36,8 @@ pub struct GroupView {
     /// Input offsets that the group has committed, by partition.
     pub committed: Vec<(i32, i64)>,
     /// The partitions whose output has stopped a short while ago although their input grows, as far
-    /// as that is watched.
-    pub quiet: BTreeSet<i32>,
+    /// as that is watched, and for how long each has owed frames.
+    pub quiet: BTreeMap<i32, Duration>,
 }
 
 /// A member of the group.

@@ -1,7 +1,7 @@
 //! Which outputs have fallen quiet: they grew, and have stopped, although their input goes on.
 //! Either the owner is gone, or it is slow; a copy finds out which.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Time for which an output with input owes frames before it is quiet. An owner publishes every
@@ -37,14 +37,14 @@ struct SeenOutput {
 
 impl QuietOutputs {
     /// Takes the ends of all inputs and outputs by partition; `None` where no broker says it.
-    /// Returns the partitions whose output is quiet.
+    /// Returns the partitions whose output is quiet, and for how long each has owed frames.
     pub fn look(
         &mut self,
         inputs: &[Option<i64>],
         outputs: &[Option<i64>],
         now: Instant,
-    ) -> BTreeSet<i32> {
-        let mut quiet = BTreeSet::new();
+    ) -> BTreeMap<i32, Duration> {
+        let mut quiet = BTreeMap::new();
         for (partition, ends) in (0..).zip(inputs.iter().zip(outputs)) {
             let (Some(input_end), Some(output_end)) = (*ends.0, *ends.1) else { continue };
             let lasts = |since: Option<Instant>| since.map(|at| now.saturating_duration_since(at));
@@ -64,10 +64,10 @@ impl QuietOutputs {
             } else if seen.input_end < input_end {
                 seen.owes_since.get_or_insert(now);
             }
-            if lasts(seen.owes_since).is_some_and(|owed| owed >= QUIET)
+            if let Some(owed) = lasts(seen.owes_since).filter(|owed| *owed >= QUIET)
                 && lasts(seen.played_at).is_some_and(|age| age < QUIET_MAX)
             {
-                quiet.insert(partition);
+                quiet.insert(partition, owed);
             }
         }
         quiet
@@ -83,7 +83,7 @@ mod tests {
         let (start, mut outputs) = (Instant::now(), QuietOutputs::default());
         let looks = ends.into_iter().enumerate().filter(|(look, (input, output))| {
             let now = start + Duration::from_millis(500 * *look as u64);
-            outputs.look(&[Some(*input)], &[Some(*output)], now).contains(&0)
+            outputs.look(&[Some(*input)], &[Some(*output)], now).contains_key(&0)
         });
         looks.map(|(look, _)| look).collect()
     }

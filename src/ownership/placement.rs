@@ -5,10 +5,15 @@
 use crate::kafka::membership::{GroupMember, GroupView};
 use crate::kit::mix;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Copies of a zone, at most.
 pub(crate) const COPIES_MAX: u32 = 2;
+
+/// Time that a member has to take over a zone that has fallen quiet, before it is the next one's
+/// turn: it may be dead, too, and the group does not know it yet.
+const TURN: Duration = Duration::from_secs(2);
 
 impl GroupView {
     /// Returns whether the group counts a member in.
@@ -21,12 +26,13 @@ impl GroupView {
         self.members.iter().position(|member| member.partitions.contains(&partition))
     }
 
-    /// Returns whether all quiet zones have the same owner. If they have several, the owners live,
-    /// and the brokers have paused.
-    pub(super) fn is_quiet_alone(&self) -> bool {
-        let mut owners = self.quiet.iter().map(|partition| self.owner_of(*partition));
-        let first = owners.next();
-        owners.all(|owner| Some(owner) == first)
+    /// Returns whether a zone has been quiet for so long that it is the turn of the member with
+    /// this rank. If zones of several owners are quiet, the brokers may have paused: each of them
+    /// makes the others wait for a turn more.
+    pub(super) fn is_turn_of(&self, rank: u32, partition: i32) -> bool {
+        let owners: BTreeSet<_> = self.quiet.keys().map(|quiet| self.owner_of(*quiet)).collect();
+        let others = owners.len().saturating_sub(1) as u32;
+        self.quiet.get(&partition).is_some_and(|owed| *owed >= TURN * (rank + others))
     }
 
     /// The zones of which a member keeps a copy, each with its rank: how many other copies come
@@ -139,14 +145,20 @@ mod tests {
     }
 
     #[test]
-    fn zones_of_several_owners_are_not_quiet_alone() {
-        let quiet = |partitions: &[i32]| {
-            let quiet = partitions.iter().copied().collect();
-            GroupView { quiet, ..group(&["a", "b", "c"]) }.is_quiet_alone()
+    fn each_member_has_its_turn_at_a_quiet_zone_and_later_if_zones_of_several_owners_are_quiet() {
+        let turns = |partitions: &[i32], owed: Duration| {
+            let quiet = partitions.iter().map(|partition| (*partition, owed)).collect();
+            let view = GroupView { quiet, ..group(&["a", "b", "c"]) };
+            (0..5).filter(|rank| view.is_turn_of(*rank, partitions[0])).count()
         };
-        assert!(quiet(&[1]) && quiet(&[1, 4, 61]), "all of b's, as if it had died");
-        assert!(!quiet(&[1, 2]) && !quiet(&[0, 3, 6, 7]));
-        assert!(!quiet(&[1, ZONES]), "a zone without an owner is not b's");
+        let alone: [&[i32]; 2] = [&[1], &[1, 4, 61]];
+        for of_one in alone {
+            assert_eq!([0, 1, 2, 3].map(|turn| turns(of_one, TURN * turn)), [1, 2, 3, 4]);
+        }
+        assert_eq!([0, 1, 2, 3].map(|turn| turns(&[1, 2], TURN * turn)), [0, 1, 2, 3]);
+        assert_eq!([0, 1, 2, 3].map(|turn| turns(&[1, 2, 3, 6], TURN * turn)), [0, 0, 1, 2]);
+        let unowned = turns(&[1, ZONES], TURN);
+        assert_eq!(unowned, 1, "a zone that the group gives to nobody is not b's");
     }
 
     #[test]

@@ -57,6 +57,15 @@ impl StandbyOptions {
     pub fn is_on(self) -> bool {
         self.copies > 0 || self.silence_ms > 0
     }
+
+    /// How many members may keep a copy of a zone: without copies any of them, once it is their
+    /// turn.
+    pub fn keepers(self) -> u32 {
+        match self.copies {
+            0 => u32::MAX,
+            copies => copies,
+        }
+    }
 }
 
 /// What all copies have in common.
@@ -183,14 +192,14 @@ impl Acquirer {
             }
         }
         let copies = self.standby.options.copies;
-        let mut placed = view.copies_of(ours, self.partitions(), copies.max(1));
+        let mut placed = view.copies_of(ours, self.partitions(), self.standby.options.keepers());
         if copies == 0 {
-            let is_alone = view.is_quiet_alone();
-            placed.retain(|partition, _| {
-                let is_quiet = view.quiet.contains(partition);
+            placed.retain(|partition, rank| {
+                let is_quiet = view.quiet.contains_key(partition);
                 let is_there = table.get(*partition).is_some();
                 let Some(copy) = table.copies.get_mut(partition) else {
-                    return is_quiet && is_alone && self.standby.may_begin(*partition, now);
+                    return view.is_turn_of(*rank, *partition)
+                        && self.standby.may_begin(*partition, now);
                 };
                 if is_quiet {
                     copy.quiet_at = now;

@@ -84,6 +84,36 @@ fn kill_an_owner(copies: u64, kafka: &str) {
     finish(load, &topics, follower, first);
 }
 
+/// The group waits for the dead until their sessions time out, and names nobody's zones meanwhile.
+#[test]
+fn an_instance_that_joined_after_others_had_died_takes_over_a_killed_owners_zones() {
+    let topics = Topics::create(kafka::shared(), "joiners", 4);
+    let load = Load::start(kafka::shared(), &topics);
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    let start = || Huntd::start(kafka::shared(), &topics, &[("kafka", PATIENT)]);
+    let join = || {
+        let mut joiner = start();
+        joiner.wait_for_address();
+        joiner.wait_until("it joins", |joiner| joiner.metric("huntd_control_turns_total") > 200);
+        joiner
+    };
+    let mut owner = start();
+    wait_until_owned(&mut owner, 4);
+    for _ in 0..2 {
+        join().kill9();
+    }
+    let mut last = join();
+    // It takes over only zones that it has seen grow, and it looks every 300 ms.
+    for _ in 0..20 {
+        wait_for_more(&topics, &mut follower, &mut owner);
+    }
+    owner.kill9();
+    wait_until_owned(&mut last, 4);
+    wait_for_more(&topics, &mut follower, &mut last);
+    assert_eq!(last.metric("huntd_takeovers_by_silence_total"), 4, "{}", last.log());
+    finish(load, &topics, follower, last);
+}
+
 #[test]
 fn a_frozen_owner_is_replaced_and_once_it_goes_on_it_is_fenced_and_loses_nothing() {
     let topics = Topics::create(kafka::shared(), "frozen", 4);

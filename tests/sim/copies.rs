@@ -6,6 +6,7 @@ use crate::chance::{Fault, Sight};
 use crate::control::Control;
 use crate::mutation::Mutation;
 use crate::surroundings::Surroundings;
+use huntd::kafka::group_description::{GroupDescription, SeenMembers};
 use huntd::kafka::membership::GroupView;
 use huntd::kafka::quiet_outputs::QuietOutputs;
 use huntd::ownership::action::{CopyNews, TakeoverCause};
@@ -25,7 +26,8 @@ pub(crate) struct CopyWatch {
     options: StandbyOptions,
     /// When the daemon is told of the group next.
     view_at: u64,
-    view: Option<GroupView>,
+    described: Option<GroupDescription>,
+    members: SeenMembers,
     outputs: QuietOutputs,
     /// How many copies come before its own, by partition.
     ranks: BTreeMap<i32, u32>,
@@ -35,8 +37,15 @@ pub(crate) struct CopyWatch {
 
 impl CopyWatch {
     pub(crate) fn new(options: StandbyOptions, now: u64) -> CopyWatch {
-        let (view, outputs, ranks) = (None, QuietOutputs::default(), BTreeMap::new());
-        CopyWatch { options, view_at: now, view, outputs, ranks, went_on_at: now }
+        CopyWatch {
+            options,
+            view_at: now,
+            described: None,
+            members: SeenMembers::default(),
+            outputs: QuietOutputs::default(),
+            ranks: BTreeMap::new(),
+            went_on_at: now,
+        }
     }
 
     pub(crate) fn keeps_copies(&self) -> bool {
@@ -57,17 +66,22 @@ impl Control {
         }
         self.watch.view_at = around.now + around.chance.pick(&[20_000, 100_000, 1_000_000]);
         if !around.chance.strikes_of(Fault::ViewStale, 20) {
-            self.watch.view = around.group.view();
+            self.watch.described = Some(around.group.describe());
         }
         let Broker { inputs, outputs, .. } = &around.broker;
         let input_ends: Vec<_> = inputs.iter().map(|input| Some(input.end)).collect();
         let output_ends: Vec<_> = outputs.iter().map(|output| Some(output.end())).collect();
         let quiet = self.watch.outputs.look(&input_ends, &output_ends, around.instant());
-        let Some(mut view) = self.watch.view.clone() else { return };
+        let Some(described) = self.watch.described.clone() else { return };
+        let Some(members) = self.watch.members.take(described, !quiet.is_empty()) else { return };
+        let mut view = GroupView { members, committed: around.group.all_committed(), quiet };
         let partitions = input_ends.len() as i32;
-        view.quiet = quiet;
         let ours = self.member.to_string();
-        self.watch.ranks = view.copies_of(&ours, partitions, self.watch.options.copies.max(1));
+        self.watch.ranks = view.copies_of(&ours, partitions, self.watch.options.keepers());
+        if self.mutation == Mutation::FirstTurnOnly && self.watch.options.copies == 0 {
+            let ranks = &self.watch.ranks;
+            view.quiet.retain(|partition, _| ranks.get(partition) == Some(&0));
+        }
         if self.mutation == Mutation::RankIgnored {
             let ranks = &self.watch.ranks;
             let is_owner =

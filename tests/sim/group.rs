@@ -2,7 +2,8 @@
 //! of it.
 
 use crate::chance::{Chance, Fault};
-use huntd::kafka::membership::{GroupMember, GroupView};
+use huntd::kafka::group_description::GroupDescription;
+use huntd::kafka::membership::GroupMember;
 use std::collections::{BTreeMap, VecDeque};
 
 /// What a member is told.
@@ -179,19 +180,30 @@ impl Group {
         self.owners[partition as usize]
     }
 
-    /// Who is in the group, as the coordinator says; `None` while partitions are shared out.
-    pub(crate) fn view(&self) -> Option<GroupView> {
-        let is_settled = self.owners.iter().all(Option::is_some) && !self.is_unsettled;
-        let owned = |node: u64| (0..self.partitions).filter(move |at| self.owns(node, *at));
+    /// The group, as its coordinator describes it. While partitions are shared out, it does not say
+    /// who has which.
+    pub(crate) fn describe(&self) -> GroupDescription {
+        let is_stable = self.owners.iter().all(Option::is_some) && !self.is_unsettled;
+        let owned =
+            |node: u64| (0..self.partitions).filter(move |at| is_stable && self.owns(node, *at));
         let member = |(node, member): (&u64, &Member)| GroupMember {
             id: node.to_string(),
             host: member.host.to_string(),
             partitions: owned(*node).collect(),
         };
         let members = self.members.iter().filter(|(_, member)| member.is_counted());
-        let committed = self.committed.iter().map(|(at, offset)| (*at, *offset)).collect();
-        let members = members.map(member).collect();
-        is_settled.then(|| GroupView { members, committed, ..GroupView::default() })
+        GroupDescription { is_stable, members: members.map(member).collect() }
+    }
+
+    /// All that is committed, by partition.
+    pub(crate) fn all_committed(&self) -> Vec<(i32, i64)> {
+        self.committed.iter().map(|(at, offset)| (*at, *offset)).collect()
+    }
+
+    /// A member has come or gone, and the group waits for another one before it shares partitions
+    /// out.
+    pub(crate) fn unsettle(&mut self) {
+        self.is_unsettled = true;
     }
 
     fn owns(&self, node: u64, partition: i32) -> bool {

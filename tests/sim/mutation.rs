@@ -37,6 +37,8 @@ closed_list! {
         ProbeSkipped,
         /// A copy takes its zone over before those that come first.
         RankIgnored,
+        /// A zone without copies is taken over by the member that comes first, or by nobody.
+        FirstTurnOnly,
         /// A copy counts the time for which its own host has stood still as the owner's silence.
         TiltIgnored,
         /// A shard that the group gives to another daemon is closed at once.
@@ -123,7 +125,9 @@ impl Mutation {
     pub(crate) fn faults(self) -> &'static [Fault] {
         match self {
             Mutation::PanicsForgotten => &[Fault::Poison, Fault::Kill],
-            Mutation::ProbeSkipped | Mutation::RankIgnored => &[Fault::Pause],
+            Mutation::ProbeSkipped | Mutation::RankIgnored | Mutation::FirstTurnOnly => {
+                &[Fault::Pause]
+            }
             Mutation::TiltIgnored => &[Fault::Pause, Fault::ControlStalls],
             Mutation::SpanCheckForgotten => &[Fault::AppendedLate, Fault::Stop],
             Mutation::MovedSpanPassed => &[Fault::CloneGoesOn],

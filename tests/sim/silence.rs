@@ -1,6 +1,7 @@
 //! What a copy is for: the owner of a zone freezes, and the zone goes on without the group.
 
 use crate::sim::{HOSTS, Sim};
+use huntd::kafka::membership::GroupView;
 
 /// The zone on trial. The group gives it to the daemon that has been there longest.
 const PARTITION: i32 = 0;
@@ -19,6 +20,9 @@ const SILENT_US_MAX: u64 = 1_000_000;
 
 /// The same if a copy has to be made first.
 const COPIED_US_MAX: u64 = 6_000_000;
+
+/// The same if another host died just before, and the group does not know it yet: it has its turns.
+const DEAD_US_MAX: u64 = 10_000_000;
 
 /// The same if a broker is cut off: a copy may have to find out that another one leads.
 const CUT_OFF_US_MAX: u64 = 20_000_000;
@@ -81,12 +85,22 @@ impl Sim {
     fn freeze(&mut self, owner: usize) -> Result<(), String> {
         self.trace(&format!("host {owner} freezes"));
         self.group.is_away = true;
+        let is_one_dead = self.standby.copies == 0 && self.chance.one_in(2);
+        if is_one_dead {
+            let dead = (owner + 1) % HOSTS;
+            self.trace(&format!("host {dead} is dead"));
+            self.set_paused(dead, self.now + FREEZE_US);
+            if self.chance.one_in(2) {
+                self.group.unsettle();
+            }
+        }
         self.broker.answers_notes_at_once = true;
         self.set_paused(owner, self.now + FREEZE_US);
         self.play_in(PARTITION);
         let end = self.broker.inputs[PARTITION as usize].end;
         let (more_us, takeovers_max) = match self.standby.copies {
             _ if self.broker.cut_off.is_some() => (CUT_OFF_US_MAX, TAKEOVERS_CUT_OFF_MAX),
+            0 if is_one_dead => (DEAD_US_MAX, TAKEOVERS_MAX),
             0 => (COPIED_US_MAX, TAKEOVERS_MAX),
             _ => (SILENT_US_MAX, TAKEOVERS_MAX),
         };
@@ -112,7 +126,7 @@ impl Sim {
             return Err(format!("partition {PARTITION} has had {takeovers} owners since"));
         }
         self.group.is_away = false;
-        self.set_paused(owner, self.now);
+        (0..HOSTS).for_each(|host| self.set_paused(host, self.now));
         Ok(())
     }
 
@@ -147,7 +161,7 @@ impl Sim {
             let owner = self.owner(partition).and_then(member);
             owner.is_some() && owner == self.group.owner(partition)
         };
-        self.group.view().is_some()
+        self.group.describe().is_stable
             && (0..HOSTS).all(|host| member(host).is_some())
             && (0..self.followers.len() as i32).all(is_where_named)
     }
@@ -156,7 +170,7 @@ impl Sim {
     /// its output ends. One that begins its copy later cannot know that another one has just taken
     /// the zone over.
     fn are_copies_warm(&self) -> bool {
-        let Some(view) = self.group.view() else { return false };
+        let view = GroupView { members: self.group.describe().members, ..GroupView::default() };
         let (partitions, copies) = (self.followers.len() as i32, self.standby.copies);
         let end = self.broker.inputs[PARTITION as usize].end;
         self.hosts.iter().filter_map(|host| host.node.as_ref()).all(|node| {

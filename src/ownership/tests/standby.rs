@@ -13,7 +13,8 @@ use crate::ownership::tests::following::{follows, is_promoted, publish};
 use crate::ownership::tests::log::INPUT_ID;
 use crate::ownership::tests::owning::{Daemon, PARTITIONS, fence_with};
 use crate::testing::frame_maker::FrameMaker;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 const SILENCE_MS: u32 = 600;
 
@@ -63,7 +64,13 @@ fn beside_an_owner_with(copies: u32) -> (Daemon, FrameMaker) {
 
 /// The output of partition 0 has fallen quiet.
 fn see_quiet(daemon: &mut Daemon) {
-    let view = GroupView { quiet: BTreeSet::from([0]), ..view() };
+    see_quiet_for(daemon, &[0], Duration::from_millis(500));
+}
+
+/// The outputs of these partitions have fallen quiet this long ago.
+fn see_quiet_for(daemon: &mut Daemon, partitions: &[i32], owed: Duration) {
+    let quiet = partitions.iter().map(|partition| (*partition, owed));
+    let view = GroupView { quiet: quiet.collect(), ..view() };
     daemon.hear(OwnershipEvent::GroupSeen { view: &view, ours: OURS });
 }
 
@@ -238,16 +245,35 @@ fn a_copy_of_a_zone_that_goes_on_after_all_ends() {
 }
 
 #[test]
-fn while_zones_of_several_owners_are_quiet_no_copy_is_made() {
+fn while_zones_of_several_owners_are_quiet_a_copy_is_made_later() {
     let (mut daemon, _owner) = beside_an_owner_with(0);
-    let stalled = GroupView { quiet: BTreeSet::from([0, 1]), ..view() };
-    daemon.hear(OwnershipEvent::GroupSeen { view: &stalled, ours: OURS });
-    rest(&mut daemon, 50);
-    assert_eq!(daemon.ownership.summary().copies, 0, "the brokers pause");
-    see_quiet(&mut daemon);
-    rest(&mut daemon, 50);
-    daemon.hear(OwnershipEvent::GroupSeen { view: &stalled, ours: OURS });
-    assert_eq!(daemon.ownership.summary().copies, 1, "one that is there is kept");
+    let mut copies_after = |partitions: &[i32], ms: u64| {
+        see_quiet_for(&mut daemon, partitions, Duration::from_millis(ms));
+        rest(&mut daemon, 50);
+        daemon.ownership.summary().copies
+    };
+    assert_eq!(copies_after(&[0, 1], 500), 0, "the brokers pause");
+    assert_eq!(copies_after(&[0, 1], 2_000), 1, "or both owners are dead");
+    assert_eq!(copies_after(&[0, 1, 2], 2_100), 1, "one that is there is kept");
+}
+
+#[test]
+fn without_copies_an_instance_makes_one_if_those_whose_turn_comes_first_do_not() {
+    let mut daemon = Daemon::with_copies(StandbyOptions { copies: 0, silence_ms: SILENCE_MS });
+    let mut view = view();
+    for number in 0..9 {
+        let (id, host) = (format!("dead {number}"), format!("host {number}"));
+        view.members.push(GroupMember { id, host, partitions: Vec::new() });
+    }
+    let ours = |it: &&GroupMember| it.id == OURS;
+    let before = view.keepers_of(0, u32::MAX).into_iter().take_while(|it| !ours(it)).count();
+    assert!(before > 0, "another member comes first");
+    let mut copies_after = |turns: usize| {
+        view.quiet = BTreeMap::from([(0, Duration::from_secs(2 * turns as u64))]);
+        daemon.hear(OwnershipEvent::GroupSeen { view: &view, ours: OURS });
+        daemon.ownership.summary().copies
+    };
+    assert_eq!([before - 1, before].map(&mut copies_after), [0, 1]);
 }
 
 #[test]
