@@ -241,7 +241,7 @@ pub struct LoadArgs {
     /// Topic to produce to (default: hunt-events). It must exist: see `huntd topics`.
     #[arg(long, value_name = "TOPIC")]
     pub topic: Option<String>,
-    /// Events to generate, or limit of those taken from the file.
+    /// Events to generate (default: 1000000), or limit of those taken from the file.
     #[arg(long, value_name = "N")]
     pub events: Option<u64>,
     /// Events per second (default: as fast as the broker accepts them).

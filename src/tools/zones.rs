@@ -10,6 +10,7 @@ use crate::daemon::wiring::dial_options;
 use crate::edition::Edition;
 use crate::kafka::membership::{GroupMember, GroupView};
 use crate::kafka::right::Right;
+use crate::kafka::topic_error::TopicError;
 use crate::runtime::wall_clock::unix_ms;
 use crate::service::cli::ZonesArgs;
 use serde_json::{Value, json};
@@ -27,17 +28,30 @@ pub fn run(args: &ZonesArgs, edition: &Edition) -> Result<(), ToolError> {
     let zones = partitions_of(client, input_topic, Right::Describe)?;
     let input = TopicReader::connect(client, input_topic, Isolation::Uncommitted, FETCH_WAIT_MS)?;
     let published = published(&cluster, edition)?;
+    if published.zones.len() != usize::from(zones) {
+        return Err(of_control(TopicError::PartitionsDiffer {
+            input_topic: input_topic.clone(),
+            input: zones.into(),
+            output_topic: cluster.output_topic.clone(),
+            output: published.zones.len() as i32,
+        }));
+    }
     published.warnings().iter().try_for_each(|warning| super::warn(warning))?;
     let dial = dial_options(&config, input_topic);
     let group = GroupCoordinator::new(dial, config.group.clone()).describe().map_err(of_control)?;
-    if !group.is_stable {
-        super::warn("the group has no members, or is being rebalanced: ask again in a moment")?;
+    let name = &config.group.client.group;
+    if group.members.is_empty() {
+        super::warn(&format!(
+            "the group `{name}` has no members: no instance runs, or kafka.group is not theirs"
+        ))?;
+    } else if !group.is_stable {
+        super::warn(&format!("the group `{name}` is being rebalanced: ask again in a moment"))?;
     }
     let view = GroupView { members: group.members, ..GroupView::default() };
     let mut lines = Vec::new();
     for zone in 0..zones {
         let (_, input_end) = input.bounds(zone)?;
-        let last = published.zones.get(usize::from(zone)).copied().flatten();
+        let last = published.zones[usize::from(zone)];
         lines.push(ZoneLine {
             zone,
             owner: view.owner_of(zone.into()).map(|owner| &view.members[owner]),

@@ -223,6 +223,30 @@ fn zones_are_listed_with_their_owners_and_copies_and_with_what_is_not_published(
     }
 }
 
+#[test]
+fn zones_of_another_group_or_output_are_not_listed_as_if_they_were_these() {
+    let topics = Topics::create(kafka::shared(), "listed", 4);
+    let others = Topics::create(kafka::shared(), "unlisted", 1);
+    let mut huntd = Huntd::start(kafka::shared(), &topics, &[]);
+    wait_until_owned(&mut huntd, 4);
+    let config = std::fs::read_to_string(huntd.config()).expect("the file is there");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let list_with = |key: &str, name: &str, other: &str| {
+        let path = folder.path().join("huntd.toml");
+        let [line, changed] = [name, other].map(|value| format!("{key} = \"{value}\""));
+        assert!(config.contains(&line), "{config}");
+        std::fs::write(&path, config.replace(&line, &changed)).expect("the file is written");
+        verbs::huntd(&["zones", "--config", path.to_str().expect("the path is text")])
+    };
+    let listed = list_with("group", topics.group(), others.group());
+    assert_eq!(listed.code, 0, "{}", listed.errors);
+    assert!(listed.errors.contains("has no members"), "{}", listed.errors);
+    let refused = list_with("output_topic", &topics.output, &others.output);
+    assert_ne!(refused.code, 0, "{}", refused.output);
+    assert!(refused.errors.contains("they must be equal"), "{}", refused.errors);
+    huntd.stop();
+}
+
 /// An owner repeats its fence every ten seconds, and says nothing else without input.
 #[test]
 fn an_idle_zone_is_not_taken() {
