@@ -7,8 +7,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use support::scrape::{self, Page, Task};
 
-/// Time between two samples of the queues: each costs the daemon a fraction of a millisecond.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Time between two samples of the queues: with 64 zones, each costs the daemon five milliseconds.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Counters of a daemon, since its start or of a time.
 pub(crate) struct Inside {

@@ -61,8 +61,9 @@ use table::say;
 const DRAIN_EVENTS: u64 = 4_000_000;
 const DRAIN_EVENTS_SMOKE: u64 = 40_000;
 
-/// Intended events a second of a drain: each player does three things a second.
-const DRAIN_RATE: u64 = 10_000;
+/// What a player of a drain does in three seconds. A zone's clock, and with it the work on its
+/// hunts, follows from that.
+const EVENTS_IN_3_S: u64 = 10;
 
 /// Records in a batch of a drain: what a producer gathers while the broker is busy.
 const DRAIN_BATCH_EVENTS: usize = 500;
@@ -205,7 +206,7 @@ fn drain_shape(arguments: &Arguments, layout: Layout) -> Shape {
     Shape {
         partitions: arguments.zones,
         players: arguments.players,
-        rate: DRAIN_RATE,
+        rate: arguments.players * EVENTS_IN_3_S / 3,
         batch_events: DRAIN_BATCH_EVENTS,
         layout,
     }

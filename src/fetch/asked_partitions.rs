@@ -1,6 +1,7 @@
 //! Chooses the partitions that a connection fetches, so that no two connections fetch the same one.
 
 use crate::fetch::cursor::{Cursor, UNKNOWN_EPOCH};
+use crate::fetch::stage::SharedFetch;
 use crate::fetch::task::{AskedPartition, FetchTask};
 use crate::kafka::fetch::FetchPartition;
 use std::rc::Rc;
@@ -8,6 +9,10 @@ use std::rc::Rc;
 /// Milliseconds that a broker may wait for records if the Fetch leaves out a partition that cannot
 /// be fetched now, and may within a moment.
 const LEFT_OUT_WAIT_MS: u32 = 10;
+
+/// Bytes of one partition that a Fetch asks for at least, unless the operator wants fewer: the
+/// events of a full frame.
+const SHARE_BYTES_MIN: usize = 128 * 1024;
 
 impl FetchTask {
     /// Returns whether this connection fetches the partition.
@@ -75,6 +80,7 @@ impl FetchTask {
         }
         self.asked = asked;
         self.partitions.clear();
+        let bytes_max = self.share_bytes() as i32;
         let table = self.shared.table.borrow();
         for AskedPartition { cursor, offset } in &self.asked {
             let leader = table.leader(cursor.partition);
@@ -85,10 +91,24 @@ impl FetchTask {
                 offset: *offset,
                 leader_epoch,
                 last_fetched_epoch: cursor.fetch_leader_epoch.get(),
-                bytes_max: self.shared.options.partition_bytes_max as i32,
+                bytes_max,
             });
         }
         wait_ms_max
+    }
+
+    /// The bytes to ask for from each partition. If many are behind, each gets a share of the
+    /// response: a shard that has more events than its frames hold stalls, and the rest of its part
+    /// is fetched again. Half of those that are behind fill the response.
+    fn share_bytes(&self) -> usize {
+        let SharedFetch { context, options, .. } = &*self.shared;
+        let is_behind = |asked: &&AskedPartition| {
+            let progress = context.progress.shard(asked.cursor.partition);
+            asked.offset < progress.high_watermark.get()
+        };
+        let behind = self.asked.iter().filter(is_behind).count();
+        let share = 2 * options.fetch_bytes_max / behind.max(1);
+        share.max(SHARE_BYTES_MIN).min(options.partition_bytes_max)
     }
 
     /// Returns whether the outstanding response is worth waiting for: every partition in it still

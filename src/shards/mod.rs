@@ -19,7 +19,7 @@ mod tests;
 use crate::fetch::block::{Block, BlockPool};
 use crate::fetch::cursor::{Cursor, CursorFault, Cursors};
 use crate::kit::engine::{AnyRulebook, Engine};
-use crate::output::frame::Frame;
+use crate::output::frame::{FRAME_BYTES_MAX, Frame};
 use crate::ownership::action::Cover;
 use crate::ownership::event::{ShardNotice, ToControl};
 use crate::ownership::start_error::StartError;
@@ -147,8 +147,10 @@ impl Workspace {
     /// daemon does not grow when they first do.
     fn touch_frames(&mut self, shards: usize) {
         self.gather_frames();
-        // One is being filled while the others are on their way.
-        let frames = shards * (1 + self.options.frames_per_shard as usize);
+        // Each shard fills one. On their way are as many as have room, and one of each shard.
+        let under_way = shards * self.options.frames_per_shard as usize;
+        let with_room = (self.options.bytes_max as usize / FRAME_BYTES_MAX).max(shards);
+        let frames = shards + under_way.min(with_room);
         for frame in self.spare_frames.iter_mut().rev().take(frames.min(FRAMES_TOUCHED_MAX)) {
             frame.updates.clear();
             frame.updates.touch();
