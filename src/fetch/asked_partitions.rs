@@ -1,7 +1,7 @@
 //! Chooses the partitions that a connection fetches, so that no two connections fetch the same one.
 
+use crate::fetch::FetchOptions;
 use crate::fetch::cursor::{Cursor, UNKNOWN_EPOCH};
-use crate::fetch::stage::SharedFetch;
 use crate::fetch::task::{AskedPartition, FetchTask};
 use crate::kafka::fetch::FetchPartition;
 use std::rc::Rc;
@@ -80,7 +80,7 @@ impl FetchTask {
         }
         self.asked = asked;
         self.partitions.clear();
-        let bytes_max = self.share_bytes() as i32;
+        let bytes_max = share_bytes(&self.shared.options, self.count_behind()) as i32;
         let table = self.shared.table.borrow();
         for AskedPartition { cursor, offset } in &self.asked {
             let leader = table.leader(cursor.partition);
@@ -97,18 +97,12 @@ impl FetchTask {
         wait_ms_max
     }
 
-    /// The bytes to ask for from each partition. If many are behind, each gets a share of the
-    /// response: a shard that has more events than its frames hold stalls, and the rest of its part
-    /// is fetched again. Half of those that are behind fill the response.
-    fn share_bytes(&self) -> usize {
-        let SharedFetch { context, options, .. } = &*self.shared;
-        let is_behind = |asked: &&AskedPartition| {
-            let progress = context.progress.shard(asked.cursor.partition);
-            asked.offset < progress.high_watermark.get()
-        };
-        let behind = self.asked.iter().filter(is_behind).count();
-        let share = 2 * options.fetch_bytes_max / behind.max(1);
-        share.max(SHARE_BYTES_MIN).min(options.partition_bytes_max)
+    /// Returns how many of the asked partitions have records that are not fetched, as far as known.
+    fn count_behind(&self) -> usize {
+        let progress = &self.shared.context.progress;
+        let end =
+            |asked: &AskedPartition| progress.shard(asked.cursor.partition).high_watermark.get();
+        self.asked.iter().filter(|asked| asked.offset < end(asked)).count()
     }
 
     /// Returns whether the outstanding response is worth waiting for: every partition in it still
@@ -130,4 +124,12 @@ impl FetchTask {
             }
         });
     }
+}
+
+/// Returns how many bytes to ask for from each partition. If many are behind, each gets a share of
+/// the response: a shard that has more events than its frames hold stalls, and the rest of its part
+/// is fetched again. Half of those that are behind fill the response.
+pub(super) fn share_bytes(options: &FetchOptions, behind: usize) -> usize {
+    let share = 2 * options.fetch_bytes_max / behind.max(1);
+    share.max(SHARE_BYTES_MIN).min(options.partition_bytes_max)
 }

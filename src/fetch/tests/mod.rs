@@ -1,5 +1,6 @@
 //! The fetch path with a dialler, brokers and a clock that the test controls.
 
+mod asked_partitions;
 mod batch_offsets;
 mod connections;
 mod leader_hints;
