@@ -65,10 +65,7 @@ impl OutputLog {
         let wait = Duration::from_millis(METADATA_MS_MAX);
         let input = partitions(&consumer, &options.input_topic, Right::ReadAndWrite, wait)?;
         let output = partitions(&consumer, &options.output_topic, Right::ReadAndWrite, wait)?;
-        if input != output {
-            let OutputLogOptions { input_topic, output_topic, .. } = options;
-            return Err(TopicError::PartitionsDiffer { input_topic, input, output_topic, output });
-        }
+        TopicError::unless_equal((&options.input_topic, input), (&options.output_topic, output))?;
         partitions(&consumer, &options.dead_letter_topic, Right::Write, wait)?;
         let writer =
             TopicWriter::new(&producer_config(&options), &options.client).map_err(unusable)?;

@@ -183,14 +183,10 @@ impl TopicClient {
         });
         let (input, output, _letters) = (input?, output?, _letters?);
         TopicError::unless_too_many(&names.input, input.partitions)?;
-        if input.partitions != output.partitions {
-            return Err(ControlError::Topic(TopicError::PartitionsDiffer {
-                input_topic: names.input.clone(),
-                input: input.partitions as i32,
-                output_topic: names.output.clone(),
-                output: output.partitions as i32,
-            }));
-        }
+        TopicError::unless_equal(
+            (&names.input, input.partitions as i32),
+            (&names.output, output.partitions as i32),
+        )?;
         let mut problems = Vec::new();
         for wanted in names.wanted(input.partitions as u16, output.replicas as u16) {
             match self.settings(&wanted.name) {

@@ -56,12 +56,13 @@ impl SeenMembers {
         let GroupDescription { is_stable, mut members } = described;
         if is_stable {
             self.stable.clone_from(&members);
+            return Some(members);
         }
         for member in members.iter_mut().filter(|member| member.partitions.is_empty()) {
             let before = self.stable.iter().find(|before| before.id == member.id);
             member.partitions = before.map_or_else(Vec::new, |before| before.partitions.clone());
         }
-        (is_stable || is_quiet).then_some(members)
+        is_quiet.then_some(members)
     }
 }
 

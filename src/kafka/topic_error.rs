@@ -65,6 +65,18 @@ pub enum TopicError {
 }
 
 impl TopicError {
+    /// An error unless the output topic has as many partitions as the input topic.
+    pub(crate) fn unless_equal(
+        (input_topic, input): (&str, i32),
+        (output_topic, output): (&str, i32),
+    ) -> Result<(), TopicError> {
+        let (input_topic, output_topic) = (input_topic.to_owned(), output_topic.to_owned());
+        match input == output {
+            true => Ok(()),
+            false => Err(TopicError::PartitionsDiffer { input_topic, input, output_topic, output }),
+        }
+    }
+
     /// Returns the error for an operation that needs this right.
     pub(crate) fn not_authorised(topic: &str, right: Right) -> TopicError {
         TopicError::NotAuthorised { topic: topic.to_owned(), right }

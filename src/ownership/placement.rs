@@ -13,7 +13,7 @@ pub(crate) const COPIES_MAX: u32 = 2;
 
 /// Time that a member has to take over a zone that has fallen quiet, before it is the next one's
 /// turn: it may be dead, too, and the group does not know it yet.
-const TURN: Duration = Duration::from_secs(2);
+pub(super) const TURN: Duration = Duration::from_secs(2);
 
 impl GroupView {
     /// Returns whether the group counts a member in.
@@ -26,13 +26,12 @@ impl GroupView {
         self.members.iter().position(|member| member.partitions.contains(&partition))
     }
 
-    /// Returns whether a zone has been quiet for so long that it is the turn of the member with
-    /// this rank. If zones of several owners are quiet, the brokers may have paused: each of them
-    /// makes the others wait for a turn more.
-    pub(super) fn is_turn_of(&self, rank: u32, partition: i32) -> bool {
+    /// Returns for how long a zone has to owe frames before it is the first member's turn. If zones
+    /// of several owners are quiet, the brokers may have paused: each further owner costs one more
+    /// turn.
+    pub(super) fn first_turn(&self) -> Duration {
         let owners: BTreeSet<_> = self.quiet.keys().map(|quiet| self.owner_of(*quiet)).collect();
-        let others = owners.len().saturating_sub(1) as u32;
-        self.quiet.get(&partition).is_some_and(|owed| *owed >= TURN * (rank + others))
+        TURN * owners.len().saturating_sub(1) as u32
     }
 
     /// The zones of which a member keeps a copy, each with its rank: how many other copies come
@@ -149,7 +148,7 @@ mod tests {
         let turns = |partitions: &[i32], owed: Duration| {
             let quiet = partitions.iter().map(|partition| (*partition, owed)).collect();
             let view = GroupView { quiet, ..group(&["a", "b", "c"]) };
-            (0..5).filter(|rank| view.is_turn_of(*rank, partitions[0])).count()
+            (0..5).filter(|rank| view.first_turn() + TURN * *rank <= owed).count()
         };
         let alone: [&[i32]; 2] = [&[1], &[1, 4, 61]];
         for of_one in alone {

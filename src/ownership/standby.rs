@@ -9,6 +9,7 @@ use crate::ownership::acquisition::{Acquisition, Need};
 use crate::ownership::action::{CopyNews, Note, OwnershipAction, TakeoverCause};
 use crate::ownership::event::ShardFacts;
 use crate::ownership::history::History;
+use crate::ownership::placement::TURN;
 use crate::ownership::shard_state::ShardState;
 use crate::ownership::shard_table::{ShardTable, ZoneCopy};
 use crate::ownership::silence::{OwnerSighting, RANK_MS, Silence, SilenceStep};
@@ -194,12 +195,14 @@ impl Acquirer {
         let copies = self.standby.options.copies;
         let mut placed = view.copies_of(ours, self.partitions(), self.standby.options.keepers());
         if copies == 0 {
+            let first_turn = view.first_turn();
             placed.retain(|partition, rank| {
-                let is_quiet = view.quiet.contains_key(partition);
+                let owed = view.quiet.get(partition);
+                let is_quiet = owed.is_some();
                 let is_there = table.get(*partition).is_some();
                 let Some(copy) = table.copies.get_mut(partition) else {
-                    return view.is_turn_of(*rank, *partition)
-                        && self.standby.may_begin(*partition, now);
+                    let is_our_turn = owed.is_some_and(|owed| *owed >= first_turn + TURN * *rank);
+                    return is_our_turn && self.standby.may_begin(*partition, now);
                 };
                 if is_quiet {
                     copy.quiet_at = now;

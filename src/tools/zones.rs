@@ -28,14 +28,8 @@ pub fn run(args: &ZonesArgs, edition: &Edition) -> Result<(), ToolError> {
     let zones = partitions_of(client, input_topic, Right::Describe)?;
     let input = TopicReader::connect(client, input_topic, Isolation::Uncommitted, FETCH_WAIT_MS)?;
     let published = published(&cluster, edition)?;
-    if published.zones.len() != usize::from(zones) {
-        return Err(of_control(TopicError::PartitionsDiffer {
-            input_topic: input_topic.clone(),
-            input: zones.into(),
-            output_topic: cluster.output_topic.clone(),
-            output: published.zones.len() as i32,
-        }));
-    }
+    let outputs = (cluster.output_topic.as_str(), published.zones.len() as i32);
+    TopicError::unless_equal((input_topic, zones.into()), outputs).map_err(of_control)?;
     published.warnings().iter().try_for_each(|warning| super::warn(warning))?;
     let dial = dial_options(&config, input_topic);
     let group = GroupCoordinator::new(dial, config.group.clone()).describe().map_err(of_control)?;

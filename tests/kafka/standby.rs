@@ -71,17 +71,27 @@ fn in_a_new_group_without_copies_a_killed_owners_zones_are_taken_over() {
 fn kill_an_owner(copies: u64, kafka: &str) {
     let topics = Topics::create(kafka::shared(), "killed", 4);
     let load = Load::start(kafka::shared(), &topics);
-    let mut follower = Follower::new(kafka::shared(), &topics);
-    let [mut first, second] = start_with_copies(copies, &topics, [kafka; 2]);
+    let follower = Follower::new(kafka::shared(), &topics);
+    let [first, second] = start_with_copies(copies, &topics, [kafka; 2]);
+    take_over(2, second, first, (load, &topics, follower));
+}
+
+/// The owner of so many zones is killed, and the other instance takes them over by silence.
+fn take_over(
+    zones: u64,
+    owner: Huntd,
+    mut other: Huntd,
+    (load, topics, mut follower): (Load, &Topics, Follower),
+) {
     // An instance makes copies only of zones that it has seen grow, and it looks every 300 ms.
     for _ in 0..20 {
-        wait_for_more(&topics, &mut follower, &mut first);
+        wait_for_more(topics, &mut follower, &mut other);
     }
-    second.kill9();
-    wait_until_owned(&mut first, 4);
-    wait_for_more(&topics, &mut follower, &mut first);
-    assert_eq!(first.metric("huntd_takeovers_by_silence_total"), 2, "{}", first.log());
-    finish(load, &topics, follower, first);
+    owner.kill9();
+    wait_until_owned(&mut other, 4);
+    wait_for_more(topics, &mut follower, &mut other);
+    assert_eq!(other.metric("huntd_takeovers_by_silence_total"), zones, "{}", other.log());
+    finish(load, topics, follower, other);
 }
 
 /// The group waits for the dead until their sessions time out, and names nobody's zones meanwhile.
@@ -89,7 +99,7 @@ fn kill_an_owner(copies: u64, kafka: &str) {
 fn an_instance_that_joined_after_others_had_died_takes_over_a_killed_owners_zones() {
     let topics = Topics::create(kafka::shared(), "joiners", 4);
     let load = Load::start(kafka::shared(), &topics);
-    let mut follower = Follower::new(kafka::shared(), &topics);
+    let follower = Follower::new(kafka::shared(), &topics);
     let start = || Huntd::start(kafka::shared(), &topics, &[("kafka", PATIENT)]);
     let join = || {
         let mut joiner = start();
@@ -102,16 +112,7 @@ fn an_instance_that_joined_after_others_had_died_takes_over_a_killed_owners_zone
     for _ in 0..2 {
         join().kill9();
     }
-    let mut last = join();
-    // It takes over only zones that it has seen grow, and it looks every 300 ms.
-    for _ in 0..20 {
-        wait_for_more(&topics, &mut follower, &mut owner);
-    }
-    owner.kill9();
-    wait_until_owned(&mut last, 4);
-    wait_for_more(&topics, &mut follower, &mut last);
-    assert_eq!(last.metric("huntd_takeovers_by_silence_total"), 4, "{}", last.log());
-    finish(load, &topics, follower, last);
+    take_over(4, owner, join(), (load, &topics, follower));
 }
 
 #[test]
