@@ -25,8 +25,12 @@ pub const LOAD_EVENTS_DEFAULT: u64 = 1_000_000;
 /// Upper limit of the wait for the leaders of the topic's partitions.
 const METADATA_WAIT: Duration = Duration::from_secs(10);
 
+/// Upper limit of the wait for a record's acknowledgement, librdkafka's default: a broker that was
+/// killed reads its logs again before it answers, which takes minutes on a busy host.
+const DELIVERY_MS_MAX: u32 = 300_000;
+
 /// Upper limit of the wait for the last acknowledgements; librdkafka gives up on a record earlier.
-const FLUSH_WAIT: Duration = Duration::from_secs(70);
+const FLUSH_WAIT: Duration = Duration::from_millis(DELIVERY_MS_MAX as u64 + 10_000);
 
 /// How long an event of a paced load may wait to be batched; this counts as latency.
 const LINGER_MS_PACED: u32 = 1;
@@ -246,6 +250,6 @@ fn producer_config(client: &ClientOptions, compression: &str, linger_ms: u32) ->
         .set("queue.buffering.max.messages", "500000")
         .set("queue.buffering.max.kbytes", "262144")
         .set("delivery.report.only.error", "true")
-        .set("message.timeout.ms", "60000");
+        .set("message.timeout.ms", DELIVERY_MS_MAX.to_string());
     config
 }

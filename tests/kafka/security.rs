@@ -13,7 +13,7 @@ use support::accounts::{self, Follower, logged_digest};
 use support::daemon::{Huntd, Topics};
 use support::kafka::Cluster;
 use support::kafka::proxy::Way;
-use support::kafka::secure::{self, Kind, PASSWORD, SecureCluster, USER};
+use support::kafka::secure::{self, Kind, SecureCluster, USER};
 use support::scrape::Page;
 
 /// The broker that the tests of this file share. Like [`support::kafka::shared`], it ends with the
@@ -384,11 +384,19 @@ fn a_token_that_expires_is_replaced_by_the_one_in_the_file() {
     accounts::assert_is_the_replay(&secure.cluster, &topics, follower);
 }
 
+/// A group session that outlasts any restart of the broker.
+const LONG_SESSION: &str = "session_timeout_ms = 300000";
+
+/// The shortest group session that a broker accepts.
+const SHORT_SESSION: &str = "session_timeout_ms = 6000";
+
 /// The broker takes another password from its restart on, which ends all connections, too.
 fn change_password(secure: &mut SecureCluster, password: &str) {
     let settings = secure.cluster[0].folder().join("server.properties");
     let text = std::fs::read_to_string(&settings).expect("the broker has a configuration");
-    let changed = text.replace(&format!("=\"{PASSWORD}\""), &format!("=\"{password}\""));
+    let before = std::fs::read_to_string(secure.file("password")).expect("it is there");
+    let quoted = |password: &str| format!("=\"{password}\"");
+    let changed = text.replace(&quoted(before.trim_end()), &quoted(password));
     assert_ne!(text, changed, "the broker has the password");
     secure.cluster.broker_mut(0).stop();
     std::fs::write(settings, changed).expect("the folder is writable");
@@ -403,26 +411,27 @@ fn a_changed_password_is_used_to_fetch_and_publish_at_once_and_for_the_group_by_
     let mut secure = SecureCluster::start(&[], &[]);
     let topics = Topics::create(&secure.cluster, "changed", 2);
     let [ca, plain] = [tls(&secure.file("ca.pem")), sasl("PLAIN", &secure.file("password"))];
-    // Long enough for a busy machine to start the broker again.
-    let session = "session_timeout_ms = 45000";
-    let settings = [("kafka.tls", &*ca), ("kafka.sasl", &plain), ("kafka", session)];
     let address = secure.address(Kind::Sasl);
-    let start = || Huntd::start_with(&[&address], &topics, &settings);
-    let mut huntd = start();
+    let start = |session: &str| {
+        let settings = [("kafka.tls", &*ca), ("kafka.sasl", &plain), ("kafka", session)];
+        Huntd::start_with(&[&address], &topics, &settings)
+    };
+    let words = "a broker refuses the secret that was read when huntd started";
     let mut follower = Follower::new(&secure.cluster, &topics);
+
+    let mut huntd = start(SHORT_SESSION);
     produce(&secure.cluster, &topics, &events(2, 20, 1..=10));
     accounts::wait_until_covered(&secure.cluster, &topics, &mut follower, &mut huntd);
-
     change_password(&mut secure, "another secret");
-    produce(&secure.cluster, &topics, &events(2, 20, 11..=20));
-    accounts::wait_until_covered(&secure.cluster, &topics, &mut follower, &mut huntd);
-    let words = "a broker refuses the secret that was read when huntd started";
-    huntd.wait_until("a line about it", |huntd| huntd.log().contains(words));
     assert_ends(huntd, 13, words);
 
-    let mut huntd = start();
+    let mut huntd = start(LONG_SESSION);
+    produce(&secure.cluster, &topics, &events(2, 20, 11..=20));
+    accounts::wait_until_covered(&secure.cluster, &topics, &mut follower, &mut huntd);
+    change_password(&mut secure, "a third one");
     produce(&secure.cluster, &topics, &events(2, 20, 21..=30));
     accounts::wait_until_covered(&secure.cluster, &topics, &mut follower, &mut huntd);
+    huntd.wait_until("a line about it", |huntd| huntd.log().contains(words));
     let ended = huntd.stop();
     assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
     accounts::assert_is_the_replay(&secure.cluster, &topics, follower);
