@@ -76,7 +76,7 @@ pub(crate) fn run(ring_loop: &RingLoop, ends: HotEnds) -> Result<(), RingError> 
         }
         turned
     });
-    confine_this_thread(Confinement::Hot)?;
+    confine_this_thread(Confinement::Hot, ring_loop.ring().kind())?;
     allocator::count_this_thread();
     ring_loop.run(root, |ring_loop| {
         metrics.take_over(Counter::Turns, ring_loop.turns().count());

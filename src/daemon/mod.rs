@@ -23,7 +23,8 @@ use crate::daemon::wiring::{Wiring, check_names, control_options, start_diallers
 use crate::kit::engine::AnyRulebook;
 use crate::publisher::PublisherError;
 use crate::runtime::cpu::{self, Plan};
-use crate::runtime::ring_loop::{PARK_MS_MAX, RingLoop};
+use crate::runtime::ring::{RING_ENTRIES, RingKind};
+use crate::runtime::ring_loop::{PARK_MAX, RingLoop};
 use crate::service::config::Config;
 use crate::service::status::Status;
 use crate::service::{Observed, Service};
@@ -33,7 +34,6 @@ use crate::{control, publisher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 /// A running daemon.
 pub struct Daemon {
@@ -91,8 +91,8 @@ impl Daemon {
         start_diallers(wiring.diallers, &stop)?;
         let (options, ends) = (control_options(&config, &observed.progress), wiring.control);
         let control = spawn("control", &stop, move || control::run(options, ends))?;
-        let (entries, ends) = (config.runtime.ring_entries, wiring.hot);
-        let hot = spawn("hot", &stop, move || run_hot(&plan, entries, ends))?;
+        let (ring, ends) = (config.runtime.ring, wiring.hot);
+        let hot = spawn("hot", &stop, move || run_hot(&plan, ring, ends))?;
         Ok(Daemon { observed, stop, service, publisher, snapshots, control, hot })
     }
 
@@ -121,9 +121,8 @@ impl Daemon {
 }
 
 /// Runs the hot thread: creates the ring on it, and pins it once all other threads exist.
-fn run_hot(plan: &Plan, ring_entries: u32, ends: hot::HotEnds) -> Result<(), Failure> {
-    let ring_loop =
-        RingLoop::new(ring_entries, Duration::from_millis(PARK_MS_MAX), ends.bell.clone())?;
+fn run_hot(plan: &Plan, ring: RingKind, ends: hot::HotEnds) -> Result<(), Failure> {
+    let ring_loop = RingLoop::new(ring, RING_ENTRIES, PARK_MAX, ends.bell.clone())?;
     if let Plan::Pinned { helper_cores, .. } = plan {
         ring_loop.ring().confine_workers(helper_cores)?;
     }

@@ -23,6 +23,7 @@ use crate::output::mark::Mark;
 use crate::ownership::event::ToControl;
 use crate::queue;
 use crate::queue::bell::Bell;
+use crate::runtime::ring::RingKind;
 use crate::runtime::ring_error::RingError;
 use crate::runtime::ring_loop::RingLoop;
 use crate::snapshot::checkpoint::{CheckpointId, ToSnapshots};
@@ -49,6 +50,8 @@ const PUBLISHER_RING_ENTRIES: u32 = 128;
 pub struct PublisherOptions {
     /// How the brokers are reached.
     pub client: ClientOptions,
+    /// How its thread asks the kernel for its operations.
+    pub ring: RingKind,
     /// The topic that the records came from; dead letters name it.
     pub input_topic: String,
     /// The topic for frames; it has as many partitions as the input topic.
@@ -183,7 +186,8 @@ pub fn run(
     dial_ends: DialEnds,
 ) -> Result<(), PublisherError> {
     let park_max = Duration::from_millis(PUBLISHER_IDLE_MS_MAX);
-    let ring_loop = RingLoop::new(PUBLISHER_RING_ENTRIES, park_max, ends.bell.clone())?;
+    let ring_loop =
+        RingLoop::new(options.ring, PUBLISHER_RING_ENTRIES, park_max, ends.bell.clone())?;
     let (turns, progress) = (ring_loop.turns(), ends.progress.clone());
     let others = Producer::new(&options);
     let producer = NativeProducer::new(&options, turns, dial_ends, progress, others);

@@ -347,6 +347,7 @@ pub(super) mod tests {
     use crate::kafka::client::ClientOptions;
     use crate::kafka::security::Security;
     use crate::output::frame::{Compression, Format};
+    use crate::runtime::ring::RingKind;
 
     /// No broker listens there, so that nothing is ever delivered.
     pub(crate) fn options() -> PublisherOptions {
@@ -357,6 +358,7 @@ pub(super) mod tests {
                 security: Security::default(),
                 group: "test".to_owned(),
             },
+            ring: RingKind::IoUring,
             input_topic: "events".to_owned(),
             output_topic: "updates".to_owned(),
             dead_letter_topic: "dead".to_owned(),

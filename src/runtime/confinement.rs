@@ -4,6 +4,7 @@
 //! serving thread reads requests, and gets its sockets from its ring. Neither needs files,
 //! connections or processes. A call that is not listed fails with EPERM, and the thread continues.
 
+use crate::runtime::ring::RingKind;
 use crate::runtime::ring_error::RingError;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -58,6 +59,10 @@ const SERVING_CALLS: [i64; 5] = [
     libc::SYS_clock_nanosleep,
 ];
 
+/// Calls that a thread needs to use epoll in place of io_uring.
+const EPOLL_CALLS: [i64; 4] =
+    [libc::SYS_epoll_ctl, libc::SYS_epoll_pwait, libc::SYS_read, libc::SYS_recvfrom];
+
 /// Which thread's calls are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confinement {
@@ -67,15 +72,20 @@ pub enum Confinement {
     Serving,
 }
 
-/// Irrevocably forbids the calling thread every system call that a thread of its kind does not
-/// need.
-pub fn confine_this_thread(confinement: Confinement) -> Result<(), RingError> {
+/// Irrevocably forbids the calling thread every system call that a thread of its kind with such a
+/// ring does not need.
+pub fn confine_this_thread(confinement: Confinement, ring: RingKind) -> Result<(), RingError> {
     let no_rules = |call: i64| (call, Vec::new());
     let more: &[i64] = match confinement {
         Confinement::Hot => &[],
         Confinement::Serving => &SERVING_CALLS,
     };
-    let calls = CALLS.into_iter().chain(more.iter().copied());
+    let epoll: &[i64] = match (ring, confinement) {
+        (RingKind::IoUring, _) => &[],
+        (RingKind::Epoll, Confinement::Hot) => &EPOLL_CALLS,
+        (RingKind::Epoll, Confinement::Serving) => &[libc::SYS_epoll_pwait, libc::SYS_accept4],
+    };
+    let calls = CALLS.into_iter().chain(more.iter().chain(epoll).copied());
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = calls.map(no_rules).collect();
     // A signal handler writes to its pipe, a socket pair, without an address.
     rules.insert(libc::SYS_sendto, vec![argument(4, 0)]);

@@ -76,6 +76,28 @@ pub enum Task {
     ReadBell { bell: Handle, buffer: Vec<u8> },
 }
 
+impl Task {
+    /// The socket or eventfd.
+    pub(super) fn handle(&self) -> &Handle {
+        match self {
+            Task::Receive { socket, .. }
+            | Task::ReceiveAll { socket, .. }
+            | Task::Send { socket, .. } => socket,
+            Task::ReadBell { bell, .. } => bell,
+        }
+    }
+
+    /// Takes the buffer out.
+    pub(super) fn into_buffer(self) -> Vec<u8> {
+        match self {
+            Task::Receive { buffer, .. }
+            | Task::ReceiveAll { buffer, .. }
+            | Task::Send { buffer, .. }
+            | Task::ReadBell { buffer, .. } => buffer,
+        }
+    }
+}
+
 /// The result of an operation.
 pub struct Completed {
     /// A count, or an error.

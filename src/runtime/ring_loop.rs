@@ -5,7 +5,7 @@
 
 use crate::queue::bell::Bell;
 use crate::runtime::operations::{Handle, Operation};
-use crate::runtime::ring::Ring;
+use crate::runtime::ring::{Ring, RingKind};
 use crate::runtime::ring_error::RingError;
 use crate::runtime::turns::Turns;
 use smol::LocalExecutor;
@@ -21,6 +21,9 @@ use std::time::{Duration, Instant};
 /// sees turns even when no event arrives.
 pub(crate) const PARK_MS_MAX: u64 = 100;
 
+/// [`PARK_MS_MAX`] as a time.
+pub(crate) const PARK_MAX: Duration = Duration::from_millis(PARK_MS_MAX);
+
 /// Runs one root future on the calling thread.
 pub struct RingLoop {
     turns: Rc<Turns>,
@@ -30,16 +33,17 @@ pub struct RingLoop {
 }
 
 impl RingLoop {
-    /// Creates a loop over a new ring with room for `ring_entries` submissions. It sleeps
-    /// `park_max` at most; the bell wakes it earlier.
+    /// Creates a loop over a new ring of this kind with room for `ring_entries` submissions. It
+    /// sleeps `park_max` at most; the bell wakes it earlier.
     pub fn new(
+        kind: RingKind,
         ring_entries: u32,
         park_max: Duration,
         bell: Arc<Bell>,
     ) -> Result<RingLoop, RingError> {
         let eventfd = Arc::new(bell.as_fd().try_clone_to_owned()?);
         let turns = Turns::new(clock(), bell);
-        let ring = Ring::new(turns.operations().clone(), ring_entries)?;
+        let ring = Ring::new(kind, turns.operations().clone(), ring_entries)?;
         Ok(RingLoop { turns, ring, eventfd, park_max })
     }
 

@@ -5,8 +5,9 @@
 //! a late completion cannot be attributed to another client.
 
 use crate::queue::bell::Bell;
+use crate::runtime::ring::RingKind;
 use crate::runtime::ring_error::RingError;
-use crate::runtime::socket_ring::{ACCEPT, FilledBuffer, RECEIVE, SEND, SocketRing};
+use crate::runtime::socket_ring::{FilledBuffer, SocketOperation, SocketRing};
 use rustix::net::{Shutdown, shutdown};
 use std::io;
 use std::net::TcpListener;
@@ -86,8 +87,16 @@ pub(crate) enum SocketEvent {
 impl Sockets {
     /// Creates an empty set; no client is accepted before [`Sockets::accept`]. The bell ends a
     /// wait. Only the calling thread may use it.
-    pub(crate) fn new(listener: TcpListener, bell: Arc<Bell>) -> Result<Sockets, RingError> {
-        let mut ring = SocketRing::new()?;
+    pub(crate) fn new(
+        kind: RingKind,
+        listener: TcpListener,
+        bell: Arc<Bell>,
+    ) -> Result<Sockets, RingError> {
+        let mut ring = SocketRing::new(kind)?;
+        if kind == RingKind::Epoll {
+            // A client that was reported may have gone before it is accepted.
+            listener.set_nonblocking(true)?;
+        }
         ring.read_bell(bell.as_fd());
         let (sockets, free) = (Vec::new(), Vec::new());
         Ok(Sockets { ring, listener, accepting: Multishot::None, bell, sockets, free })
@@ -109,7 +118,7 @@ impl Sockets {
     /// may still follow.
     pub(crate) fn stop_accepting(&mut self) {
         if self.accepting.end() {
-            self.ring.cancel(ACCEPT, 0);
+            self.ring.cancel(SocketOperation::Accept, 0);
         }
     }
 
@@ -125,7 +134,7 @@ impl Sockets {
     pub(crate) fn stop_receiving(&mut self, number: SocketNumber) {
         let socket = self.sockets[number as usize].as_mut().expect("an open socket");
         if socket.receiving.end() {
-            self.ring.cancel(RECEIVE, number);
+            self.ring.cancel(SocketOperation::Receive, number);
         }
     }
 
@@ -148,10 +157,10 @@ impl Sockets {
         let socket = self.sockets[number as usize].as_mut().expect("an open socket");
         assert!(!std::mem::replace(&mut socket.is_closing, true));
         if socket.receiving.end() {
-            self.ring.cancel(RECEIVE, number);
+            self.ring.cancel(SocketOperation::Receive, number);
         }
         if socket.sending_from.is_some() {
-            self.ring.cancel(SEND, number);
+            self.ring.cancel(SocketOperation::Send, number);
         }
         self.release(number);
     }
@@ -160,6 +169,7 @@ impl Sockets {
     fn release(&mut self, number: SocketNumber) {
         let socket = &mut self.sockets[number as usize];
         if socket.as_ref().is_some_and(Socket::is_over) {
+            self.ring.release(number);
             *socket = None;
             self.free.push(number);
         }
@@ -347,6 +357,13 @@ mod tests {
         }
     }
 
+    /// Runs a test on each kind of ring.
+    fn on_each_ring(test: impl Fn(SocketRing)) {
+        for kind in [RingKind::IoUring, RingKind::Epoll] {
+            test(SocketRing::new(kind).expect("this kernel has both"));
+        }
+    }
+
     fn connect(ring: &mut SocketRing, listener: &TcpListener) -> (TcpStream, OwnedFd) {
         let address = listener.local_addr().expect("it listens");
         let client = TcpStream::connect(address).expect("it listens");
@@ -358,73 +375,77 @@ mod tests {
 
     #[test]
     fn one_order_receives_all_that_a_client_sends_and_answers_are_sent() {
-        let mut ring = SocketRing::new().expect("this kernel has io_uring");
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        ring.accept(listener.as_fd());
-        ring.enter(None).expect("the ring works");
-        for slot in [0, 7] {
-            let (mut client, socket) = connect(&mut ring, &listener);
-            ring.receive(slot, socket.as_fd());
-            // Many times the capacity of all buffers.
-            for round in 0..1_000_u32 {
-                let sent = [round as u8; 3_000];
-                client.write_all(&sent).expect("it is received");
-                let mut bytes = 0;
-                while bytes < sent.len() {
-                    let completion = next(&mut ring);
-                    let SocketCompletion::Received(of, Ok(Some(filled)), Continues::Yes) =
-                        completion
-                    else {
-                        panic!("bytes, and more to come");
-                    };
-                    assert_eq!(of, slot);
-                    bytes += ring.read(filled, |read| {
-                        assert!(read.iter().all(|byte| *byte == round as u8));
-                        read.len()
-                    });
+        on_each_ring(|mut ring| {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+            ring.accept(listener.as_fd());
+            ring.enter(None).expect("the ring works");
+            for slot in [0, 7] {
+                let (mut client, socket) = connect(&mut ring, &listener);
+                ring.receive(slot, socket.as_fd());
+                // Many times the capacity of all buffers.
+                for round in 0..1_000_u32 {
+                    let sent = [round as u8; 3_000];
+                    client.write_all(&sent).expect("it is received");
+                    let mut bytes = 0;
+                    while bytes < sent.len() {
+                        let completion = next(&mut ring);
+                        let SocketCompletion::Received(of, Ok(Some(filled)), Continues::Yes) =
+                            completion
+                        else {
+                            panic!("bytes, and more to come");
+                        };
+                        assert_eq!(of, slot);
+                        bytes += ring.read(filled, |read| {
+                            assert!(read.iter().all(|byte| *byte == round as u8));
+                            read.len()
+                        });
+                    }
                 }
+                ring.send(slot, socket.as_fd(), b"xanswer".to_vec(), 1);
+                assert!(
+                    matches!(next(&mut ring), SocketCompletion::Sent(of, Ok(6), _) if of == slot)
+                );
+                client.shutdown(net::Shutdown::Write).expect("it is open");
+                let end = next(&mut ring);
+                assert!(matches!(end, SocketCompletion::Received(_, Ok(None), Continues::No)));
+                drop(socket);
+                let mut answer = String::new();
+                client.read_to_string(&mut answer).expect("it is sent");
+                assert_eq!(answer, "answer");
             }
-            ring.send(slot, socket.as_fd(), b"xanswer".to_vec(), 1);
-            assert!(matches!(next(&mut ring), SocketCompletion::Sent(of, Ok(6), _) if of == slot));
-            client.shutdown(net::Shutdown::Write).expect("it is open");
-            let end = next(&mut ring);
-            assert!(matches!(end, SocketCompletion::Received(_, Ok(None), Continues::No)));
-            drop(socket);
-            let mut answer = String::new();
-            client.read_to_string(&mut answer).expect("it is sent");
-            assert_eq!(answer, "answer");
-        }
+        });
     }
 
     #[test]
     fn a_client_waits_while_no_buffer_is_left_and_a_cancelled_receive_ends() {
-        let mut ring = SocketRing::new().expect("this kernel has io_uring");
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        ring.accept(listener.as_fd());
-        ring.enter(None).expect("the ring works");
-        let (mut client, socket) = connect(&mut ring, &listener);
-        ring.receive(3, socket.as_fd());
-        let mut kept = Vec::new();
-        let error = loop {
-            client.write_all(b"x").expect("the socket takes it");
-            match next(&mut ring) {
-                SocketCompletion::Received(3, Ok(Some(filled)), _) => kept.push(filled),
-                SocketCompletion::Received(3, Err(error), Continues::No) => break error,
-                _ => panic!("a byte, or no buffer for it"),
-            }
-        };
-        assert_eq!(error.raw_os_error(), Some(libc::ENOBUFS));
-        kept.into_iter().for_each(|filled| ring.read(filled, |bytes| assert_eq!(bytes, b"x")));
-        ring.receive(3, socket.as_fd());
-        let SocketCompletion::Received(3, Ok(Some(filled)), Continues::Yes) = next(&mut ring)
-        else {
-            panic!("the byte that waited");
-        };
-        ring.read(filled, |bytes| assert_eq!(bytes, b"x"));
-        ring.cancel(RECEIVE, 3);
-        let SocketCompletion::Received(3, Err(error), Continues::No) = next(&mut ring) else {
-            panic!("it is cancelled");
-        };
-        assert_eq!(error.raw_os_error(), Some(libc::ECANCELED));
+        on_each_ring(|mut ring| {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+            ring.accept(listener.as_fd());
+            ring.enter(None).expect("the ring works");
+            let (mut client, socket) = connect(&mut ring, &listener);
+            ring.receive(3, socket.as_fd());
+            let mut kept = Vec::new();
+            let error = loop {
+                client.write_all(b"x").expect("the socket takes it");
+                match next(&mut ring) {
+                    SocketCompletion::Received(3, Ok(Some(filled)), _) => kept.push(filled),
+                    SocketCompletion::Received(3, Err(error), Continues::No) => break error,
+                    _ => panic!("a byte, or no buffer for it"),
+                }
+            };
+            assert_eq!(error.raw_os_error(), Some(libc::ENOBUFS));
+            kept.into_iter().for_each(|filled| ring.read(filled, |bytes| assert_eq!(bytes, b"x")));
+            ring.receive(3, socket.as_fd());
+            let SocketCompletion::Received(3, Ok(Some(filled)), Continues::Yes) = next(&mut ring)
+            else {
+                panic!("the byte that waited");
+            };
+            ring.read(filled, |bytes| assert_eq!(bytes, b"x"));
+            ring.cancel(SocketOperation::Receive, 3);
+            let SocketCompletion::Received(3, Err(error), Continues::No) = next(&mut ring) else {
+                panic!("it is cancelled");
+            };
+            assert_eq!(error.raw_os_error(), Some(libc::ECANCELED));
+        });
     }
 }

@@ -87,6 +87,7 @@ mod tests;
 use crate::kafka::topic_error::TopicError;
 use crate::queue::bell::Bell;
 use crate::queue::{self, Receiver};
+use crate::runtime::ring::RingKind;
 use crate::runtime::ring_error::RingError;
 use crate::runtime::sockets::Sockets;
 use crate::runtime::wall_clock::unix_ms;
@@ -164,6 +165,7 @@ pub(crate) struct Server {
     gate: Gate,
     listener: TcpListener,
     address: SocketAddr,
+    ring: RingKind,
     appender: Option<Appender>,
     reports: Receiver<Report>,
     feed: Feed,
@@ -180,6 +182,7 @@ impl Server {
         commands: Commands,
         game: Arc<dyn ViewedGame>,
     ) -> Result<Server, ServeError> {
+        let ring = options.ring.or_epoll(|sentence| tracing::warn!("{sentence}"))?;
         let origins = options.origins.clone();
         let gate = Gate::new(access(&options)?, origins, unix_ms().cast_unsigned());
         let bell = Arc::new(Bell::new().map_err(ServeError::Resources)?);
@@ -202,7 +205,7 @@ impl Server {
             .map_err(|source| ServeError::Listen { listen: options.listen, source })?;
         let address = listener.local_addr().map_err(ServeError::Resources)?;
         tracing::info!(%address, zones, version = VERSION, "serving");
-        Ok(Server { served, gate, listener, address, appender, reports, feed, games, bell })
+        Ok(Server { served, gate, listener, address, ring, appender, reports, feed, games, bell })
     }
 
     /// Returns the address on which it listens, with the port that a configured port 0 became.
@@ -217,8 +220,8 @@ impl Server {
         stop: &Arc<AtomicBool>,
         beside: impl FnOnce(Rc<Gate>) -> B,
     ) -> Result<(), ServeError> {
-        let Server { mut served, gate, listener, appender, reports, feed, bell, .. } = self;
-        let sockets = Sockets::new(listener, bell.clone())?;
+        let Server { mut served, gate, listener, ring, appender, reports, feed, bell, .. } = self;
+        let sockets = Sockets::new(ring, listener, bell.clone())?;
         let (messages, receiver) = channel::bounded(FEED_MESSAGES_MAX);
         let sender = FeedSender::new(messages, bell.clone());
         served.feed = sender.watch();
@@ -237,7 +240,7 @@ impl Server {
         let beside = beside(gate.clone());
         let postings = Postings::new(served.schema().game.events, appender, reports);
         let sessions = Sessions::new(sockets, gate, postings);
-        serving::run(served, sessions, receiver, &bell, beside)?;
+        serving::run(served, sessions, receiver, (&bell, ring), beside)?;
         thread.join().expect("a panic in any thread ends the process");
         Ok(())
     }

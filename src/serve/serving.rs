@@ -7,6 +7,7 @@ use crate::kit::update::Update;
 use crate::queue::bell::Bell;
 use crate::runtime::allocator;
 use crate::runtime::confinement::{Confinement, confine_this_thread};
+use crate::runtime::ring::RingKind;
 use crate::runtime::ring_error::RingError;
 use crate::serve::answers::{Served, ZoneState};
 use crate::serve::feed_messages::FeedMessage;
@@ -36,7 +37,7 @@ pub(crate) fn run(
     served: Served,
     sessions: Sessions,
     feed: Receiver<FeedMessage>,
-    bell: &Arc<Bell>,
+    (bell, ring): (&Arc<Bell>, RingKind),
     beside: impl Future<Output = ()> + 'static,
 ) -> Result<(), RingError> {
     let executor = LocalExecutor::new();
@@ -45,7 +46,7 @@ pub(crate) fn run(
     let waker = Waker::from(bell.clone());
     let mut context = Context::from_waker(&waker);
     let mut serving = Serving::new(served, sessions, feed, bell.clone());
-    confine_this_thread(Confinement::Serving)?;
+    confine_this_thread(Confinement::Serving, ring)?;
     allocator::count_serving_thread();
     let share = Duration::from_millis(SHARE_MS_MAX);
     while serving.turn(share, || _ = tasks.as_mut().poll(&mut context))? != FoldingTurn::Ended {}

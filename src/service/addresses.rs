@@ -48,7 +48,7 @@ impl Check<'_> {
         let origins = origins(self.texts("serve.origins"), access.is_some());
         let origins = origins.map_err(|sentence| self.error("serve.origins", sentence))?;
         let share_address = self.is_true("serve.share_address");
-        Ok(ServeOptions { listen, share_address, access, origins })
+        Ok(ServeOptions { listen, share_address, ring: self.ring()?, access, origins })
     }
 
     fn access(&self) -> Result<Option<AccessOptions>, ConfigError> {

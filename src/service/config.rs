@@ -15,6 +15,7 @@ use crate::ownership::acquisition::Remedy;
 use crate::ownership::placement::COPIES_MAX;
 use crate::ownership::silence::{SILENCE_MS_MAX, SILENCE_MS_MIN};
 use crate::ownership::standby::StandbyOptions;
+use crate::runtime::ring::{RING_KINDS, RingKind};
 use crate::shards::{LINGER_US_MAX, SHARD_FRAMES_MAX, ShardOptions};
 use crate::{fetch, kafka, publisher, runtime, snapshot};
 use std::cell::RefCell;
@@ -269,6 +270,7 @@ impl Check<'_> {
             self.choice("publish.format", &[("json", Format::Json), ("binary", Format::Binary)])?;
         Ok(publisher::PublisherOptions {
             client: self.client()?,
+            ring: self.ring()?,
             input_topic: self.topic("kafka.input_topic")?,
             output_topic: self.topic("kafka.output_topic")?,
             dead_letter_topic: self.topic("kafka.dead_letter_topic")?,
@@ -351,11 +353,11 @@ impl Check<'_> {
             let sentence = format!("has the hot core, {hot}: leave it out of the list");
             return Err(self.error("cpu.helper_cores", sentence));
         }
-        Ok(runtime::RuntimeOptions {
-            hot_core,
-            helper_cores,
-            ring_entries: runtime::ring::RING_ENTRIES,
-        })
+        Ok(runtime::RuntimeOptions { hot_core, helper_cores, ring: self.ring()? })
+    }
+
+    pub(super) fn ring(&self) -> Result<RingKind, ConfigError> {
+        self.choice("runtime.ring", &RING_KINDS)
     }
 
     fn service(&self) -> Result<super::ServiceOptions, ConfigError> {

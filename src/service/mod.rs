@@ -49,6 +49,7 @@ mod log_thread;
 
 pub mod exit;
 
+use crate::runtime::ring::RingKind;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::progress::Progress;
 use exporter::Exporter;
@@ -81,6 +82,8 @@ pub struct ServeOptions {
     pub listen: SocketAddr,
     /// True if other processes may listen on this address, too.
     pub share_address: bool,
+    /// How its thread asks the kernel for its operations; epoll where the kernel refuses io_uring.
+    pub ring: RingKind,
     /// Which tokens requests need; `None`: everybody on this host may ask.
     pub access: Option<AccessOptions>,
     /// Whose pages may ask, besides the process's own.

@@ -83,7 +83,7 @@ counters! {
     PublisherTurns, "publisher_turns", "publisher",
         "Turns of the publisher's loop.";
     RingEnters, "ring_enters", "hot thread",
-        "Calls of io_uring_enter by the hot thread.";
+        "Calls of io_uring_enter by the hot thread, or of epoll_pwait.";
     ConnectionsOpened, "connections_opened", "hot thread",
         "Connections to brokers opened, the first ones included.";
     HotAllocations, "hot_allocations", "hot thread",

@@ -15,7 +15,7 @@ use crate::edition::Edition;
 use crate::kafka::right::Right;
 use crate::kafka::security::{self, Mechanism, Security};
 use crate::runtime::operations::Operations;
-use crate::runtime::ring::Ring;
+use crate::runtime::ring::{RING_ENTRIES, Ring};
 use crate::serve;
 use crate::service::check;
 use crate::service::cli::{CheckArgs, TopicsArgs};
@@ -54,7 +54,7 @@ pub fn run(args: &CheckArgs, edition: &Edition) -> Result<(), ToolError> {
         Ok(_) => {}
         Err(error) => errors.push(Failure::Cpu(error).into()),
     }
-    if let Err(error) = Ring::new(Operations::new(), config.runtime.ring_entries) {
+    if let Err(error) = Ring::new(config.runtime.ring, Operations::new(), RING_ENTRIES) {
         errors.push(Failure::Ring(error).into());
     }
     let security = &config.group.client.security;

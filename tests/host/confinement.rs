@@ -2,6 +2,7 @@
 
 use huntd::queue::bell::Bell;
 use huntd::runtime::confinement::{Confinement, confine_this_thread};
+use huntd::runtime::ring::RingKind;
 use huntd::runtime::ring_loop::RingLoop;
 use seccompiler::BpfProgram;
 use serde_json::{Value, json};
@@ -19,9 +20,9 @@ use support::daemon::program;
 fn a_confined_thread_opens_no_file_no_socket_and_starts_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
-    let confined = |confinement: Confinement| {
+    let confined = |confinement: Confinement, ring: RingKind| {
         move || {
-            confine_this_thread(confinement).expect("the kernel has seccomp");
+            confine_this_thread(confinement, ring).expect("the kernel has seccomp");
             let refused = [
                 ("a file", File::open("/etc/hostname").map(drop)),
                 ("a connection", TcpStream::connect(address).map(drop)),
@@ -33,9 +34,12 @@ fn a_confined_thread_opens_no_file_no_socket_and_starts_nothing() {
         }
     };
     for confinement in [Confinement::Hot, Confinement::Serving] {
-        let confined = thread::spawn(confined(confinement));
-        for (what, outcome) in confined.join().expect("it goes on after each refusal") {
-            assert_eq!(outcome, Err(ErrorKind::PermissionDenied), "{confinement:?}: {what}");
+        for ring in [RingKind::IoUring, RingKind::Epoll] {
+            let confined = thread::spawn(confined(confinement, ring));
+            for (what, outcome) in confined.join().expect("it goes on after each refusal") {
+                let name = format!("{confinement:?}, {ring:?}: {what}");
+                assert_eq!(outcome, Err(ErrorKind::PermissionDenied), "{name}");
+            }
         }
     }
     // The others go on as before.
@@ -44,26 +48,38 @@ fn a_confined_thread_opens_no_file_no_socket_and_starts_nothing() {
 
 #[test]
 fn a_confined_thread_turns_allocates_takes_signals_and_ends() {
-    // What a signal's handler does on whichever thread it finds.
-    let (mut signals, mut handler) = UnixStream::pair().expect("a socket pair");
-    let confined = thread::spawn(move || {
-        let bell = Arc::new(Bell::new().expect("a file descriptor"));
-        let ring_loop = RingLoop::new(8, Duration::from_millis(1), bell).expect("io_uring");
-        confine_this_thread(Confinement::Hot).expect("the kernel has seccomp");
-        let turns = ring_loop.turns().clone();
-        let root = async move {
-            let memory = vec![1u8; 64 << 20];
-            handler.write_all(b"signal").expect("it may write");
-            let end = turns.now() + Duration::from_millis(5);
-            turns.sleep_until(end).await;
-            memory.iter().map(|byte| u64::from(*byte)).sum::<u64>()
-        };
-        ring_loop.run(root, |_| {}).expect("the ring works")
-    });
-    assert_eq!(confined.join().expect("nothing that it needs is refused"), 64 << 20);
-    let mut written = String::new();
-    signals.read_to_string(&mut written).expect("the other end is closed");
-    assert_eq!(written, "signal");
+    for kind in [RingKind::IoUring, RingKind::Epoll] {
+        // What a signal's handler does on whichever thread it finds.
+        let (mut signals, mut handler) = UnixStream::pair().expect("a socket pair");
+        let (socket, mut broker) = UnixStream::pair().expect("a socket pair");
+        let confined = thread::spawn(move || {
+            let bell = Arc::new(Bell::new().expect("a file descriptor"));
+            let park_max = Duration::from_millis(1);
+            let ring_loop = RingLoop::new(kind, 8, park_max, bell).expect("this kernel has both");
+            confine_this_thread(Confinement::Hot, kind).expect("the kernel has seccomp");
+            let turns = ring_loop.turns().clone();
+            let socket = Arc::new(socket.into());
+            let root = async move {
+                let memory = vec![1u8; 64 << 20];
+                handler.write_all(b"signal").expect("it may write");
+                let end = turns.now() + Duration::from_millis(5);
+                turns.sleep_until(end).await;
+                let sent = turns.operations().send(&socket, b"question".to_vec(), 0).await;
+                assert_eq!(sent.result.expect("it may send"), 8);
+                let received = turns.operations().receive(&socket, vec![0; 8], 0).await;
+                assert_eq!(received.result.expect("it may receive"), 6);
+                memory.iter().map(|byte| u64::from(*byte)).sum::<u64>()
+            };
+            ring_loop.run(root, |_| {}).expect("the ring works")
+        });
+        let mut question = [0; 8];
+        broker.read_exact(&mut question).expect("the thread sends it");
+        broker.write_all(b"answer").expect("the thread waits for it");
+        assert_eq!(confined.join().expect("nothing that it needs is refused"), 64 << 20);
+        let mut written = String::new();
+        signals.read_to_string(&mut written).expect("the other end is closed");
+        assert_eq!(written, "signal");
+    }
 }
 
 /// The calls of one group of the profile, with its conditions on their arguments.

@@ -8,11 +8,16 @@ use huntd::runtime::cpu::{
     self, CpuError, Plan, allowed_cores, list, parse_list, pin_this_thread, restrict_process,
     siblings, this_task, verify,
 };
+use huntd::runtime::ring::RingKind;
 use std::sync::mpsc;
 use support::needs;
 
 fn options(hot_core: Option<usize>, helper_cores: Option<&[usize]>) -> RuntimeOptions {
-    RuntimeOptions { hot_core, helper_cores: helper_cores.map(<[usize]>::to_vec), ring_entries: 8 }
+    RuntimeOptions {
+        hot_core,
+        helper_cores: helper_cores.map(<[usize]>::to_vec),
+        ring: RingKind::IoUring,
+    }
 }
 
 fn plan(

@@ -101,6 +101,18 @@ fn the_image_is_built_and_runs_under_its_profile() {
     let words = ["Entrypoint", "Cmd"].map(|key| image[key].as_array().expect("words"));
     let words = words.into_iter().flatten().map(|word| word.as_str().expect("a word"));
     starts(folder, &container, &words.collect::<Vec<&str>>());
+    plays_under_the_default_profile(folder);
+}
+
+/// The demo takes epoll where the profile of container runtimes forbids io_uring.
+fn plays_under_the_default_profile(folder: &Path) {
+    let container = run(&mut buildah(folder, &["from", "--pull-never", "huntd"]));
+    let command = ["run", "--isolation", "chroot", &container, "--"];
+    let demo = buildah(folder, &command).args(["huntd", "demo", "--events", "20000"]).output();
+    let demo = demo.expect("buildah is there");
+    let said = String::from_utf8_lossy(&demo.stderr);
+    assert!(demo.status.success(), "{said}");
+    assert!(said.contains("using epoll: io_uring is forbidden here"), "{said}");
 }
 
 /// The container's command becomes ready, with brokers on this host's loopback address.

@@ -7,7 +7,7 @@ use support::PATIENCE;
 use support::daemon::{Huntd, Topics};
 use support::kafka::acl::{self, Resource};
 use support::kafka::{self, Cluster, Options, unique_name};
-use support::{needs, process};
+use support::process;
 
 /// Waits for the daemon's end: its status and its sentence.
 fn ending(huntd: Huntd) -> (ExitStatus, String) {
@@ -117,25 +117,6 @@ fn a_right_that_is_missing_ends_the_daemon_with_code_6() {
         acl::deny(&cluster.bootstrap(), resource, &name);
         assert_ends(Huntd::start(&cluster, &topics, &[]), 6, &format!("`{name}`"));
     }
-}
-
-#[test]
-fn a_kernel_that_refuses_io_uring_ends_the_daemon_with_code_7() {
-    if !needs::has_program("strace", "-V") {
-        return;
-    }
-    let topics = Topics::create(kafka::shared(), "refused", 1);
-    // A second daemon gets the configuration of this one, and the kernel's answers as if filtered.
-    let huntd = Huntd::start(kafka::shared(), &topics, &[]);
-    let ended = Command::new("strace")
-        .args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=io_uring_setup"])
-        .args(["-e", "inject=io_uring_setup:error=EPERM"])
-        .args([env!("CARGO_BIN_EXE_huntd"), "run", "--config", &huntd.config()])
-        .output()
-        .expect("strace is there");
-    let log = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(7), "{log}");
-    assert!(log.contains("kernel.io_uring_disabled"), "{log}");
 }
 
 /// Starts the daemon with more and more of something, until it is enough. Before that each start

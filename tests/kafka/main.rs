@@ -17,6 +17,7 @@ mod damage;
 mod data_plane;
 mod delivery;
 mod editions;
+mod epoll;
 mod exits;
 mod explain;
 mod failover;

@@ -33,6 +33,7 @@ use huntd::publisher::sent::Sent;
 use huntd::publisher::{self, ToPublisher};
 use huntd::queue::bell::Bell;
 use huntd::queue::{Receiver, Sender, bounded, bounded_with_bell};
+use huntd::runtime::ring::RingKind;
 use huntd::runtime::turns::Turns;
 use huntd::shards::{ShardEnds, ShardOptions, ToHot};
 use huntd::telemetry::metrics::{Gauge, Metrics};
@@ -452,6 +453,7 @@ fn publisher_options(chance: &mut Chance) -> publisher::PublisherOptions {
             security: Security::default(),
             group: "huntd".to_owned(),
         },
+        ring: RingKind::IoUring,
         input_topic: TOPIC.to_owned(),
         output_topic: OUTPUT_TOPIC.to_owned(),
         dead_letter_topic: "letters".to_owned(),

@@ -4,6 +4,7 @@ use crate::fetch::connection::{Connection, ConnectionError};
 use crate::fetch::dialling::Dialled;
 use crate::kafka::message::Versions;
 use crate::queue::bell::Bell;
+use crate::runtime::ring::RingKind;
 use crate::runtime::ring_loop::RingLoop;
 use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
@@ -20,6 +21,7 @@ const RESPONSE_BYTES: usize = 200_000;
 /// Receives a response of which the broker sends this many bytes at this interval, and which is
 /// wanted or not at the deadline.
 fn receive(
+    kind: RingKind,
     (bytes_at_a_time, every_ms): (usize, u64),
     is_wanted: bool,
 ) -> Result<Vec<u8>, ConnectionError> {
@@ -42,7 +44,7 @@ fn receive(
     });
     let bell = Arc::new(Bell::new().expect("a descriptor is left"));
     let park_max = Duration::from_millis(50);
-    let ring_loop = RingLoop::new(8, park_max, bell).expect("this kernel has io_uring");
+    let ring_loop = RingLoop::new(kind, 8, park_max, bell).expect("this kernel has both");
     let versions =
         Versions { fetch: 4, metadata: 1, produce: 3, init_producer_id: 0, tells_settings: false };
     let socket = Arc::new(socket.into());
@@ -64,11 +66,13 @@ fn receive(
 fn a_response_that_is_arriving_at_its_deadline_is_received_to_its_end() {
     // For the second pace, nothing arrives in the last moments before the deadline.
     for pace in [(4_000, 20), (60_000, 2 * WAIT_MS)] {
-        let begun = Instant::now();
-        let received = receive(pace, true).expect("it arrives");
-        assert!(begun.elapsed() > Duration::from_millis(WAIT_MS), "it was there in time");
-        let wanted = (4..RESPONSE_BYTES).map(|at| (at / 7) as u8);
-        assert!(received.into_iter().eq(wanted));
+        for kind in [RingKind::IoUring, RingKind::Epoll] {
+            let begun = Instant::now();
+            let received = receive(kind, pace, true).expect("it arrives");
+            assert!(begun.elapsed() > Duration::from_millis(WAIT_MS), "it was there in time");
+            let wanted = (4..RESPONSE_BYTES).map(|at| (at / 7) as u8);
+            assert!(received.into_iter().eq(wanted));
+        }
     }
 }
 
@@ -83,11 +87,13 @@ fn a_response_that_nobody_wants_any_more_at_its_deadline_is_given_up() {
 }
 
 fn assert_overdue(pace: (usize, u64), is_wanted: bool) {
-    let begun = Instant::now();
-    let Err(ConnectionError::Io { error, .. }) = receive(pace, is_wanted) else {
-        panic!("all of it takes longer");
-    };
-    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-    let took = begun.elapsed();
-    assert!((WAIT_MS..5_000).contains(&(took.as_millis() as u64)), "{took:?}");
+    for kind in [RingKind::IoUring, RingKind::Epoll] {
+        let begun = Instant::now();
+        let Err(ConnectionError::Io { error, .. }) = receive(kind, pace, is_wanted) else {
+            panic!("all of it takes longer");
+        };
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let took = begun.elapsed();
+        assert!((WAIT_MS..5_000).contains(&(took.as_millis() as u64)), "{took:?}");
+    }
 }

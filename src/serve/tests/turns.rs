@@ -6,6 +6,7 @@ use crate::hunt::change::Change;
 use crate::kit::update::Update;
 use crate::queue;
 use crate::queue::bell::Bell;
+use crate::runtime::ring::RingKind;
 use crate::runtime::sockets::Sockets;
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::feed_messages::{FEED_MESSAGES_MAX, FeedMessage};
@@ -47,9 +48,13 @@ impl Turns {
         let World { served, events, .. } = World::new();
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let bell = Arc::new(Bell::new().expect("an eventfd"));
-        let sockets = Sockets::new(listener.try_clone().expect("a descriptor"), bell.clone());
+        let sockets = Sockets::new(
+            RingKind::IoUring,
+            listener.try_clone().expect("a descriptor"),
+            bell.clone(),
+        );
         let (_, reports) = queue::bounded(1);
-        let sockets = sockets.expect("this kernel has io_uring");
+        let sockets = sockets.expect("this kernel has both");
         let gate = Rc::new(Gate::open());
         let postings = Postings::new(served.schema().game.events, None, reports);
         let sessions = Sessions::new(sockets, gate, postings);

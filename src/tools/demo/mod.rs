@@ -27,8 +27,10 @@ use super::pace::Pace;
 use super::progress_bar::ProgressBar;
 use super::source::Source;
 use super::traffic::RATE_UNPACED;
+use crate::daemon::failure::Failure;
 use crate::edition::Edition;
 use crate::kit::bots::BotOptions;
+use crate::runtime::ring::{RING_KINDS, RingKind};
 use crate::service::cli::DemoArgs;
 use crate::service::config::{self, Config};
 use crate::view::game::ViewedGame;
@@ -93,6 +95,14 @@ pub fn run(args: &DemoArgs, edition: &Edition) -> Result<(), ToolError> {
     }
     winners.write(&mut std::io::stdout().lock())?;
     DemoReport::new(&measured, &daemon, &offline).print(args)
+}
+
+/// Returns the ring that the kernel allows, as the configuration names it.
+fn available_ring() -> Result<&'static str, ToolError> {
+    let say = |sentence: String| _ = writeln!(std::io::stderr(), "{sentence}");
+    let available = RingKind::IoUring.or_epoll(say).map_err(Failure::Ring)?;
+    let (name, _) = RING_KINDS.iter().find(|(_, kind)| *kind == available).expect("each has one");
+    Ok(name)
 }
 
 /// Prints a progress line on a terminal.
@@ -191,6 +201,8 @@ fn demo_config(brokers: &[String]) -> Result<Config, ToolError> {
          input_topic = \"{INPUT_TOPIC}\"\n\
          output_topic = \"{OUTPUT_TOPIC}\"\n\
          dead_letter_topic = \"{DEAD_LETTER_TOPIC}\"\n\
+         [runtime]\n\
+         ring = \"{}\"\n\
          [fetch]\n\
          wait_ms_max = 1\n\
          [input]\n\
@@ -205,6 +217,7 @@ fn demo_config(brokers: &[String]) -> Result<Config, ToolError> {
          listen = \"127.0.0.1:0\"\n\
          origins = [\"*\"]\n",
         brokers.join("\", \""),
+        available_ring()?,
         LINGER_MS * 1000
     );
     let parsed = config::parse("the demo's configuration", &text, std::iter::empty());

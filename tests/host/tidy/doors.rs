@@ -24,7 +24,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("hdrhistogram", &["src/tools/demo/verifier.rs"]),
     ("httparse", &["src/http/request.rs"]),
     ("indicatif", &["src/tools/progress_bar.rs"]),
-    ("io_uring", &["src/runtime/ring.rs", "src/runtime/socket_ring.rs"]),
+    ("io_uring", &["src/runtime/io_uring_ring.rs", "src/runtime/io_uring_sockets.rs"]),
     (
         "itoa",
         &[
@@ -207,7 +207,7 @@ fn outside_crates_are_named_behind_their_doors() {
             &[("src/fetch/task.rs", "use ring::aead;")],
         ],
         &[
-            &[("src/runtime/ring.rs", "use io_uring::opcode;")],
+            &[("src/runtime/io_uring_ring.rs", "use io_uring::opcode;")],
             &[("src/tools/load.rs", "use rdkafka::ClientConfig;")],
             &[("src/queue/mod.rs", "use crossbeam_queue::ArrayQueue;")],
             &[("src/service/exit.rs", "enum Exit { io_uring }")],

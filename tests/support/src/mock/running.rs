@@ -11,6 +11,7 @@ use huntd::publisher::{
 };
 use huntd::queue;
 use huntd::queue::bell::Bell;
+use huntd::runtime::ring::RingKind;
 use huntd::telemetry::metrics::Metrics;
 use huntd::telemetry::progress::{Progress, SHARDS_MAX};
 use huntd::testing::frame_maker::FrameMaker;
@@ -43,6 +44,7 @@ impl Running {
     pub fn start(cluster: &Cluster, format: Format, queue_kbytes_max: usize) -> Running {
         let options = PublisherOptions {
             client: super::client(cluster),
+            ring: RingKind::IoUring,
             input_topic: "events".to_owned(),
             output_topic: "updates".to_owned(),
             dead_letter_topic: "dead".to_owned(),

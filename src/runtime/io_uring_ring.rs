@@ -20,11 +20,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Entries of the hot thread's submission queue: a few per connection, flushed once per turn.
-pub(crate) const RING_ENTRIES: u32 = 256;
-
-/// The ring of one thread.
-pub struct Ring {
+/// A ring on io_uring.
+pub struct IoUringRing {
     operations: Rc<Operations>,
     inner: RefCell<RingState>,
     enters: Cell<u64>,
@@ -69,19 +66,19 @@ const REGISTER_IOWQ_AFF: u8 = 17;
 /// The value written to a bell's eventfd.
 static ONE: u64 = 1;
 
-impl Ring {
+impl IoUringRing {
     /// Creates a ring for the calling thread, which alone may use it, with room for `entries`
     /// submissions.
-    pub fn new(operations: Rc<Operations>, entries: u32) -> Result<Ring, RingError> {
+    pub(super) fn new(operations: Rc<Operations>, entries: u32) -> Result<IoUringRing, RingError> {
         let uring = build(entries, 2 * entries)?;
         let flags = Restriction::sqe_flags_allowed(FLAGS.bits());
         enable(&uring, &OPCODES, vec![flags, Restriction::register_op(REGISTER_IOWQ_AFF)])?;
         let inner = RingState { uring, carried: Vec::with_capacity(entries as usize), ended: 0 };
-        Ok(Ring { operations, inner: RefCell::new(inner), enters: Cell::new(0) })
+        Ok(IoUringRing { operations, inner: RefCell::new(inner), enters: Cell::new(0) })
     }
 
     /// Restricts the kernel's worker threads of this ring to these cores.
-    pub(crate) fn confine_workers(&self, cores: &[usize]) -> Result<(), RingError> {
+    pub(super) fn confine_workers(&self, cores: &[usize]) -> Result<(), RingError> {
         // SAFETY: an all-zero cpu_set_t is the empty set.
         let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
         for core in cores {
@@ -93,12 +90,12 @@ impl Ring {
     }
 
     /// Number of `io_uring_enter` calls.
-    pub fn enters(&self) -> u64 {
+    pub(super) fn enters(&self) -> u64 {
         self.enters.get()
     }
 
     /// Returns whether an enter has something to do: requests to submit, or completions to fetch.
-    pub(crate) fn has_work(&self) -> bool {
+    pub(super) fn has_work(&self) -> bool {
         let mut inner = self.inner.borrow_mut();
         let submission = inner.uring.submission();
         self.operations.has_orders() || submission.taskrun() || submission.cq_overflow()
@@ -106,7 +103,7 @@ impl Ring {
 
     /// Submits the requests, waits at most `wait` for a completion (`None`: does not wait), and
     /// finishes all operations that have ended.
-    pub(crate) fn enter(&self, wait: Option<Duration>) -> Result<(), RingError> {
+    pub(super) fn enter(&self, wait: Option<Duration>) -> Result<(), RingError> {
         let mut inner = self.inner.borrow_mut();
         while let Some(order) = self.operations.take_order() {
             self.carry_out(&mut inner, order);
@@ -194,7 +191,7 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl Drop for IoUringRing {
     fn drop(&mut self) {
         // The kernel ends operations only after the ring is gone; until then it may write to their
         // memory.
@@ -314,7 +311,7 @@ pub(super) mod tests {
 
     #[test]
     fn operations_that_a_thread_does_not_need_are_refused() {
-        let ring = Ring::new(Operations::new(), 8).expect("this kernel has io_uring");
+        let ring = IoUringRing::new(Operations::new(), 8).expect("this kernel has io_uring");
         assert_refuses_what_has_no_use(&mut ring.inner.borrow_mut().uring);
     }
 }

@@ -1,10 +1,12 @@
-//! The ring of a thread that serves thousands of clients: one request accepts all of them, one
-//! receives everything a client sends, and no client holds a buffer until bytes have arrived.
+//! Thousands of clients on io_uring, with multishot requests and shared buffers.
 
 #![allow(unsafe_code)]
 
-use crate::runtime::ring::{FLAGS, UNATTENDED, bell_rings, build, enable, submit};
+use crate::runtime::io_uring_ring::{FLAGS, UNATTENDED, bell_rings, build, enable, submit};
 use crate::runtime::ring_error::RingError;
+use crate::runtime::socket_ring::{
+    FilledBuffer, SHARED_BUFFER_BYTES, SHARED_BUFFERS, SocketOperation,
+};
 use crate::runtime::sockets::{Continues, SocketCompletion};
 use io_uring::register::Restriction;
 use io_uring::types::{BufRingEntry, Fd};
@@ -19,7 +21,7 @@ use std::time::{Duration, Instant};
 /// Entries of the serving thread's submission queue: mostly the answers of one turn.
 const SOCKET_ENTRIES: u32 = 512;
 
-/// All operations that a [`SocketRing`] accepts.
+/// All operations that the ring accepts.
 const SOCKET_OPCODES: [u8; 6] = [
     opcode::AcceptMulti::CODE,
     opcode::RecvMulti::CODE,
@@ -29,19 +31,11 @@ const SOCKET_OPCODES: [u8; 6] = [
     opcode::AsyncCancel::CODE,
 ];
 
-/// Number of shared receive buffers. A power of two.
-const SHARED_BUFFERS: u16 = 512;
-
-/// Size of each: most requests are shorter.
-const SHARED_BUFFER_BYTES: usize = 2048;
-
 /// The id of the shared buffer group.
 const SHARED_GROUP: u16 = 0;
 
-/// The ring of a thread that serves clients. Each client has a slot, a small number.
-///
-/// The caller keeps a socket open until its last completion.
-pub(crate) struct SocketRing {
+/// A ring for clients, on io_uring.
+pub(crate) struct IoUringSockets {
     uring: IoUring,
     shared: SharedBuffers,
     /// Buffers being sent, by slot. The kernel may still read them after the ring is dropped.
@@ -54,23 +48,15 @@ pub(crate) struct SocketRing {
     ended: VecDeque<(cqueue::Entry, Instant)>,
 }
 
-/// Operations of a [`SocketRing`].
-pub(super) const ACCEPT: u64 = 0;
-pub(super) const RECEIVE: u64 = 1;
-pub(super) const SEND: u64 = 2;
+/// Operations, as a part of their `user_data`.
+const ACCEPT: u64 = SocketOperation::Accept as u64;
+const RECEIVE: u64 = SocketOperation::Receive as u64;
+const SEND: u64 = SocketOperation::Send as u64;
 const READ_BELL: u64 = 3;
 
-/// A shared buffer with bytes, which is ours until it is returned to the kernel.
-pub(crate) struct FilledBuffer {
-    number: u16,
-    bytes: usize,
-    /// When it was taken from the kernel.
-    pub(crate) taken_at: Instant,
-}
-
-impl SocketRing {
+impl IoUringSockets {
     /// Creates a ring for the calling thread, which alone may use it.
-    pub(crate) fn new() -> Result<SocketRing, RingError> {
+    pub(super) fn new() -> Result<IoUringSockets, RingError> {
         let uring = build(SOCKET_ENTRIES, 8 * SOCKET_ENTRIES)?;
         let shared = SharedBuffers::register(&uring)?;
         let flags = FLAGS | squeue::Flags::BUFFER_SELECT;
@@ -78,25 +64,25 @@ impl SocketRing {
         let rung = Box::leak(Box::new(0));
         let sending = ManuallyDrop::new(Vec::new());
         let (sent, ended) = (VecDeque::new(), VecDeque::new());
-        Ok(SocketRing { uring, shared, sending, rung, sent, ended })
+        Ok(IoUringSockets { uring, shared, sending, rung, sent, ended })
     }
 
     /// Accepts clients until it fails or is cancelled.
-    pub(crate) fn accept(&mut self, listener: BorrowedFd) {
+    pub(super) fn accept(&mut self, listener: BorrowedFd) {
         let entry = opcode::AcceptMulti::new(Fd(listener.as_raw_fd())).flags(libc::SOCK_CLOEXEC);
         // SAFETY: the kernel writes no address, so the entry points to nothing.
         unsafe { self.push(&[entry.build().user_data(user_data(ACCEPT, 0))]) };
     }
 
     /// Receives everything a client sends, until its end of stream or until cancelled.
-    pub(crate) fn receive(&mut self, slot: u32, socket: BorrowedFd) {
+    pub(super) fn receive(&mut self, slot: u32, socket: BorrowedFd) {
         let entry = opcode::RecvMulti::new(Fd(socket.as_raw_fd()), SHARED_GROUP);
         // SAFETY: the kernel takes a shared buffer, so the entry points to nothing.
         unsafe { self.push(&[entry.build().user_data(user_data(RECEIVE, slot))]) };
     }
 
     /// Sends `buffer[from..]`, one buffer per client at a time.
-    pub(crate) fn send(&mut self, slot: u32, socket: BorrowedFd, buffer: Vec<u8>, from: usize) {
+    pub(super) fn send(&mut self, slot: u32, socket: BorrowedFd, buffer: Vec<u8>, from: usize) {
         let at = slot as usize;
         if at >= self.sending.len() {
             self.sending.resize_with(at + 1, Vec::new);
@@ -112,7 +98,7 @@ impl SocketRing {
     }
 
     /// Reads the bell's eventfd, which resets it.
-    pub(crate) fn read_bell(&mut self, bell: BorrowedFd) {
+    pub(super) fn read_bell(&mut self, bell: BorrowedFd) {
         let length = size_of::<u64>() as u32;
         let entry = opcode::Read::new(Fd(bell.as_raw_fd()), self.rung.cast(), length);
         let entry = entry.build().user_data(user_data(READ_BELL, 0));
@@ -122,8 +108,8 @@ impl SocketRing {
     }
 
     /// Cancels an operation.
-    pub(super) fn cancel(&mut self, operation: u64, slot: u32) {
-        let entry = opcode::AsyncCancel::new(user_data(operation, slot)).build();
+    pub(super) fn cancel(&mut self, operation: SocketOperation, slot: u32) {
+        let entry = opcode::AsyncCancel::new(user_data(operation as u64, slot)).build();
         let entry = entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(UNATTENDED);
         // SAFETY: a cancel entry points to nothing.
         unsafe { self.push(&[entry]) };
@@ -143,7 +129,7 @@ impl SocketRing {
 
     /// Takes completions from the kernel.
     fn collect(&mut self) {
-        let SocketRing { uring, sent, ended, .. } = self;
+        let IoUringSockets { uring, sent, ended, .. } = self;
         let now = Instant::now();
         for entry in uring.completion() {
             match entry.user_data() {
@@ -155,7 +141,7 @@ impl SocketRing {
     }
 
     /// Submits the requests, and waits at most `wait` for a completion (`None`: does not wait).
-    pub(crate) fn enter(&mut self, wait: Option<Duration>) -> Result<(), RingError> {
+    pub(super) fn enter(&mut self, wait: Option<Duration>) -> Result<(), RingError> {
         let is_idle = self.sent.is_empty() && self.ended.is_empty();
         submit(&self.uring, wait.filter(|_| is_idle))?;
         self.collect();
@@ -163,13 +149,13 @@ impl SocketRing {
     }
 
     /// Returns whether there is something to process, as far as is known without a system call.
-    pub(crate) fn has_work(&mut self) -> bool {
+    pub(super) fn has_work(&mut self) -> bool {
         let is_idle = self.sent.is_empty() && self.ended.is_empty();
         !is_idle || self.uring.submission().taskrun() || !self.uring.completion().is_empty()
     }
 
-    /// Returns the next completion that [`SocketRing::enter`] has collected.
-    pub(crate) fn next(&mut self) -> Option<SocketCompletion> {
+    /// Returns the next completion that [`IoUringSockets::enter`] has collected.
+    pub(super) fn next(&mut self) -> Option<SocketCompletion> {
         let result_of = |entry: &cqueue::Entry| {
             let failed = |_| io::Error::from_raw_os_error(-entry.result());
             usize::try_from(entry.result()).map_err(failed)
@@ -200,7 +186,7 @@ impl SocketRing {
     }
 
     /// Passes the bytes to `read`, and returns their buffer to the kernel.
-    pub(crate) fn read<T>(&mut self, filled: FilledBuffer, read: impl FnOnce(&[u8]) -> T) -> T {
+    pub(super) fn read<T>(&mut self, filled: FilledBuffer, read: impl FnOnce(&[u8]) -> T) -> T {
         let done = read(self.shared.bytes(&filled));
         self.shared.give(filled.number);
         done
@@ -269,11 +255,11 @@ impl SharedBuffers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::ring::tests::assert_refuses_what_has_no_use;
+    use crate::runtime::io_uring_ring::tests::assert_refuses_what_has_no_use;
 
     #[test]
     fn operations_that_serving_does_not_need_are_refused() {
-        let mut ring = SocketRing::new().expect("this kernel has io_uring");
+        let mut ring = IoUringSockets::new().expect("this kernel has io_uring");
         assert_refuses_what_has_no_use(&mut ring.uring);
     }
 }
