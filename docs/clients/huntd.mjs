@@ -7,11 +7,11 @@
 // `read` prints a position after the updates of each frame, and goes on from the last ones in the
 // file PRINTED, which has what it printed before. It ends where the topic ended when it began.
 //
-// `read` and `write` need kafkajs (npm install kafkajs), and kafkajs-lz4 for JSON frames, which
-// travel as LZ4 unless publish.compression says otherwise. Types are in the comments, so that
-// TypeScript checks this file, with @types/node beside it, with
-// `tsc --allowJs --checkJs --noEmit --strict --target es2022 --module nodenext --types node
-// huntd.mjs`.
+// `read` and `write` need @platformatic/kafka (npm install @platformatic/kafka; with Node 20,
+// @platformatic/kafka@1). Types are in the comments, so that TypeScript checks this file, with
+// @types/node beside it, with
+// `tsc --allowJs --checkJs --noEmit --strict --skipLibCheck --target es2022 --module nodenext
+// --types node huntd.mjs`.
 // docs/PROTOCOL.md has the reader rule, docs/RULES.md the updates, docs/EVENTS.md the events.
 
 import { readFileSync } from "node:fs";
@@ -370,66 +370,50 @@ export function event(seqs, type, player, fields = {}) {
 
 /** @param {string} brokers @param {string} topic @param {string | undefined} printed */
 async function read(brokers, topic, printed) {
-  const { Kafka, CompressionTypes, CompressionCodecs, logLevel } = (await import("kafkajs")).default;
-  const lz4 = await import("kafkajs-lz4").catch(() => null);
-  // Its types place the constructor elsewhere.
-  const Lz4 = /** @type {any} */ (lz4?.default);
-  if (Lz4) CompressionCodecs[CompressionTypes.LZ4] = new Lz4().codec;
-  const kafka = new Kafka({ brokers: brokers.split(","), logLevel: logLevel.ERROR });
-  // kafkajs reads in groups only. Frames are part of no transaction; somebody else's must not hide
-  // them.
-  const consumer = kafka.consumer({ groupId: `huntd-example-${Date.now()}`, readUncommitted: true });
-  // A frame that cannot be read, or a codec that is missing, ends the program.
-  consumer.on(consumer.events.CRASH, ({ payload }) => {
-    stderr.write(`${payload.error.message}\n`);
-    exit(1);
+  const { Consumer, FetchIsolationLevels } = await import("@platformatic/kafka");
+  // It reads as a member of a group. Nothing is committed: your program stores positions.
+  const consumer = new Consumer({
+    clientId: "huntd-example", groupId: `huntd-example-${Date.now()}`,
+    bootstrapBrokers: brokers.split(","),
+    // Frames are part of no transaction; somebody else's must not hide them.
+    isolationLevel: FetchIsolationLevels.READ_UNCOMMITTED,
   });
   const stored = positionsIn(printed);
   /** @type {Map<number, Reader>} */
   const readers = new Map();
   for (const [partition, { position }] of stored) readers.set(partition, new Reader({ position }));
-  const reading = await partitionsToRead(kafka, topic, stored);
-  if (reading.size === 0) return;
-  await consumer.connect();
-  await consumer.subscribe({ topic, fromBeginning: true });
-  /** @type {(nothing: void) => void} */
-  let end;
-  const ended = new Promise((resolve) => { end = resolve; });
-  await consumer.run({
-    autoCommit: false,
-    eachMessage: async ({ partition, message }) => {
+  const { offsets, ends } = await partitionsToRead(consumer, topic, stored);
+  if (ends.size > 0) {
+    const stream = await consumer.consume({ topics: [topic], mode: "manual", offsets, autocommit: false });
+    // A frame that cannot be read, or a codec that is missing, ends the program.
+    for await (const { partition, offset, value } of stream) {
       if (!readers.has(partition)) readers.set(partition, new Reader());
-      printAccepted(partition, message, /** @type {Reader} */ (readers.get(partition)));
-      const next = BigInt(message.offset) + 1n;
-      if (next >= (reading.get(partition) ?? 0n)) reading.delete(partition);
-      if (reading.size === 0) end();
-    },
-  });
-  // What has come by now is old to readers that begin at a position.
-  for (const [partition, { nextRecord }] of stored) {
-    consumer.seek({ topic, partition, offset: nextRecord.toString() });
+      printAccepted(partition, { value, offset }, /** @type {Reader} */ (readers.get(partition)));
+      if (offset + 1n >= (ends.get(partition) ?? 0n)) ends.delete(partition);
+      if (ends.size === 0) break;
+    }
   }
-  await ended;
-  await consumer.disconnect();
+  await consumer.close(true);
 }
 
-/** The partitions that have records to be read, each with its end. Leave this out to read for ever.
- * @param {import("kafkajs").Kafka} kafka @param {string} topic
- * @param {ReturnType<typeof positionsIn>} stored @returns {Promise<Map<number, bigint>>} */
-async function partitionsToRead(kafka, topic, stored) {
-  const admin = kafka.admin();
-  await admin.connect();
-  const ends = await admin.fetchTopicOffsets(topic);
-  await admin.disconnect();
-  /** @type {[number, bigint, bigint][]} */
-  const all = ends.map(({ partition, low, high }) =>
-    [partition, BigInt(high), stored.get(partition)?.nextRecord ?? BigInt(low)]);
-  return new Map(all.filter(([, end, next]) => next < end).map(([partition, end]) => [partition, end]));
+/** Where each partition is read from, and the ends of those that have records to be read. Leave the
+ * ends out to read for ever.
+ * @param {import("@platformatic/kafka").Consumer} consumer @param {string} topic
+ * @param {ReturnType<typeof positionsIn>} stored */
+async function partitionsToRead(consumer, topic, stored) {
+  const { ListOffsetTimestamps } = await import("@platformatic/kafka");
+  const list = async (/** @type {bigint} */ timestamp) =>
+    (await consumer.listOffsets({ topics: [topic], timestamp })).get(topic) ?? [];
+  const [begins, highs] = [await list(ListOffsetTimestamps.EARLIEST), await list(ListOffsetTimestamps.LATEST)];
+  const offsets = begins.map((begin, partition) =>
+    ({ topic, partition, offset: stored.get(partition)?.nextRecord ?? begin }));
+  const left = offsets.filter(({ partition, offset }) => offset < highs[partition]);
+  return { offsets, ends: new Map(left.map(({ partition }) => [partition, highs[partition]])) };
 }
 
 /** Prints the new updates of a record and the position after them. Your program stores both in one
  * step.
- * @param {number} partition @param {{value: Buffer | null, offset: string}} message
+ * @param {number} partition @param {{value: Buffer | null, offset: bigint}} message
  * @param {Reader} reader */
 function printAccepted(partition, message, reader) {
   const frame = parseFrame(message.value);
@@ -444,7 +428,7 @@ function printAccepted(partition, message, reader) {
   const lines = words.map((update, at) =>
     ({ partition, number: number(first + BigInt(at)), ...updateOf(update) }));
   lines.push({
-    partition, next_record: number(BigInt(message.offset) + 1n), epoch: number(epoch),
+    partition, next_record: number(message.offset + 1n), epoch: number(epoch),
     next_update: number(nextUpdate), next_offset: number(nextOffset),
     chain: chain.toString(16).padStart(16, "0"),
   });
@@ -466,12 +450,16 @@ function positionsIn(printed) {
 }
 
 async function write(/** @type {string} */ brokers, /** @type {string} */ topic, /** @type {number} */ partition) {
-  const { Kafka, Partitioners } = (await import("kafkajs")).default;
-  const producer = new Kafka({ brokers: brokers.split(",") }).producer({
-    idempotent: true, maxInFlightRequests: 1,
-    createPartitioner: Partitioners.DefaultPartitioner, // never asked; kafkajs wants it named
+  const { Producer, ProduceAcks, stringSerializer } = await import("@platformatic/kafka");
+  const producer = new Producer({
+    clientId: "huntd-example", bootstrapBrokers: brokers.split(","), idempotent: true,
+    serializers: { value: stringSerializer },
   });
-  await producer.connect();
+  // It would send to another partition if the topic did not have this one.
+  const { topics } = await producer.metadata({ topics: [topic] });
+  if (partition >= (topics.get(topic)?.partitionsCount ?? 0)) {
+    throw new Error(`${topic} has no partition ${partition}`);
+  }
   const [seqs, player] = [new Seqs(), "76561199000000001"]; // none of `huntd load`
   // In the order in which they count: each has a higher seq than the one before it.
   const values = [event(seqs, "join", player, { x: 1000, y: 2000 })];
@@ -479,11 +467,9 @@ async function write(/** @type {string} */ brokers, /** @type {string} */ topic,
     values.push(event(seqs, "move", player, { x: 1000 + 10 * step, y: 2000 }));
   }
   // The partition is the zone: always name it, and never let a partitioner choose.
-  const messages = values.map((value) => ({ value, partition }));
-  const taken = await producer.send({ topic, acks: -1, messages });
-  // kafkajs says nothing of events for a partition that the topic does not have.
-  if (taken.length === 0) throw new Error(`${topic} has no partition ${partition}`);
-  await producer.disconnect();
+  const messages = values.map((value) => ({ topic, value, partition }));
+  await producer.send({ acks: ProduceAcks.ALL, messages });
+  await producer.close();
 }
 
 /** `start` or `join` begins a reader, `position` tells where it is; else a frame in hex. */

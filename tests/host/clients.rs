@@ -173,12 +173,12 @@ fn typescript_finds_nothing_wrong_with_the_types_of_the_javascript_clients() {
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
     // The packages bring types; what they would build is not run.
-    let packages = ["kafkajs@2", "kafkajs-lz4", "typescript@5", "@types/node@20"];
+    let packages = ["@platformatic/kafka@1", "typescript@5", "@types/node@20"];
     let mut install = Command::new("npm");
     install.args(["install", "--silent", "--no-save", "--no-audit", "--no-fund"]);
     install.arg("--ignore-scripts").args(packages).current_dir(&folder);
     let is_installed = install.output().is_ok_and(|output| output.status.success());
-    if !needs::has("TypeScript and kafkajs, by npm", is_installed) {
+    if !needs::has("TypeScript and @platformatic/kafka, by npm", is_installed) {
         return;
     }
     let files = [
