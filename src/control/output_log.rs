@@ -5,8 +5,8 @@
 
 use crate::kafka::METADATA_MS_MAX;
 use crate::kafka::client::{
-    ClientOptions, KafkaReader, is_out_of_range, partitions, reader, reader_config, topic_error,
-    writer_config,
+    ClientOptions, KafkaReader, await_removals, is_out_of_range, partitions, reader, reader_config,
+    topic_error, writer_config,
 };
 use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
@@ -110,7 +110,8 @@ impl OutputLog {
         self.reading.swap_remove(place);
         let mut list = TopicPartitionList::new();
         list.add_partition(&self.options.output_topic, partition);
-        if let Err(error) = self.consumer.incremental_unassign(&list) {
+        let removed = self.consumer.incremental_unassign(&list);
+        if let Err(error) = removed.and_then(|()| await_removals(&self.consumer)) {
             tracing::debug!(%error, partition, "an output partition is not dropped");
         }
     }

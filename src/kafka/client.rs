@@ -191,6 +191,25 @@ pub(crate) fn reader_config(options: &ClientOptions) -> ClientConfig {
     config
 }
 
+/// Reads these places from now on, and nothing else.
+pub(crate) fn read_from(consumer: &KafkaReader, places: &TopicPartitionList) -> KafkaResult<()> {
+    consumer.assign(&TopicPartitionList::new())?;
+    await_removals(consumer)?;
+    consumer.assign(places)
+}
+
+/// Waits until librdkafka has ended the partitions that were taken from this consumer. Its main
+/// thread ends them after the call that takes them away, and an assertion of its own ends the
+/// process if one is taken away again before that (`rktp_started` in rdkafka_assignment.c). Its
+/// queue is first in, first out: the first question is answered after it has asked the partition to
+/// end, the second one after that has ended.
+pub(crate) fn await_removals(consumer: &KafkaReader) -> KafkaResult<()> {
+    for _ in 0..2 {
+        consumer.assignment()?;
+    }
+    Ok(())
+}
+
 /// Returns the number of partitions of a topic. `right` is what the caller needs. Never creates the
 /// topic.
 pub(crate) fn partitions(
@@ -295,6 +314,26 @@ pub(crate) fn is_out_of_range(error: &KafkaError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rdkafka::mocking::MockCluster;
+
+    #[test]
+    fn a_partition_can_be_read_from_elsewhere_again_and_again() {
+        let cluster = MockCluster::new(1).expect("a mock cluster");
+        cluster.create_topic("events", 1, 1).expect("a topic");
+        let options = ClientOptions {
+            brokers: vec![cluster.bootstrap_servers()],
+            client_id: "test".to_owned(),
+            security: Security::default(),
+            group: "test".to_owned(),
+        };
+        let reader = reader(&reader_config(&options), &options).expect("a client");
+        let mut places = TopicPartitionList::new();
+        places.add_partition_offset("events", 0, Offset::Beginning).expect("a place");
+        for _ in 0..2_000 {
+            read_from(&reader, &places).expect("it is assigned");
+        }
+        assert_eq!(reader.assignment().expect("it is asked").elements().len(), 1);
+    }
 
     #[test]
     fn a_refusal_on_the_cluster_names_a_right_that_the_cluster_or_the_topic_has() {

@@ -4,7 +4,7 @@
 
 use crate::kafka::METADATA_MS_MAX;
 use crate::kafka::client::{
-    ClientOptions, KafkaReader, is_out_of_range, partitions, reader, reader_config,
+    ClientOptions, KafkaReader, is_out_of_range, partitions, read_from, reader, reader_config,
 };
 use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
@@ -225,7 +225,7 @@ impl Feed {
             let added = places.add_partition_offset(topic, zone, Offset::Offset(*next_record));
             added.expect("an offset of the log is a valid one");
         }
-        self.consumer.assign(&places).expect("a valid list of partitions is assigned");
+        read_from(&self.consumer, &places).expect("a valid list of partitions is assigned");
     }
 
     /// Lets rules that were read again be known.

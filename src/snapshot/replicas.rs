@@ -10,7 +10,8 @@
 //! deleted them all can remain.
 
 use crate::kafka::client::{
-    ClientOptions, KafkaReader, is_out_of_range, partitions, reader, reader_config, writer_config,
+    ClientOptions, KafkaReader, is_out_of_range, partitions, read_from, reader, reader_config,
+    writer_config,
 };
 use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
@@ -358,7 +359,7 @@ impl Replicas {
         let topic = &self.options.topic;
         let mut list = TopicPartitionList::new();
         list.add_partition_offset(topic, partition, Offset::Offset(from))
-            .and_then(|()| self.consumer.assign(&list))
+            .and_then(|()| read_from(&self.consumer, &list))
             .map_err(|error| failure(topic, Right::Read, &error))?;
         let done = self.read_assigned(end, watch, take);
         // Unassigning fails only if nothing was assigned.

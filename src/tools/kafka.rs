@@ -5,7 +5,7 @@ use super::failure::ToolError;
 use super::source::SourceRecord;
 use crate::control::dialler;
 use crate::daemon::failure::Failure;
-use crate::kafka::client::{ClientOptions, KafkaReader, client_config, reader};
+use crate::kafka::client::{ClientOptions, KafkaReader, client_config, read_from, reader};
 use crate::kafka::right::Right;
 use crate::kafka::security::Security;
 use crate::kafka::topic_error::TopicError;
@@ -214,8 +214,7 @@ impl TopicReader {
             list.add_partition_offset(&self.topic, partition.into(), Offset::Offset(offset))
                 .map_err(|error| ToolError::of_topic(&self.topic, Right::Read, &error))?;
         }
-        self.consumer
-            .assign(&list)
+        read_from(&self.consumer, &list)
             .map_err(|error| ToolError::of_topic(&self.topic, Right::Read, &error))
     }
 
