@@ -2,7 +2,7 @@
 //! state, and publishes the updates.
 //!
 //! ```text
-//!             hot thread: pinned to one core, sleeps in io_uring_enter
+//!             hot thread: pinned to one core, sleeps in its io_uring
 //!            ┌────────────────────────────────────────────────────────┐
 //!  Kafka ──► │ fetch ──► decoder ──► [ queue ] ──► shards, engine     │ ──► publisher ──► Kafka
 //!            └────────────────────────────────────────────────────────┘     own thread

@@ -7,9 +7,8 @@
 // `read` prints a position after the updates of each frame, and goes on from the last ones in the
 // file PRINTED, which has what it printed before. It ends where the topic ended when it began.
 //
-// `read` and `write` need @platformatic/kafka (npm install @platformatic/kafka; with Node 20,
-// @platformatic/kafka@1). Types are in the comments, so that TypeScript checks this file, with
-// @types/node beside it, with
+// `read` and `write` need @platformatic/kafka (npm install @platformatic/kafka@1). Types are in the
+// comments, so that TypeScript checks this file, with @types/node beside it, with
 // `tsc --allowJs --checkJs --noEmit --strict --skipLibCheck --target es2022 --module nodenext
 // --types node huntd.mjs`.
 // docs/PROTOCOL.md has the reader rule, docs/RULES.md the updates, docs/EVENTS.md the events.

@@ -145,8 +145,7 @@ impl Dialling {
         }
     }
 
-    /// Wakes the dialler with a system call. The hot thread makes no system call and rings through
-    /// its io_uring instead.
+    /// Wakes the dialler with a system call. The hot thread rings through its ring instead.
     pub(crate) fn ring(&self) {
         self.bell.ring();
     }

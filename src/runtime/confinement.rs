@@ -59,9 +59,16 @@ const SERVING_CALLS: [i64; 5] = [
     libc::SYS_clock_nanosleep,
 ];
 
-/// Calls that a thread needs to use epoll in place of io_uring.
-const EPOLL_CALLS: [i64; 4] =
-    [libc::SYS_epoll_ctl, libc::SYS_epoll_pwait, libc::SYS_read, libc::SYS_recvfrom];
+/// Calls that a thread needs to use epoll in place of io_uring. rustix waits by `epoll_pwait2` if a
+/// crate enables its feature `linux_5_11`.
+const EPOLL_CALLS: [i64; 6] = [
+    libc::SYS_accept4,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_read,
+    libc::SYS_recvfrom,
+];
 
 /// Which thread's calls are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,18 +79,17 @@ pub enum Confinement {
     Serving,
 }
 
-/// Irrevocably forbids the calling thread every system call that a thread of its kind with such a
-/// ring does not need.
+/// Irrevocably forbids the calling thread every system call that neither a thread of its kind nor
+/// its ring needs.
 pub fn confine_this_thread(confinement: Confinement, ring: RingKind) -> Result<(), RingError> {
     let no_rules = |call: i64| (call, Vec::new());
     let more: &[i64] = match confinement {
         Confinement::Hot => &[],
         Confinement::Serving => &SERVING_CALLS,
     };
-    let epoll: &[i64] = match (ring, confinement) {
-        (RingKind::IoUring, _) => &[],
-        (RingKind::Epoll, Confinement::Hot) => &EPOLL_CALLS,
-        (RingKind::Epoll, Confinement::Serving) => &[libc::SYS_epoll_pwait, libc::SYS_accept4],
+    let epoll: &[i64] = match ring {
+        RingKind::IoUring => &[],
+        RingKind::Epoll => &EPOLL_CALLS,
     };
     let calls = CALLS.into_iter().chain(more.iter().chain(epoll).copied());
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = calls.map(no_rules).collect();

@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Events that one call fetches. What is left over is fetched by the next one.
 const EVENTS: usize = 64;
@@ -61,11 +61,6 @@ impl EpollRing {
         self.enters.get()
     }
 
-    /// Returns whether an enter may have something to do. Only a call shows if a socket is ready.
-    pub(super) fn has_work(&self) -> bool {
-        self.operations.has_orders() || self.inner.borrow().waiting.iter().any(Option::is_some)
-    }
-
     /// Starts the requested operations, waits at most `wait` for a socket (`None`: does not wait),
     /// and finishes all operations that have ended.
     pub(super) fn enter(&self, wait: Option<Duration>) -> Result<(), RingError> {
@@ -74,25 +69,39 @@ impl EpollRing {
         while let Some(order) = self.operations.take_order() {
             has_ended |= self.carry_out(&mut inner, order)?;
         }
-        self.enters.set(self.enters.get() + 1);
-        let EpollState { epoll, events, .. } = &mut *inner;
-        wait_for(epoll, events, wait.filter(|_| !has_ended))?;
+        let end = wait.filter(|_| !has_ended).map(|wait| clock() + wait);
+        loop {
+            let rest = end.map(|end| end.saturating_duration_since(clock()));
+            self.enters.set(self.enters.get() + 1);
+            let EpollState { epoll, events, .. } = &mut *inner;
+            wait_for(epoll, events, rest)?;
+            let has_ended = self.try_reported(&mut inner);
+            // A part of what an operation waits for is nothing that a stage could go on with.
+            if has_ended || inner.events.is_empty() || end.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Tries the operations on the sockets that epoll has reported. Returns whether one has ended.
+    fn try_reported(&self, inner: &mut EpollState) -> bool {
+        let mut has_ended = false;
         for at in 0..inner.events.len() {
             let socket = inner.events[at].data.u64() as RawFd;
             for slot in 0..inner.waiting.len() {
                 if inner.waiting[slot].as_ref().is_some_and(|one| one.is_of(socket)) {
-                    self.try_again(&mut inner, slot);
+                    has_ended |= self.try_again(inner, slot);
                 }
             }
         }
-        Ok(())
+        has_ended
     }
 
     /// Returns whether an operation has ended.
     fn carry_out(&self, inner: &mut EpollState, order: Request) -> Result<bool, RingError> {
         match order {
             Request::Start(user_data, task) => {
-                inner.watch(task.handle())?;
+                inner.watch(&task)?;
                 let slot = user_data.slot as usize;
                 if slot >= inner.waiting.len() {
                     inner.waiting.resize_with(slot + 1, || None);
@@ -134,17 +143,22 @@ impl EpollRing {
 }
 
 impl EpollState {
-    /// Watches a socket, unless that is done.
-    fn watch(&mut self, handle: &Handle) -> Result<(), RingError> {
+    /// Watches the socket or bell of a task, unless that is done.
+    fn watch(&mut self, task: &Task) -> Result<(), RingError> {
+        let handle = task.handle();
         if self.watched.iter().any(|watched| watched.as_ptr() == Arc::as_ptr(handle)) {
             return Ok(());
         }
-        // Their end has taken them out of epoll.
+        // Closing the others has taken them out of epoll.
         self.watched.retain(|watched| watched.strong_count() > 0);
-        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        let flags = match task {
+            // To read a bell makes it writable.
+            Task::ReadBell { .. } => EventFlags::IN | EventFlags::ET,
+            _ => EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET,
+        };
         let number = EventData::new_u64(handle.as_raw_fd() as u64);
         match epoll::add(&self.epoll, &**handle, number, flags) {
-            // Another descriptor keeps open what has had this number before.
+            // It is watched already: this number names the same open file as before.
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(RingError::of_epoll(error)),
         }
@@ -192,6 +206,11 @@ impl PendingOperation {
 
 fn receive(socket: &Handle, room: &mut [u8]) -> Result<usize, Errno> {
     recv(&**socket, room, RecvFlags::DONTWAIT).map(|(bytes, _)| bytes)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the rest of a wait")]
+fn clock() -> Instant {
+    Instant::now()
 }
 
 /// Waits at most this long for events, and fetches them.

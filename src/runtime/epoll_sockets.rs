@@ -12,7 +12,7 @@ use crate::runtime::socket_ring::{
 };
 use crate::runtime::sockets::{Continues, SocketCompletion};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
 use std::collections::VecDeque;
 use std::io;
@@ -37,6 +37,8 @@ pub(crate) struct EpollSockets {
     clients: Vec<WatchedClient>,
     /// Slots from which there may be something to receive.
     unread: VecDeque<u32>,
+    /// Slots whose buffers are not tried yet.
+    unsent: VecDeque<u32>,
     listener: Option<RawFd>,
     is_accepting: bool,
     bell: Option<RawFd>,
@@ -62,12 +64,15 @@ struct WatchedClient {
 
 impl EpollSockets {
     /// Creates a ring for the calling thread.
-    pub(super) fn new() -> Result<EpollSockets, RingError> {
+    pub(super) fn new(listener: BorrowedFd) -> Result<EpollSockets, RingError> {
+        // A client that was reported may have gone before it is accepted.
+        ioctl_fionbio(listener, true).map_err(RingError::of_epoll)?;
         Ok(EpollSockets {
             epoll: epoll::create(CreateFlags::CLOEXEC).map_err(RingError::of_epoll)?,
             events: Vec::with_capacity(EVENTS),
             clients: Vec::new(),
             unread: VecDeque::new(),
+            unsent: VecDeque::new(),
             listener: None,
             is_accepting: false,
             bell: None,
@@ -92,7 +97,7 @@ impl EpollSockets {
     /// No client is accepted until it is asked for again.
     fn stop_accepting(&mut self, error: Errno) {
         if let Some(listener) = self.listener {
-            // If epoll goes on to report it, nobody is accepted for that.
+            // Should epoll still report it, `try_to_accept` accepts nobody.
             let _ = epoll::modify(&self.epoll, open(listener), listens(), EventFlags::empty());
         }
         self.is_accepting = false;
@@ -112,7 +117,8 @@ impl EpollSockets {
             Ok(client) => {
                 assert!(from < buffer.len() && client.sending.is_none());
                 client.sending = Some((buffer, from));
-                self.try_to_send(slot);
+                // The others have their turn before this client can ask for more.
+                self.unsent.push_back(slot);
             }
             Err(error) => {
                 self.sent.push_back(SocketCompletion::Sent(slot, Err(error.into()), buffer));
@@ -147,7 +153,7 @@ impl EpollSockets {
         }
     }
 
-    /// Forgets a socket, which its end takes out of epoll.
+    /// Forgets a socket. Closing it takes it out of epoll.
     pub(super) fn release(&mut self, slot: u32) {
         if let Some(client) = self.clients.get_mut(slot as usize) {
             assert!(!client.is_receiving && client.sending.is_none());
@@ -157,14 +163,17 @@ impl EpollSockets {
 
     /// Waits at most `wait` for sockets (`None`: does not wait), and tries their operations.
     pub(super) fn enter(&mut self, wait: Option<Duration>) -> Result<(), RingError> {
+        while let Some(slot) = self.unsent.pop_front() {
+            self.try_to_send(slot);
+        }
         // A client that has sent much is read on after the others.
         for _ in 0..self.unread.len() {
             let slot = self.unread.pop_front().expect("this many");
             self.clients[slot as usize].is_unread = false;
             self.try_to_receive(slot);
         }
-        let is_idle = self.sent.is_empty() && self.ended.is_empty() && self.unread.is_empty();
-        wait_for(&self.epoll, &mut self.events, wait.filter(|_| is_idle))?;
+        let has_work = self.has_work();
+        wait_for(&self.epoll, &mut self.events, wait.filter(|_| !has_work))?;
         for at in 0..self.events.len() {
             match self.events[at].data.u64() {
                 LISTENER => self.try_to_accept(),
@@ -176,6 +185,12 @@ impl EpollSockets {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether there is something to process. Only a call shows if more sockets are ready.
+    pub(super) fn has_work(&self) -> bool {
+        let has_ended = !self.sent.is_empty() || !self.ended.is_empty();
+        has_ended || !self.unread.is_empty() || !self.unsent.is_empty()
     }
 
     pub(super) fn next(&mut self) -> Option<SocketCompletion> {
@@ -293,9 +308,9 @@ fn listens() -> EventData {
     EventData::new_u64(LISTENER)
 }
 
-/// A descriptor that the caller of the ring keeps open: a listener and a bell as long as the ring
-/// exists, and a client's socket until its slot is released.
+/// Borrows a descriptor that this ring watches.
 fn open<'a>(number: RawFd) -> BorrowedFd<'a> {
-    // SAFETY: see above.
+    // SAFETY: the caller of the ring keeps a listener and a bell open as long as the ring exists,
+    // and a client's socket until it has released its slot.
     unsafe { BorrowedFd::borrow_raw(number) }
 }

@@ -5,7 +5,7 @@
 //! system calls as soon as epoll reports that a socket is ready.
 
 use crate::runtime::epoll_ring::EpollRing;
-use crate::runtime::io_uring_ring::{IoUringRing, build};
+use crate::runtime::io_uring_ring::IoUringRing;
 use crate::runtime::operations::Operations;
 use crate::runtime::ring_error::RingError;
 use std::rc::Rc;
@@ -35,7 +35,7 @@ impl RingKind {
         if self == RingKind::Epoll {
             return Ok(RingKind::Epoll);
         }
-        match build(PROBE_ENTRIES, PROBE_ENTRIES) {
+        match IoUringRing::new(Operations::new(), PROBE_ENTRIES) {
             Ok(_) => Ok(RingKind::IoUring),
             Err(error @ (RingError::Forbidden(_) | RingError::TooOld(_))) => {
                 warn(format!("using epoll: {error}"));
@@ -98,7 +98,8 @@ impl Ring {
     pub(crate) fn has_work(&self) -> bool {
         match self {
             Ring::IoUring(ring) => ring.has_work(),
-            Ring::Epoll(ring) => ring.has_work(),
+            // Only a call shows if a socket is ready, or the bell.
+            Ring::Epoll(_) => true,
         }
     }
 

@@ -34,7 +34,10 @@ pub enum RingError {
     /// Any other error from the kernel.
     #[error("io_uring failed: {0}; this is not expected on any supported kernel, please report it")]
     Unexpected(#[source] io::Error),
-    /// An error of epoll.
+    /// Epoll watches as many sockets as it may.
+    #[error("no more sockets can be watched: raise sysctl fs.epoll.max_user_watches")]
+    NoWatches(#[source] io::Error),
+    /// Any other error of epoll.
     #[error("epoll failed: {0}; this is not expected on any supported kernel, please report it")]
     Epoll(#[source] io::Error),
 }
@@ -44,6 +47,7 @@ impl RingError {
     pub(super) fn of_epoll(error: Errno) -> RingError {
         match error {
             Errno::MFILE | Errno::NFILE => RingError::NoDescriptors(error.into()),
+            Errno::NOSPC => RingError::NoWatches(error.into()),
             _ => RingError::Epoll(error.into()),
         }
     }

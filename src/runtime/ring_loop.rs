@@ -1,5 +1,5 @@
 //! The loop of a thread with a ring, the hot thread or the publisher: poll the root future, then
-//! sleep in `io_uring_enter` until there is something to do.
+//! sleep in the ring until there is something to do.
 //!
 //! The root future runs under smol's `LocalExecutor`.
 
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// Upper limit of the hot thread's sleep in `io_uring_enter`, in milliseconds, so that the watchdog
+/// Upper limit of the hot thread's sleep in its ring, in milliseconds, so that the watchdog
 /// sees turns even when no event arrives.
 pub(crate) const PARK_MS_MAX: u64 = 100;
 

@@ -33,18 +33,19 @@ pub(crate) struct FilledBuffer {
 
 /// The ring of a thread that serves clients. Each client has a slot, a small number.
 ///
-/// The caller keeps a socket open until its last completion.
+/// The caller keeps a socket open until its last completion, and releases its slot before it closes
+/// the socket. Listener and bell stay open as long as the ring exists.
 pub(crate) enum SocketRing {
     IoUring(IoUringSockets),
     Epoll(EpollSockets),
 }
 
 impl SocketRing {
-    /// Creates a ring for the calling thread, which alone may use it.
-    pub(crate) fn new(kind: RingKind) -> Result<SocketRing, RingError> {
+    /// Creates a ring for the calling thread, which alone may use it, and for this listener.
+    pub(crate) fn new(kind: RingKind, listener: BorrowedFd) -> Result<SocketRing, RingError> {
         Ok(match kind {
             RingKind::IoUring => SocketRing::IoUring(IoUringSockets::new()?),
-            RingKind::Epoll => SocketRing::Epoll(EpollSockets::new()?),
+            RingKind::Epoll => SocketRing::Epoll(EpollSockets::new(listener)?),
         })
     }
 
@@ -105,12 +106,11 @@ impl SocketRing {
         }
     }
 
-    /// Returns whether there may be something to process, as far as is known without a system call.
+    /// Returns whether there is something to process, as far as is known without a system call.
     pub(crate) fn has_work(&mut self) -> bool {
         match self {
             SocketRing::IoUring(ring) => ring.has_work(),
-            // Only a call shows if a socket is ready.
-            SocketRing::Epoll(_) => true,
+            SocketRing::Epoll(ring) => ring.has_work(),
         }
     }
 

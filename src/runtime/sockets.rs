@@ -92,11 +92,7 @@ impl Sockets {
         listener: TcpListener,
         bell: Arc<Bell>,
     ) -> Result<Sockets, RingError> {
-        let mut ring = SocketRing::new(kind)?;
-        if kind == RingKind::Epoll {
-            // A client that was reported may have gone before it is accepted.
-            listener.set_nonblocking(true)?;
-        }
+        let mut ring = SocketRing::new(kind, listener.as_fd())?;
         ring.read_bell(bell.as_fd());
         let (sockets, free) = (Vec::new(), Vec::new());
         Ok(Sockets { ring, listener, accepting: Multishot::None, bell, sockets, free })
@@ -180,7 +176,8 @@ impl Sockets {
         self.ring.enter(wait)
     }
 
-    /// Returns whether [`Sockets::turn`] would produce an event.
+    /// Returns whether [`Sockets::turn`] would produce an event, as far as is known without a call
+    /// of the system.
     pub(crate) fn has_work(&mut self) -> bool {
         self.ring.has_work()
     }
@@ -358,9 +355,11 @@ mod tests {
     }
 
     /// Runs a test on each kind of ring.
-    fn on_each_ring(test: impl Fn(SocketRing)) {
+    fn on_each_ring(test: impl Fn(SocketRing, TcpListener)) {
         for kind in [RingKind::IoUring, RingKind::Epoll] {
-            test(SocketRing::new(kind).expect("this kernel has both"));
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+            let ring = SocketRing::new(kind, listener.as_fd()).expect("this kernel has both");
+            test(ring, listener);
         }
     }
 
@@ -375,8 +374,7 @@ mod tests {
 
     #[test]
     fn one_order_receives_all_that_a_client_sends_and_answers_are_sent() {
-        on_each_ring(|mut ring| {
-            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        on_each_ring(|mut ring, listener| {
             ring.accept(listener.as_fd());
             ring.enter(None).expect("the ring works");
             for slot in [0, 7] {
@@ -408,6 +406,7 @@ mod tests {
                 client.shutdown(net::Shutdown::Write).expect("it is open");
                 let end = next(&mut ring);
                 assert!(matches!(end, SocketCompletion::Received(_, Ok(None), Continues::No)));
+                ring.release(slot);
                 drop(socket);
                 let mut answer = String::new();
                 client.read_to_string(&mut answer).expect("it is sent");
@@ -418,8 +417,7 @@ mod tests {
 
     #[test]
     fn a_client_waits_while_no_buffer_is_left_and_a_cancelled_receive_ends() {
-        on_each_ring(|mut ring| {
-            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        on_each_ring(|mut ring, listener| {
             ring.accept(listener.as_fd());
             ring.enter(None).expect("the ring works");
             let (mut client, socket) = connect(&mut ring, &listener);

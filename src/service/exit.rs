@@ -42,7 +42,8 @@ exit_codes! {
     NotAuthorised = 6,
         "A broker refuses a topic or the group: grant the right that the message names.";
     RingUnavailable = 7,
-        "The kernel refuses io_uring: check `kernel.io_uring_disabled` and seccomp filters.";
+        "The kernel refuses io_uring: check `kernel.io_uring_disabled` and seccomp filters, or set \
+         `runtime.ring`.";
     CorePinning = 8,
         "The hot thread cannot have its core: check `[cpu]` and the allowed cores.";
     VerificationFailed = 9,

@@ -24,11 +24,11 @@ Examples:
 pub(crate) const CHECK: &str = "\
 Check everything that would keep `huntd run` from starting, and say how to fix each problem.
 
-Offline: every key, the rules, the cores, and whether io_uring is available. Otherwise also the \
-brokers, the topics, and whether rules.files contain the rules of each zone. Warnings: a password \
-or a token is sent without TLS, an address to listen on is in use, a topic has one replica, some \
-brokers do not answer, or the last updates cannot be read in time. --deny-warnings makes each \
-warning an error with exit code 3.
+Offline: every key, the rules, the cores, and whether the ring of `runtime.ring` is available. \
+Otherwise also the brokers, the topics, and whether rules.files contain the rules of each zone. \
+Warnings: a password or a token is sent without TLS, an address to listen on is in use, a topic \
+has one replica, some brokers do not answer, or the last updates cannot be read in time. \
+--deny-warnings makes each warning an error with exit code 3.
 
 Examples:
   huntd check --config huntd.toml --offline

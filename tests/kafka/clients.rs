@@ -273,7 +273,7 @@ fn the_javascript_client_writes_events_and_reads_both_forms_each_update_once_ove
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut install = Command::new("npm");
     install.args(["install", "--silent", "--no-save", "--no-audit", "--no-fund"]);
-    // The newest version that runs on Node 20.
+    // The version that the head of the file names.
     install.arg("@platformatic/kafka@1");
     // Modules are looked for beside the file that imports them.
     let file = folder.path().join("huntd.mjs");

@@ -44,15 +44,11 @@ struct Turns {
 }
 
 impl Turns {
-    fn new() -> Turns {
+    fn new(kind: RingKind) -> Turns {
         let World { served, events, .. } = World::new();
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let bell = Arc::new(Bell::new().expect("an eventfd"));
-        let sockets = Sockets::new(
-            RingKind::IoUring,
-            listener.try_clone().expect("a descriptor"),
-            bell.clone(),
-        );
+        let sockets = Sockets::new(kind, listener.try_clone().expect("a descriptor"), bell.clone());
         let (_, reports) = queue::bounded(1);
         let sockets = sockets.expect("this kernel has both");
         let gate = Rc::new(Gate::open());
@@ -136,7 +132,11 @@ fn read(client: &mut TcpStream) -> usize {
 
 #[test]
 fn whatever_clients_ask_for_each_turn_folds_a_piece_and_goes_on_with_one_of_them() {
-    let mut turns = Turns::new();
+    [RingKind::IoUring, RingKind::Epoll].into_iter().for_each(assert_each_turn_folds);
+}
+
+fn assert_each_turn_folds(kind: RingKind) {
+    let mut turns = Turns::new(kind);
     let flooder = |_| Flooder { client: turns.connect(), sent: 0 };
     let mut flooders: Vec<Flooder> = (0..FLOODERS).map(flooder).collect();
     let mut waiters: Vec<TcpStream> = (0..WAITERS).map(|_| turns.connect()).collect();
