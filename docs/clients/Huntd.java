@@ -381,7 +381,7 @@ public final class Huntd {
 
     static void write(String brokers, String topic, int partition) throws Exception {
         Map<String, Object> config = Map.of("bootstrap.servers", brokers, "acks", "all",
-                "enable.idempotence", true, "max.block.ms", 10_000, "key.serializer", ByteArraySerializer.class,
+                "enable.idempotence", true, "key.serializer", ByteArraySerializer.class,
                 "value.serializer", ByteArraySerializer.class);
         Seqs seqs = new Seqs();
         long player = 76561199000000001L; // none of `huntd load`
