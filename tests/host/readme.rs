@@ -172,7 +172,7 @@ fn the_readme_requires_what_the_build_the_ring_and_the_tests_require() {
     let [oldest, middle] = &older[..] else { panic!("two older versions: {older:?}") };
     let required = [
         format!("Rust {} (by rustup)", env!("CARGO_PKG_RUST_VERSION")),
-        format!("Linux {} or newer", between(&ring, "huntd needs Linux ", " or newer")[0]),
+        format!("Linux {} or newer", between(&ring, "use Linux ", " or newer")[0]),
         format!("JDK {} and Maven", between(&jars, "JAVA_VERSION_MIN: u32 = ", ";")[0]),
         between(&jars, "apt-get install ", "\"")[0].to_owned(),
         format!("Tested with Kafka {newest}, {middle} and {oldest}"),
