@@ -114,7 +114,7 @@ impl Daemon {
         let hot = joined(self.hot);
         let publisher = joined(self.publisher);
         self.snapshots.into_iter().for_each(RunningSnapshotThreads::wait);
-        // What the control thread ends with is why the others could not end in order.
+        // An error of the control thread is why the publisher could not finish.
         let ended = hot.and(control.map_err(Failure::from)).and(publisher.map_err(Failure::from));
         self.service.finish(ended.as_ref().copied().map_err(Failure::to_string));
         ended

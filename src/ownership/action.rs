@@ -310,6 +310,8 @@ pub enum Note {
 pub enum Waiting {
     /// The consumer group.
     Group,
+    /// A restart of this process, with which librdkafka's clients read their secrets again.
+    Restart,
     /// Brokers, to acquire this partition.
     Acquiring(i32),
 }

@@ -148,7 +148,9 @@ impl GroupSession {
     fn wait(&mut self, error: &MembershipError) -> OwnershipAction {
         let sentence = error.to_string();
         self.trouble = Some(sentence.clone());
-        OwnershipAction::Log(Note::Waiting { kind: Waiting::Group, sentence })
+        // The brokers that are away meanwhile are reported again and again.
+        let kind = if error.is_cured_by_a_start() { Waiting::Restart } else { Waiting::Group };
+        OwnershipAction::Log(Note::Waiting { kind, sentence })
     }
 
     /// What is due now.
@@ -230,7 +232,13 @@ mod tests {
         ] {
             let mut session = GroupSession::new(now);
             session.on_group_event(&MembershipEvent::Assigned(vec![0]));
-            assert!(matches!(session.fails(error.clone(), now), OwnershipAction::Log(_)));
+            let OwnershipAction::Log(Note::Waiting { kind, .. }) =
+                session.fails(error.clone(), now)
+            else {
+                panic!("a member goes on")
+            };
+            // A line about brokers that are away does not withhold this one.
+            assert_eq!(kind, Waiting::Restart);
             session.on_group_event(&MembershipEvent::Lost(vec![0]));
             assert_eq!(session.fails(error.clone(), now), OwnershipAction::Fail(error));
             // A start has nothing that this one has not.

@@ -32,7 +32,7 @@ struct EpollState {
     events: Vec<Event>,
     /// The operations that wait for their socket, by slot.
     waiting: Vec<Option<PendingOperation>>,
-    /// What epoll watches, unless it is closed already.
+    /// The sockets and bells that epoll watches. Closed ones may still be listed.
     watched: Vec<Weak<OwnedFd>>,
 }
 
@@ -69,9 +69,9 @@ impl EpollRing {
         while let Some(order) = self.operations.take_order() {
             has_ended |= self.carry_out(&mut inner, order)?;
         }
-        let end = wait.filter(|_| !has_ended).map(|wait| clock() + wait);
+        let end = wait.filter(|_| !has_ended).map(|wait| Instant::now() + wait);
         loop {
-            let rest = end.map(|end| end.saturating_duration_since(clock()));
+            let rest = end.map(|end| end.saturating_duration_since(Instant::now()));
             self.enters.set(self.enters.get() + 1);
             let EpollState { epoll, events, .. } = &mut *inner;
             wait_for(epoll, events, rest)?;
@@ -206,11 +206,6 @@ impl PendingOperation {
 
 fn receive(socket: &Handle, room: &mut [u8]) -> Result<usize, Errno> {
     recv(&**socket, room, RecvFlags::DONTWAIT).map(|(bytes, _)| bytes)
-}
-
-#[expect(clippy::disallowed_methods, reason = "the rest of a wait")]
-fn clock() -> Instant {
-    Instant::now()
 }
 
 /// Waits at most this long for events, and fetches them.

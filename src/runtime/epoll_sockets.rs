@@ -25,7 +25,7 @@ const EVENTS: usize = 512;
 /// Clients that are accepted at one event, so that others are served in between.
 const ACCEPTED_MAX: usize = 64;
 
-/// The data of the listener's and the bell's events. Those of clients have their slot.
+/// Marks the events of the listener and of the bell. An event of a client carries its slot.
 const LISTENER: u64 = u64::MAX;
 const BELL: u64 = u64::MAX - 1;
 
@@ -50,13 +50,13 @@ pub(crate) struct EpollSockets {
     ended: VecDeque<SocketCompletion>,
 }
 
-/// What is known of a client's socket.
+/// A client's socket and its operations.
 #[derive(Default)]
 struct WatchedClient {
     /// Its number, as long as it is watched.
     socket: Option<RawFd>,
     is_receiving: bool,
-    /// Whether its slot is among the unread ones.
+    /// True if its slot is in `unread`.
     is_unread: bool,
     /// The buffer, and the start of the bytes that wait to be sent.
     sending: Option<(Vec<u8>, usize)>,

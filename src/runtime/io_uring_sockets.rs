@@ -118,7 +118,8 @@ impl IoUringSockets {
     /// Pushes linked entries to the submission queue, making room if it is full.
     ///
     /// # Safety
-    /// What the entries point to must stay valid, and must not be accessed, until their completion.
+    /// The memory that the entries point to must stay valid, and nothing may access it, until their
+    /// completion.
     unsafe fn push(&mut self, entries: &[squeue::Entry]) {
         // SAFETY: the caller's promise is the one that this call requires.
         while unsafe { self.uring.submission().push_multiple(entries) }.is_err() {

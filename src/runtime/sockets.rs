@@ -176,8 +176,8 @@ impl Sockets {
         self.ring.enter(wait)
     }
 
-    /// Returns whether [`Sockets::turn`] would produce an event, as far as is known without a call
-    /// of the system.
+    /// Returns whether [`Sockets::turn`] would produce an event, as far as is known without asking
+    /// the kernel.
     pub(crate) fn has_work(&mut self) -> bool {
         self.ring.has_work()
     }

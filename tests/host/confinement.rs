@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use support::daemon::program;
+use support::process::start_under;
 
 #[test]
 fn a_confined_thread_opens_no_file_no_socket_and_starts_nothing() {
@@ -49,7 +50,7 @@ fn a_confined_thread_opens_no_file_no_socket_and_starts_nothing() {
 #[test]
 fn a_confined_thread_turns_allocates_takes_signals_and_ends() {
     for kind in [RingKind::IoUring, RingKind::Epoll] {
-        // What a signal's handler does on whichever thread it finds.
+        // Stands in for a signal handler, which writes on any thread.
         let (mut signals, mut handler) = UnixStream::pair().expect("a socket pair");
         let (socket, mut broker) = UnixStream::pair().expect("a socket pair");
         let confined = thread::spawn(move || {
@@ -134,17 +135,7 @@ fn run_in_container(
     command: &mut Command,
     refused: &[&str],
 ) -> std::io::Result<std::process::Output> {
-    let filters = filters(refused);
-    // What is started inherits the filters of the thread that starts it.
-    thread::scope(|scope| {
-        let started = scope.spawn(|| {
-            for filter in &filters {
-                seccompiler::apply_filter(filter).expect("the kernel has seccomp");
-            }
-            command.output()
-        });
-        started.join().expect("it only starts a program")
-    })
+    start_under(&filters(refused), || command.output())
 }
 
 #[test]

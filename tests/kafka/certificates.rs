@@ -3,7 +3,7 @@
 
 use crate::exits::assert_ends;
 use crate::players::{events, produce};
-use crate::security::mutual;
+use crate::security::{LONG_SESSION, SHORT_SESSION, mutual};
 use std::fs;
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
@@ -11,12 +11,6 @@ use support::kafka::secure::{Kind, SecureCluster};
 
 /// What a dial says about a broker that does not take the certificate.
 const REFUSED: &str = "it asks for a client certificate that it accepts";
-
-/// Milliseconds of a group session that outlasts the restarts of the broker.
-const LONG_SESSION_MS: u32 = 300_000;
-
-/// Milliseconds of the shortest group session that a broker accepts.
-const SHORT_SESSION_MS: u32 = 6_000;
 
 /// The files that the daemon is told of hold those of this name now.
 fn show(secure: &SecureCluster, name: &str) {
@@ -37,18 +31,17 @@ struct Shown {
 
 impl Shown {
     /// It works.
-    fn start(secure: &SecureCluster, session_ms: u32) -> Shown {
+    fn start(secure: &SecureCluster, session: &str) -> Shown {
         let topics = Topics::create(&secure.cluster, "shown", 1);
-        let huntd = Shown::start_on(secure, &topics, session_ms);
+        let huntd = Shown::start_on(secure, &topics, session);
         let follower = Follower::new(&secure.cluster, &topics);
         let mut shown = Shown { topics, huntd, follower, round: 0 };
         shown.goes_on(secure);
         shown
     }
 
-    fn start_on(secure: &SecureCluster, topics: &Topics, session_ms: u32) -> Huntd {
-        let session = format!("session_timeout_ms = {session_ms}");
-        let settings = [("kafka.tls", &*mutual(secure)), ("kafka", &session)];
+    fn start_on(secure: &SecureCluster, topics: &Topics, session: &str) -> Huntd {
+        let settings = [("kafka.tls", &*mutual(secure)), ("kafka", session)];
         Huntd::start_with(&[&secure.address(Kind::Mutual)], topics, &settings)
     }
 
@@ -90,7 +83,7 @@ fn a_client_certificate_that_is_gone_or_has_expired_is_named_until_a_good_one_is
         let [good, client] = ["good", "client"].map(|name| secure.file(&format!("{name}.{kind}")));
         fs::copy(client, good).expect("the folder is writable");
     }
-    let mut shown = Shown::start(&secure, LONG_SESSION_MS);
+    let mut shown = Shown::start(&secure, LONG_SESSION);
     fs::remove_file(secure.file("client.pem")).expect("it is there");
     restart(&mut secure);
     shown.says("client.pem: cannot be read");
@@ -119,7 +112,7 @@ fn a_client_certificate_that_is_gone_or_has_expired_is_named_until_a_good_one_is
 #[test]
 fn an_outage_after_a_renewal_is_waited_for_however_long_it_takes() {
     let mut secure = SecureCluster::start(&[], &[]);
-    let mut shown = Shown::start(&secure, SHORT_SESSION_MS);
+    let mut shown = Shown::start(&secure, SHORT_SESSION);
     let renewed = fs::read_to_string(secure.file("client.pem")).expect("it is there") + "\n";
     fs::write(secure.file("client.pem"), renewed).expect("the folder is writable");
     secure.cluster.broker_mut(0).stop();
@@ -139,7 +132,7 @@ fn an_outage_after_a_renewal_is_waited_for_however_long_it_takes() {
 #[test]
 fn a_certificate_that_is_trusted_no_more_is_replaced_by_the_next_start() {
     let mut secure = SecureCluster::start(&[], &[]);
-    let mut shown = Shown::start(&secure, SHORT_SESSION_MS);
+    let mut shown = Shown::start(&secure, SHORT_SESSION);
     trust_another_authority(&secure);
     restart(&mut secure);
     shown.says(REFUSED);
@@ -148,7 +141,7 @@ fn a_certificate_that_is_trusted_no_more_is_replaced_by_the_next_start() {
     let Shown { topics, huntd, follower, round } = shown;
     assert_ends(huntd, 12, "they have changed since: restart huntd");
 
-    let huntd = Shown::start_on(&secure, &topics, SHORT_SESSION_MS);
+    let huntd = Shown::start_on(&secure, &topics, SHORT_SESSION);
     let mut shown = Shown { topics, huntd, follower, round };
     shown.goes_on(&secure);
     let Shown { topics, huntd, follower, .. } = shown;

@@ -6,11 +6,11 @@ use crate::security::{sasl, tls};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 use std::collections::BTreeMap;
 use std::process::Command;
-use std::thread;
 use support::accounts::{self, Follower, assert_is_the_replay};
 use support::daemon::{Huntd, Topics};
 use support::kafka::secure::{Kind, SecureCluster};
 use support::kafka::{self, Cluster};
+use support::process::start_under;
 use support::serving::Serving;
 
 /// Runs what starts programs to which the kernel refuses io_uring, as a container's filter does.
@@ -21,14 +21,7 @@ fn where_it_is_forbidden<T: Send>(start: impl FnOnce() -> T + Send) -> T {
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refusal, arch);
     let filter = BpfProgram::try_from(filter.expect("the rules are whole"));
     let filter = filter.expect("they fit into a filter");
-    // What is started inherits the filter of the thread that starts it.
-    thread::scope(|scope| {
-        let started = scope.spawn(|| {
-            seccompiler::apply_filter(&filter).expect("the kernel has seccomp");
-            start()
-        });
-        started.join().expect("it only starts programs")
-    })
+    start_under(&[filter], start)
 }
 
 #[test]

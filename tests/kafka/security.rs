@@ -384,11 +384,11 @@ fn a_token_that_expires_is_replaced_by_the_one_in_the_file() {
     accounts::assert_is_the_replay(&secure.cluster, &topics, follower);
 }
 
-/// A group session that outlasts any restart of the broker.
-const LONG_SESSION: &str = "session_timeout_ms = 300000";
+/// The key of a group session that outlasts any restart of the broker.
+pub(crate) const LONG_SESSION: &str = "session_timeout_ms = 300000";
 
-/// The shortest group session that a broker accepts.
-const SHORT_SESSION: &str = "session_timeout_ms = 6000";
+/// The key of the shortest group session that a broker accepts.
+pub(crate) const SHORT_SESSION: &str = "session_timeout_ms = 6000";
 
 /// The broker takes another password from its restart on, which ends all connections, too.
 fn change_password(secure: &mut SecureCluster, password: &str) {

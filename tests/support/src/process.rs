@@ -1,14 +1,29 @@
 //! What the kernel counts of a process, and what one says.
 
 use crate::needs;
+use seccompiler::BpfProgram;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::ops::{Deref, DerefMut};
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 /// Clock ticks of proc_pid_stat(5) a second, on every Linux that huntd runs on.
 const TICKS_PER_S: u64 = 100;
+
+/// Runs `start` on a thread with these seccomp filters, which each process that it starts inherits.
+pub fn start_under<T: Send>(filters: &[BpfProgram], start: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| {
+        let started = scope.spawn(|| {
+            for filter in filters {
+                seccompiler::apply_filter(filter).expect("the kernel has seccomp");
+            }
+            start()
+        });
+        started.join().expect("it only starts programs")
+    })
+}
 
 /// A child process. Dropped, it is killed and waited for.
 pub struct OwnedChild(Child);
