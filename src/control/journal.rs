@@ -129,9 +129,9 @@ fn rejoining(instance_id: &str, loss: &IdLoss) {
              membership of the instance id `{instance_id}`",
             pause.as_secs()
         ),
-        IdLoss::BrokerAway => tracing::warn!(
-            "joining again: a broker was away, and the group does not know this member of the \
-             instance id `{instance_id}` any more"
+        IdLoss::GroupAway => tracing::warn!(
+            "joining again: the group was away or had given this member up, and has not kept the \
+             instance id `{instance_id}` for it"
         ),
         IdLoss::Unexplained => tracing::warn!(
             "joining again: the group has another member of the instance id `{instance_id}`; if \

@@ -69,9 +69,12 @@ impl GroupSession {
     }
 
     /// The group lets us in, or has given our partitions away and has to let us in again.
-    pub(super) fn on_group_event(&mut self, event: &MembershipEvent) {
+    pub(super) fn on_group_event(&mut self, event: &MembershipEvent, now: Instant) {
         if let MembershipEvent::Assigned(_) | MembershipEvent::Lost(_) = event {
             self.trouble = None;
+        }
+        if let MembershipEvent::Lost(_) = event {
+            self.losses.group_is_away(now);
         }
         self.state = match (event, self.state) {
             (MembershipEvent::Assigned(_), SessionState::Joining) => SessionState::Member,
@@ -140,7 +143,7 @@ impl GroupSession {
     /// A trouble that passes.
     fn bear(&mut self, error: &MembershipError, now: Instant) -> OwnershipAction {
         if matches!(error, MembershipError::Unreachable(_) | MembershipError::TlsOutdated(_)) {
-            self.losses.broker_is_away(now);
+            self.losses.group_is_away(now);
         }
         self.wait(error)
     }
@@ -231,7 +234,7 @@ mod tests {
             MembershipError::TlsOutdated("certificate expired".to_owned()),
         ] {
             let mut session = GroupSession::new(now);
-            session.on_group_event(&MembershipEvent::Assigned(vec![0]));
+            session.on_group_event(&MembershipEvent::Assigned(vec![0]), now);
             let OwnershipAction::Log(Note::Waiting { kind, .. }) =
                 session.fails(error.clone(), now)
             else {
@@ -239,7 +242,7 @@ mod tests {
             };
             // A line about brokers that are away does not withhold this one.
             assert_eq!(kind, Waiting::Restart);
-            session.on_group_event(&MembershipEvent::Lost(vec![0]));
+            session.on_group_event(&MembershipEvent::Lost(vec![0]), now);
             assert_eq!(session.fails(error.clone(), now), OwnershipAction::Fail(error));
             // A start has nothing that this one has not.
             let failed = MembershipError::TlsFailed("certificate expired".to_owned());
@@ -265,6 +268,18 @@ mod tests {
         assert!(!session.is_rejoining() && !session.is_member(), "the group has to let us in");
     }
 
+    /// A slow coordinator takes an earlier request of ours for another member's.
+    #[test]
+    fn a_member_whom_the_group_has_given_up_may_lose_its_id_again_and_again() {
+        let now = Instant::now();
+        let mut session = GroupSession::new(now);
+        session.on_group_event(&MembershipEvent::Lost(vec![0]), now);
+        for _ in 0..10 {
+            assert_eq!(session.lose_id(now), Some(IdLoss::GroupAway));
+            assert_eq!(session.rejoined(Ok(()), now), None);
+        }
+    }
+
     #[test]
     fn a_group_that_still_has_our_instance_id_is_asked_every_second() {
         let mut now = Instant::now();
@@ -278,7 +293,7 @@ mod tests {
             assert_eq!(session.rejoined(Ok(()), now), None);
         }
         assert_eq!(session.trouble(), Some(held().to_string().as_str()));
-        session.on_group_event(&MembershipEvent::Assigned(vec![0]));
+        session.on_group_event(&MembershipEvent::Assigned(vec![0]), now);
         assert!(session.is_member() && session.trouble().is_none());
     }
 

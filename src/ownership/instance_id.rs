@@ -2,13 +2,13 @@
 //! have forgotten us, or two instances may share the id.
 //!
 //! A coordinator that was killed may come back without its newest members, and fence those that it
-//! has forgotten. Two instances that share an id fence each other again and again, although no
-//! broker is away.
+//! has forgotten. One that is slow may take our own earlier request to join for another member's.
+//! Two instances that share an id fence each other again and again, although the group is there.
 
 use std::time::{Duration, Instant};
 
 /// How often within [`INSTANCE_ID_TAKEN_S`] a member joins again under its instance id after the
-/// group has given it to another one, while no broker was away: two instances that share an id do
+/// group has given it to another one, while the group was there: two instances that share an id do
 /// so without end.
 const INSTANCE_ID_TAKEN_MAX: u32 = 3;
 
@@ -20,7 +20,7 @@ const INSTANCE_ID_TAKEN_S: u64 = 300;
 /// session.
 const STOOD_STILL_MS_MIN: u64 = 6_000;
 
-/// Time after which a standstill or a broker's absence explains nothing any more.
+/// Time after which a standstill or the group's absence explains nothing any more.
 const EXPLAINS: Duration = Duration::from_secs(60);
 
 /// Why the group has given our instance id to another member.
@@ -29,8 +29,9 @@ pub enum IdLoss {
     /// This process stood still for this long, as under SIGSTOP: the group removed it, and its own
     /// new membership has the id.
     StoodStill(Duration),
-    /// A broker was away, and may have come back without knowing us.
-    BrokerAway,
+    /// A broker was away, or the group had given us up: it may not know us any more, or a request
+    /// to join that it has answered late is the other member.
+    GroupAway,
     /// No known reason: another process may use the id.
     Unexplained,
 }
@@ -40,8 +41,8 @@ pub enum IdLoss {
 pub(crate) struct InstanceIdLosses {
     /// Losses without an explanation.
     unexplained: Vec<Instant>,
-    /// When a broker did not answer last.
-    broker_away_at: Option<Instant>,
+    /// When a broker did not answer last, or the group gave us up.
+    group_away_at: Option<Instant>,
     /// When the clock was checked last.
     checked_at: Option<Instant>,
     /// When a standstill ended, and how long it was.
@@ -60,9 +61,10 @@ impl InstanceIdLosses {
         })
     }
 
-    /// A broker does not answer: its first answers once it is back may be wrong.
-    pub(crate) fn broker_is_away(&mut self, now: Instant) {
-        self.broker_away_at = Some(now);
+    /// A broker does not answer, or the group has given us up: its first answers once it is back
+    /// may be wrong.
+    pub(crate) fn group_is_away(&mut self, now: Instant) {
+        self.group_away_at = Some(now);
     }
 
     /// Our id was given away: returns why, or `None` if that happened too often for us to join
@@ -73,8 +75,8 @@ impl InstanceIdLosses {
         if let Some((_, pause)) = self.stood_still.take().filter(|(end, _)| is_near(*end)) {
             return Some(IdLoss::StoodStill(pause));
         }
-        if self.broker_away_at.is_some_and(is_near) {
-            return Some(IdLoss::BrokerAway);
+        if self.group_away_at.is_some_and(is_near) {
+            return Some(IdLoss::GroupAway);
         }
         let window = Duration::from_secs(INSTANCE_ID_TAKEN_S);
         self.unexplained.retain(|at| now.saturating_duration_since(*at) < window);
@@ -93,16 +95,16 @@ mod tests {
         let now = Instant::now();
         let mut losses = InstanceIdLosses::default();
         for _ in 0..100 {
-            losses.broker_is_away(now);
-            assert_eq!(losses.lose(now), Some(IdLoss::BrokerAway));
+            losses.group_is_away(now);
+            assert_eq!(losses.lose(now), Some(IdLoss::GroupAway));
         }
         let now = now + EXPLAINS;
         for _ in 0..INSTANCE_ID_TAKEN_MAX {
             assert_eq!(losses.lose(now), Some(IdLoss::Unexplained));
         }
         assert_eq!(losses.lose(now), None);
-        losses.broker_is_away(now);
-        assert_eq!(losses.lose(now), Some(IdLoss::BrokerAway));
+        losses.group_is_away(now);
+        assert_eq!(losses.lose(now), Some(IdLoss::GroupAway));
         assert_eq!(losses.lose(now + EXPLAINS), None, "it was long ago");
         let later = now + EXPLAINS + Duration::from_secs(INSTANCE_ID_TAKEN_S);
         assert!(losses.lose(later).is_some(), "the others are long ago");

@@ -198,7 +198,7 @@ impl Ownership {
 
     /// Takes an event of the group. Once the daemon ends, only troubles count.
     fn hear(&mut self, event: MembershipEvent, now: Instant) {
-        self.session.on_group_event(&event);
+        self.session.on_group_event(&event, now);
         match event {
             // It is meant for our former membership.
             _ if self.session.is_rejoining() => {}
