@@ -148,6 +148,17 @@ impl Instance {
         parsed.collect()
     }
 
+    /// The zones that its process has taken over because their owner was silent, in order.
+    pub(super) fn taken_over(&self) -> Vec<i32> {
+        let log = self.log();
+        let taken = log.lines().filter(|line| line.contains("\"silent_ms\":"));
+        let partition = |line: &str| {
+            let line: serde_json::Value = serde_json::from_str(line).expect("a log line is JSON");
+            line["fields"]["partition"].as_i64().expect("a partition") as i32
+        };
+        taken.map(partition).collect()
+    }
+
     fn log_file(&self) -> PathBuf {
         self.folder.path().join(format!("log-{}", self.launched))
     }

@@ -5,10 +5,12 @@
 //!
 //! `cargo test` runs a short one. `HUNTD_CYCLES=200 cargo test --release --test kafka campaign --
 //! --nocapture` runs a long one, against each kind of brokers and groups in turn, and prints how
-//! long the output paused; `HUNTD_SEED=N` repeats its faults.
+//! long the output paused; `HUNTD_SEED=N` repeats its faults. `HUNTD_SOAK_S=3600` runs an hour of
+//! restarts of brokers instead.
 
 mod instance;
 mod load;
+mod soak;
 mod surroundings;
 mod witness;
 
@@ -89,6 +91,9 @@ const FAULTS: [Fault; 11] = [
 
 #[test]
 fn whatever_dies_a_reader_sees_the_updates_of_one_uninterrupted_run() {
+    if let Some(seconds) = number("HUNTD_SOAK_S") {
+        return soak::run(Duration::from_secs(seconds));
+    }
     let wanted = number("HUNTD_CYCLES");
     if wanted.is_none() && !needs::has_minutes() {
         return;
@@ -102,7 +107,7 @@ fn whatever_dies_a_reader_sees_the_updates_of_one_uninterrupted_run() {
     let mut pauses = Pauses::default();
     for (at, surroundings) in (0..).zip(all) {
         println!("{surroundings:?}");
-        let mut campaign = Campaign::start(seed + at, rate, surroundings);
+        let mut campaign = Campaign::start(seed + at, rate, 0, surroundings);
         for cycle in 0..cycles.div_ceil(all.len() as u32) {
             let fault = campaign.fault_of(cycle);
             campaign.cycle(fault);
@@ -135,7 +140,7 @@ struct Campaign {
 }
 
 impl Campaign {
-    fn start(seed: u64, rate: u32, surroundings: &Surroundings) -> Campaign {
+    fn start(seed: u64, rate: u32, copies: u32, surroundings: &Surroundings) -> Campaign {
         let running = surroundings.start();
         let topic = "campaign".to_owned();
         let client = running.cluster().client();
@@ -143,14 +148,16 @@ impl Campaign {
         // the load waits if segments are large and the host is slow.
         let kept = [("retention.ms", "-1"), ("segment.bytes", "67108864")];
         client.create_topic(&topic, PARTITIONS, &kept);
-        client.create_topic(&format!("{topic}-updates"), PARTITIONS, &kept);
+        let updates = format!("{topic}-updates");
+        let by_brokers = [("message.timestamp.type", "LogAppendTime")];
+        client.create_topic(&updates, PARTITIONS, &[&kept[..], &by_brokers].concat());
         client.create_topic(&format!("{topic}-dead"), 1, &kept);
         client.create_topic(
             &format!("{topic}-snapshots"),
             PARTITIONS,
             &[("cleanup.policy", "compact")],
         );
-        let witness = Witness::start(&client.config(), &format!("{topic}-updates"), PARTITIONS);
+        let witness = Witness::start(&client.config(), &updates, PARTITIONS);
         let keys = surroundings.keys(&running);
         let instances = ["one", "two", "three"].map(|name| Instance::new(name, &keys, &topic));
         let load = Load::start(&running.cluster().bootstrap(), &topic, rate);
@@ -163,7 +170,7 @@ impl Campaign {
             load,
             witness,
             instances,
-            copies: 0,
+            copies,
             pauses: Pauses::default(),
         };
         (0..campaign.instances.len()).for_each(|at| campaign.launch(at));

@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub(super) struct Witness {
     seen: Arc<Mutex<Vec<Seen>>>,
@@ -23,7 +23,9 @@ struct Seen {
     reader: Reader,
     /// When updates were accepted last.
     moved_at: Instant,
-    /// The longest time between accepted updates since [`Witness::watch`].
+    /// When a broker appended them, in milliseconds since the Unix epoch, or [`Witness::watch`].
+    appended_ms: i64,
+    /// The longest time between accepted updates since [`Witness::watch`], by the brokers' clock.
     pause: Duration,
     repeated: u64,
     stale: u64,
@@ -88,7 +90,7 @@ impl Witness {
     /// Begins to measure pauses.
     pub(super) fn watch(&self) {
         for seen in self.seen.lock().expect("no reader panics").iter_mut() {
-            (seen.moved_at, seen.pause) = (Instant::now(), Duration::ZERO);
+            (seen.appended_ms, seen.pause) = (unix_ms(), Duration::ZERO);
         }
     }
 
@@ -130,11 +132,18 @@ impl Witness {
     }
 }
 
+/// The time on this host, which the brokers share.
+fn unix_ms() -> i64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
+    since_epoch.as_millis() as i64
+}
+
 impl Seen {
     fn nothing() -> Seen {
         Seen {
             reader: Reader::new(),
             moved_at: Instant::now(),
+            appended_ms: unix_ms(),
             pause: Duration::ZERO,
             repeated: 0,
             stale: 0,
@@ -148,7 +157,10 @@ impl Seen {
         let (header, updates) = decode_frame(payload).expect("frames can be read");
         match self.reader.fold(&header, &updates) {
             Verdict::Accepted { .. } => {
-                self.pause = self.pause.max(self.moved_at.elapsed());
+                let appended_ms = record.timestamp().to_millis().expect("brokers set it");
+                let pause_ms = (appended_ms - self.appended_ms).max(0).cast_unsigned();
+                self.pause = self.pause.max(Duration::from_millis(pause_ms));
+                self.appended_ms = self.appended_ms.max(appended_ms);
                 self.moved_at = Instant::now();
             }
             Verdict::Duplicate => self.repeated += 1,
