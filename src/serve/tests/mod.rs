@@ -7,6 +7,7 @@ mod closing;
 mod contract;
 mod cross_origin;
 mod documented;
+mod examples;
 mod expecting;
 mod polls;
 mod posting;

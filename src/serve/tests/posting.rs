@@ -12,7 +12,7 @@ use crate::serve::waiting::AwaitedOffset;
 use simd_json::prelude::*;
 
 /// Posts a body, appends its events at the zone's next offset, and gives exchange and records.
-fn post(world: &World, target: &str, body: &str) -> (Exchange, Vec<Vec<u8>>) {
+pub(super) fn post(world: &World, target: &str, body: &str) -> (Exchange, Vec<Vec<u8>>) {
     let mut exchange = Exchange::default();
     let head = format!(
         "POST {target} HTTP/1.1\r\nHost: localhost\r\n\
