@@ -10,12 +10,20 @@ use support::PATIENCE;
 use support::needs;
 use support::playing::Playing;
 use support::process::OwnedChild;
+use tungstenite::protocol::{Message, Role, WebSocket};
 
 /// The interpreter that the distribution's modules are for.
 const PYTHON: &str = "/usr/bin/python3";
 
 /// A body that a demo refuses only once it has read it: a demo takes no events.
 const EVENT: &str = r#"{"type":"loot","player_id":1}"#;
+
+/// What docs/QUERIES.md asks for where nginx passes a WebSocket on.
+const UPGRADE: [&str; 3] = [
+    "proxy_http_version 1.1",
+    "proxy_set_header Upgrade $http_upgrade",
+    "proxy_set_header Connection upgrade",
+];
 
 /// What `curl --write-out` says of each answer: its status, and how many connections it took.
 const STATUS_AND_CONNECTS: &str = "%{http_code} %{num_connects}\\n";
@@ -193,9 +201,12 @@ impl Nginx {
              upstream huntd {{ server {upstream}; keepalive 4; }}\n\
              server {{ listen unix:{}; location / {{ proxy_pass http://huntd;\n\
              proxy_set_header Host localhost;\n\
-             proxy_http_version 1.1; proxy_set_header Connection \"\"; }} }} }}\n",
+             proxy_http_version 1.1; proxy_set_header Connection \"\"; }}\n\
+             location = /v1/stream {{ proxy_pass http://huntd;\n\
+             proxy_set_header Host localhost;\n{}; }} }} }}\n",
             path("pid"),
             path("socket"),
+            UPGRADE.join(";\n"),
         );
         std::fs::write(path("nginx.conf"), config).expect("the file is written");
         let child = Command::new("nginx")
@@ -254,4 +265,29 @@ fn behind_nginx_requests_are_answered_and_an_event_of_a_stream_comes_at_once() {
         received += &String::from_utf8_lossy(&piece[..bytes]);
         assert!(bytes > 0 && received.len() < 4_000, "{received}");
     }
+}
+
+#[test]
+fn behind_nginx_a_websocket_has_the_events_of_its_topics() {
+    if !needs::has_program("nginx", "-v") {
+        return;
+    }
+    let queries = include_str!("../../../docs/QUERIES.md");
+    for directive in UPGRADE {
+        assert!(queries.contains(directive), "docs/QUERIES.md does not ask for {directive}");
+    }
+    let playing = quiet();
+    let nginx = Nginx::start(&playing.address);
+    let mut stream = connect(&nginx.socket());
+    let upgrade = "GET /v1/stream?board=world HTTP/1.1\r\nHost: example.org\r\n\
+                   Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    stream.write_all(upgrade.as_bytes()).expect("it reads");
+    let (head, _) = read_answer(&mut stream);
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    let mut socket = WebSocket::from_raw_socket(stream, Role::Client, None);
+    let message = socket.read().expect("the event comes").into_text().expect("it is text");
+    assert!(message.starts_with(r#"[{"event":"board","#), "{message}");
+    socket.close(None).expect("it reads");
+    assert!(matches!(socket.read(), Ok(Message::Close(_))));
 }
