@@ -27,8 +27,11 @@ impl GroupCoordinator {
         GroupCoordinator { dial, group, link: None, tried: 0 }
     }
 
-    /// The group as it is now.
+    /// The group as it is now, or as the operator lists it.
     pub(crate) fn describe(&mut self) -> Result<GroupDescription, ControlError> {
+        if let Some(assignment) = &self.group.assignment {
+            return Ok(assignment.describe());
+        }
         let ready = self.link.take().filter(|link| !link.is_outdated(Instant::now()));
         let mut link = ready.map_or_else(|| self.open(), Ok)?;
         link.hasten(ANSWER_MS_MAX);

@@ -44,7 +44,8 @@ impl GroupWatch {
         let (questions, asked) = mpsc::channel::<Sender<usize>>();
         let standby = options.standby;
         // Copies of all zones notice by themselves what falls quiet.
-        let output_topic = (standby.copies == 0).then(|| options.output.output_topic.clone());
+        let output_topic =
+            standby.follows_quiet_zones().then(|| options.output.output_topic.clone());
         let group = &options.group;
         let client = reader(&reader_config(&group.client), &group.client);
         let input_topic = group.input_topic.clone();
@@ -80,7 +81,7 @@ impl GroupWatch {
                     wanted_until = Some(now + VIEWS_WANTED);
                 }
                 // Nobody is asked in vain.
-                if output_topic.is_some() && wanted_until.is_none_or(|until| until < now) {
+                if standby.copies == 0 && wanted_until.is_none_or(|until| until < now) {
                     continue;
                 }
                 if let Some(view) = view(&mut members, &client, &input_topic, partitions, quiet) {
@@ -139,7 +140,7 @@ fn view(
 ) -> Option<GroupView> {
     let described = members.coordinator.describe().ok()?;
     let members = members.seen.take(described, !quiet.is_empty())?;
-    let committed = committed(client, topic, partitions, ANSWER_MAX).ok()?;
+    let committed = committed(client, topic, partitions, ANSWER_MAX).unwrap_or_default();
     let known = (0..).zip(committed).filter_map(|(partition, offset)| Some((partition, offset?)));
     Some(GroupView { members, committed: known.collect(), quiet })
 }

@@ -70,7 +70,9 @@ impl Failure {
             Failure::Control(ControlError::TopicsWrong(_)) => ExitCode::TopicWrong,
             Failure::Control(ControlError::ShardsHalted(_)) => ExitCode::ShardHalted,
             Failure::Control(ControlError::Membership(error)) => match error {
-                MembershipError::TopicMissing(_) => ExitCode::TopicWrong,
+                MembershipError::TopicMissing(_) | MembershipError::ZoneMissing { .. } => {
+                    ExitCode::TopicWrong
+                }
                 MembershipError::NotAuthorised { .. } => ExitCode::NotAuthorised,
                 MembershipError::NotAuthenticated(_) => ExitCode::NotAuthenticated,
                 MembershipError::TlsFailed(_) | MembershipError::TlsOutdated(_) => {

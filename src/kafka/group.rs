@@ -6,6 +6,7 @@
 //! revocation is answered at once: the output says who owns a shard, and until another instance
 //! has fenced it, nobody else plays it.
 
+use crate::kafka::assignment::Assignment;
 use crate::kafka::client::{ClientOptions, TokenSource, client_config, give_first_token};
 use crate::kafka::member_id::member_id;
 use crate::kafka::membership::{MembershipError, MembershipEvent};
@@ -46,6 +47,8 @@ pub struct GroupOptions {
     pub input_topic: String,
     /// Static membership (KIP-345): a quick restart under the same name moves no partitions.
     pub instance_id: Option<String>,
+    /// The partitions of all instances, as the operator lists them; `None`: the group assigns them.
+    pub assignment: Option<Assignment>,
     /// How the group is coordinated.
     pub protocol: GroupProtocol,
     /// Milliseconds without a heartbeat after which the group reassigns the partitions.
@@ -82,7 +85,8 @@ enum Rebalance {
 
 impl Membership {
     /// Checks that the input topic exists, then starts to join. The first
-    /// [`MembershipEvent::Assigned`] means that the group has accepted this instance.
+    /// [`MembershipEvent::Assigned`] means that the group has accepted this instance. Where the
+    /// operator assigns the partitions, nobody is joined, and the event follows at once.
     pub fn join(options: &GroupOptions) -> Result<Membership, MembershipError> {
         let refused = |error: KafkaError| MembershipError::Refused(error.to_string());
         let (rebalance_sender, rebalances) = mpsc::channel();
@@ -97,7 +101,13 @@ impl Membership {
             config(options).create_with_context(callbacks).map_err(refused)?;
         give_first_token(&consumer, &options.client);
         let partitions = partitions(&consumer, options)?;
-        consumer.subscribe(&[&options.input_topic]).map_err(refused)?;
+        match &options.assignment {
+            None => consumer.subscribe(&[&options.input_topic]).map_err(refused)?,
+            Some(assignment) => {
+                let ours = assigned(assignment, partitions, &options.input_topic)?;
+                answers.send(Rebalance::Assigned(ours)).expect("the receiver is here");
+            }
+        }
         let consumer = Arc::new(consumer);
         let asker = Asker::start(options.clone(), consumer.clone(), answers)?;
         Ok(Membership {
@@ -156,9 +166,12 @@ impl Membership {
         has_successors
     }
 
-    /// The id that the group has given this instance; `None` before it has joined.
+    /// The id that the group has given this instance, or the operator; `None` before it has joined.
     pub(crate) fn member_id(&self) -> Option<String> {
-        member_id(self.consumer.client())
+        match &self.options.assignment {
+            None => member_id(self.consumer.client()),
+            Some(assignment) => Some(assignment.ours().to_owned()),
+        }
     }
 
     /// Commits next offsets, for lag tools. Does not wait, and ignores a failure: the next commit
@@ -269,7 +282,7 @@ impl Asker {
                 if let Some(trouble) = missing_right(&options, &consumer, &committed) {
                     answers.send(Rebalance::Trouble(trouble)).ok();
                 }
-                let is_member = committed.is_ok();
+                let is_member = options.assignment.is_some() || committed.is_ok();
                 let committed = committed.unwrap_or_default();
                 answers.send(Rebalance::Answered { question, is_member, committed }).ok();
             }
@@ -277,6 +290,20 @@ impl Asker {
         let thread = std::thread::Builder::new().name("asker".to_owned()).spawn(ask);
         let thread = thread.map_err(|error| MembershipError::Refused(error.to_string()))?;
         Ok(Asker { questions, thread })
+    }
+}
+
+/// The partitions that the operator has assigned to this instance.
+fn assigned(
+    assignment: &Assignment,
+    partitions: i32,
+    topic: &str,
+) -> Result<Vec<i32>, MembershipError> {
+    match assignment.highest_zone() {
+        Some(zone) if zone >= partitions => {
+            Err(MembershipError::ZoneMissing { zone, topic: topic.to_owned(), partitions })
+        }
+        _ => Ok(assignment.our_zones().to_vec()),
     }
 }
 
@@ -478,7 +505,7 @@ fn config(options: &GroupOptions) -> ClientConfig {
         .set("enable.auto.commit", "false")
         .set("enable.auto.offset.store", "false")
         .set("statistics.interval.ms", STATISTICS_MS.to_string());
-    if let Some(id) = &options.instance_id {
+    if let (Some(id), None) = (&options.instance_id, &options.assignment) {
         config.set("group.instance.id", id);
     }
     match options.protocol {

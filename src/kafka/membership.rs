@@ -63,6 +63,19 @@ pub enum MembershipError {
     /// The input topic does not exist.
     #[error("the topic `{0}` does not exist; create it with `huntd topics`")]
     TopicMissing(String),
+    /// The operator assigns a zone for which the input topic has no partition.
+    #[error(
+        "kafka.assignment names zone {zone}, and the topic `{topic}` has {partitions} partitions, \
+         from 0 on; correct the list, or add partitions"
+    )]
+    ZoneMissing {
+        /// The zone.
+        zone: i32,
+        /// The input topic.
+        topic: String,
+        /// How many partitions it has.
+        partitions: i32,
+    },
     /// The broker denies access.
     #[error("not authorised for {what}; grant {right} to huntd's user")]
     NotAuthorised {

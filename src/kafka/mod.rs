@@ -58,6 +58,8 @@ pub mod tls;
 
 pub mod membership;
 
+pub mod assignment;
+
 pub mod group;
 
 pub mod group_lag;

@@ -51,6 +51,8 @@ pub struct StandbyOptions {
     pub copies: u32,
     /// Milliseconds for which an owner may publish nothing although there is input; 0: for ever.
     pub silence_ms: u32,
+    /// No group gives the zones of dead instances to others.
+    pub is_without_group: bool,
 }
 
 impl StandbyOptions {
@@ -59,12 +61,18 @@ impl StandbyOptions {
         self.copies > 0 || self.silence_ms > 0
     }
 
-    /// How many members may keep a copy of a zone: without copies any of them, once it is their
-    /// turn.
+    /// Returns whether an instance makes a copy of a zone that is not one of its own once the zone
+    /// has fallen quiet.
+    pub(crate) fn follows_quiet_zones(self) -> bool {
+        self.silence_ms > 0 && (self.copies == 0 || self.is_without_group)
+    }
+
+    /// How many members may keep a copy of a zone: any of them, once it is their turn, if they
+    /// follow quiet zones.
     pub fn keepers(self) -> u32 {
-        match self.copies {
-            0 => u32::MAX,
-            copies => copies,
+        match self.follows_quiet_zones() {
+            true => u32::MAX,
+            false => self.copies,
         }
     }
 }
@@ -194,14 +202,18 @@ impl Acquirer {
         }
         let copies = self.standby.options.copies;
         let mut placed = view.copies_of(ours, self.partitions(), self.standby.options.keepers());
-        if copies == 0 {
+        if self.standby.options.follows_quiet_zones() {
             let first_turn = view.first_turn();
             placed.retain(|partition, rank| {
+                if *rank < copies {
+                    return true;
+                }
                 let owed = view.quiet.get(partition);
                 let is_quiet = owed.is_some();
                 let is_there = table.get(*partition).is_some();
                 let Some(copy) = table.copies.get_mut(partition) else {
-                    let is_our_turn = owed.is_some_and(|owed| *owed >= first_turn + TURN * *rank);
+                    let turn_at = first_turn + TURN * (*rank - copies);
+                    let is_our_turn = owed.is_some_and(|owed| *owed >= turn_at);
                     return is_our_turn && self.standby.may_begin(*partition, now);
                 };
                 if is_quiet {

@@ -7,6 +7,7 @@ use super::schema::{Limit, Limits};
 use super::settings::{self, ConfigError, ConfigErrors, Settings, variables};
 use crate::edition::Edition;
 use crate::fetch::FetchOptions;
+use crate::kafka::assignment::Assignment;
 use crate::kafka::client::ClientOptions;
 use crate::kafka::group::{GroupOptions, GroupProtocol};
 use crate::kit::rulebook::RULES_FILES_MAX;
@@ -178,11 +179,23 @@ impl Check<'_> {
         })
     }
 
+    /// The zones of all instances, unless the group shares them out.
+    fn assignment(&self) -> Result<Option<Assignment>, ConfigError> {
+        let lines = self.texts("kafka.assignment");
+        if lines.is_empty() {
+            return Ok(None);
+        }
+        let ours = self.text("kafka.group_instance_id");
+        let parsed = Assignment::parse(&lines, ours);
+        parsed.map(Some).map_err(|sentence| self.error("kafka.assignment", format!(": {sentence}")))
+    }
+
     fn group(&self) -> Result<GroupOptions, ConfigError> {
         Ok(GroupOptions {
             client: self.client()?,
             input_topic: self.topic("kafka.input_topic")?,
             instance_id: self.unless_empty("kafka.group_instance_id", Check::name)?,
+            assignment: self.assignment()?,
             protocol: self.choice(
                 "kafka.group_protocol",
                 &[
@@ -323,7 +336,8 @@ impl Check<'_> {
             let sentence = format!("= {silence_ms}: choose 0, or at least {SILENCE_MS_MIN}");
             return Err(self.error("standby.silence_ms", sentence));
         }
-        Ok(StandbyOptions { copies, silence_ms })
+        let is_without_group = !self.texts("kafka.assignment").is_empty();
+        Ok(StandbyOptions { copies, silence_ms, is_without_group })
     }
 
     fn runtime(&self) -> Result<runtime::RuntimeOptions, ConfigError> {

@@ -106,12 +106,16 @@ impl ZoneLine<'_> {
     }
 }
 
-/// The address of a member's host, as its coordinator sees it.
+/// The address of a member's host, as its coordinator sees it, or the name of an instance that the
+/// operator lists.
 fn host(member: &GroupMember) -> &str {
     member.host.trim_start_matches('/')
 }
 
 fn short(member: &GroupMember) -> String {
+    if host(member) == member.id {
+        return member.id.clone();
+    }
     let id: String = member.id.chars().take(MEMBER_CHARS).collect();
     format!("{}/{id}", host(member))
 }

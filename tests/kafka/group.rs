@@ -187,6 +187,7 @@ fn options(topics: &Topics, protocol: GroupProtocol) -> GroupOptions {
         },
         input_topic: topics.input.clone(),
         instance_id: None,
+        assignment: None,
         protocol,
         session_timeout_ms: 6_000,
     }

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, reason = "tests say what they measure")]
 
 mod advertised;
+mod assignment;
 mod bad_input;
 mod brokers;
 mod browser_client;

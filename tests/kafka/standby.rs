@@ -164,7 +164,7 @@ fn stop_an_owner(kafka: &str) {
 }
 
 /// What `huntd zones` prints of each zone while the group is not being rebalanced.
-fn list_zones(huntd: &Huntd) -> Vec<Value> {
+pub(crate) fn list_zones(huntd: &Huntd) -> Vec<Value> {
     let begun = Instant::now();
     let ended = loop {
         let ended = verbs::huntd(&["zones", "--config", &huntd.config(), "--json"]);

@@ -17,6 +17,7 @@ fn a_partition_without_a_leader_hides_the_lag_of_no_other_one() {
         client: mock::client(&cluster),
         input_topic: "events".to_owned(),
         instance_id: None,
+        assignment: None,
         protocol: GroupProtocol::Classic,
         session_timeout_ms: 6_000,
     };

@@ -21,6 +21,7 @@ fn options(cluster: &Cluster, protocol: GroupProtocol) -> GroupOptions {
         client: mock::client(cluster),
         input_topic: "events".to_owned(),
         instance_id: None,
+        assignment: None,
         protocol,
         session_timeout_ms: 6_000,
     }

@@ -218,7 +218,8 @@ impl Control {
         if !self.is_stopping() {
             self.unquiet_at = around.now;
             self.asked_for_successors_at = Some(around.now);
-            let has_successors = around.group.resign(self.member);
+            let has_successors =
+                around.group.resign(self.member, self.watch.waits_for_resignations());
             self.on(around, OwnershipEvent::Stop { has_successors });
         }
     }

@@ -52,6 +52,11 @@ impl CopyWatch {
         self.options.is_on()
     }
 
+    /// Whether each zone has copies that wait for a resignation.
+    pub(crate) fn waits_for_resignations(&self) -> bool {
+        self.options.copies > 0
+    }
+
     /// Whether the daemon is to keep a copy of the zone.
     pub(crate) fn is_copy(&self, partition: i32) -> bool {
         self.ranks.contains_key(&partition)
@@ -76,7 +81,7 @@ impl Control {
         let Some(members) = self.watch.members.take(described, !quiet.is_empty()) else { return };
         let mut view = GroupView { members, committed: around.group.all_committed(), quiet };
         let partitions = input_ends.len() as i32;
-        let ours = self.member.to_string();
+        let ours = around.group.id(self.member, self.host);
         self.watch.ranks = view.copies_of(&ours, partitions, self.watch.options.keepers());
         if self.mutation == Mutation::FirstTurnOnly && self.watch.options.copies == 0 {
             let ranks = &self.watch.ranks;

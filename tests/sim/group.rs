@@ -1,7 +1,8 @@
 //! The consumer group: who has which partition, as the coordinator sees it, and when members learn
-//! of it.
+//! of it. Or the operator's list of partitions, which takes its place.
 
 use crate::chance::{Chance, Fault};
+use crate::sim::HOSTS;
 use huntd::kafka::group_description::GroupDescription;
 use huntd::kafka::membership::GroupMember;
 use std::collections::{BTreeMap, VecDeque};
@@ -22,6 +23,8 @@ pub(crate) enum GroupEvent {
 /// The coordinator.
 pub(crate) struct Group {
     partitions: i32,
+    /// The operator has assigned the partitions: each daemon has those of its host.
+    is_listed: bool,
     members: BTreeMap<u64, Member>,
     /// The member that each partition belongs to.
     owners: Vec<Option<u64>>,
@@ -54,11 +57,12 @@ struct Member {
 }
 
 impl Group {
-    pub(crate) fn new(chance: &mut Chance, partitions: i32) -> Group {
+    pub(crate) fn new(chance: &mut Chance, partitions: i32, is_listed: bool) -> Group {
         let session_us = chance.pick(&[500_000, 2_000_000, 6_000_000]);
         let owners = vec![None; partitions as usize];
         Group {
             partitions,
+            is_listed,
             members: BTreeMap::new(),
             owners,
             committed: BTreeMap::new(),
@@ -75,11 +79,23 @@ impl Group {
         self.names
     }
 
+    /// The id of a daemon among the members.
+    pub(crate) fn id(&self, node: u64, host: usize) -> String {
+        if self.is_listed { host.to_string() } else { node.to_string() }
+    }
+
     /// The topic has one partition more.
     pub(crate) fn add_partition(&mut self) {
+        let partition = self.partitions;
         self.partitions += 1;
         self.owners.push(None);
         self.is_unsettled = true;
+        if self.is_listed
+            && let Some(member) =
+                self.members.values_mut().find(|member| member.host == host_of(partition))
+        {
+            member.assign(vec![partition]);
+        }
     }
 
     /// A member calls: what it is told. A stranger joins by calling.
@@ -93,6 +109,9 @@ impl Group {
             }
         }
         let member = self.members.entry(node).or_insert_with(|| Member::new(host, now));
+        if self.is_listed && is_new {
+            member.assign((0..self.partitions).filter(|it| host_of(*it) == host).collect());
+        }
         if member.is_fenced {
             return Some(GroupEvent::InstanceTaken);
         }
@@ -119,7 +138,10 @@ impl Group {
     }
 
     /// A member leaves, if others are there that can have its partitions: whether there are.
-    pub(crate) fn resign(&mut self, node: u64) -> bool {
+    pub(crate) fn resign(&mut self, node: u64, has_copies: bool) -> bool {
+        if self.is_listed {
+            return has_copies;
+        }
         let others = self.members.iter().filter(|(name, _)| **name != node);
         let has_successors = others.map(|(_, member)| member).any(Member::is_counted);
         if has_successors {
@@ -130,7 +152,7 @@ impl Group {
 
     /// Whether anybody is left.
     pub(crate) fn has_members(&self) -> bool {
-        self.members.values().any(Member::is_counted)
+        self.is_listed || self.members.values().any(Member::is_counted)
     }
 
     /// The member has answered a revocation.
@@ -147,7 +169,7 @@ impl Group {
 
     /// A member commits input offsets. One that is no member cannot.
     pub(crate) fn commit(&mut self, node: u64, offsets: &[(i32, i64)]) {
-        if self.members.get(&node).is_some_and(Member::is_counted) {
+        if self.is_listed || self.members.get(&node).is_some_and(Member::is_counted) {
             self.committed.extend(offsets.iter().copied());
         }
     }
@@ -166,7 +188,7 @@ impl Group {
     pub(crate) fn counts_in(&self, node: u64, partition: i32) -> bool {
         let member = self.members.get(&node);
         let is_member = member.is_some_and(Member::is_counted);
-        is_member && self.owners[partition as usize] == Some(node)
+        self.is_listed || is_member && self.owners[partition as usize] == Some(node)
     }
 
     /// The partitions of a member that the group counts in, if it has been told of all of them.
@@ -177,12 +199,25 @@ impl Group {
 
     /// The member that has the partition.
     pub(crate) fn owner(&self, partition: i32) -> Option<u64> {
-        self.owners[partition as usize]
+        let is_its = |member: &Member| member.host == host_of(partition);
+        match self.is_listed {
+            true => self.members.iter().find(|(_, member)| is_its(member)).map(|(node, _)| *node),
+            false => self.owners[partition as usize],
+        }
     }
 
     /// The group, as its coordinator describes it. While partitions are shared out, it does not say
     /// who has which.
     pub(crate) fn describe(&self) -> GroupDescription {
+        if self.is_listed {
+            let partitions = |host| (0..self.partitions).filter(move |it| host_of(*it) == host);
+            let member = |host: usize| GroupMember {
+                id: host.to_string(),
+                host: host.to_string(),
+                partitions: partitions(host).collect(),
+            };
+            return GroupDescription { is_stable: true, members: (0..HOSTS).map(member).collect() };
+        }
         let is_stable = self.owners.iter().all(Option::is_some) && !self.is_unsettled;
         let owned =
             |node: u64| (0..self.partitions).filter(move |at| is_stable && self.owns(node, *at));
@@ -213,6 +248,9 @@ impl Group {
     /// The coordinator's own time: group sessions end, partitions are shared out.
     pub(crate) fn turn(&mut self, chance: &mut Chance, now: u64, has_input: bool) {
         if self.is_away {
+            return;
+        }
+        if self.is_listed {
             return;
         }
         let expels = chance.strikes(Fault::Expelled);
@@ -292,6 +330,11 @@ impl Group {
     }
 }
 
+/// The host to which the operator has assigned a partition.
+fn host_of(partition: i32) -> usize {
+    partition as usize % HOSTS
+}
+
 impl Member {
     fn new(host: usize, now: u64) -> Member {
         let (has, revoked) = (Vec::new(), Vec::new());
@@ -302,6 +345,12 @@ impl Member {
     /// Whether the coordinator counts it in.
     fn is_counted(&self) -> bool {
         !self.is_fenced && self.expelled_until.is_none()
+    }
+
+    /// The operator gives it these partitions.
+    fn assign(&mut self, partitions: Vec<i32>) {
+        self.has.extend(&partitions);
+        self.events.push_back((0, GroupEvent::Assigned(partitions)));
     }
 
     fn tell(&mut self, chance: &mut Chance, now: u64, event: GroupEvent) {

@@ -174,7 +174,8 @@ impl Sim {
         let (partitions, copies) = (self.followers.len() as i32, self.standby.copies);
         let end = self.broker.inputs[PARTITION as usize].end;
         self.hosts.iter().filter_map(|host| host.node.as_ref()).all(|node| {
-            let placed = view.copies_of(&node.control.member.to_string(), partitions, copies);
+            let id = self.group.id(node.control.member, node.control.host);
+            let placed = view.copies_of(&id, partitions, copies);
             let progress = node.progress.shard(PARTITION);
             let is_warm = progress.following.get() != 0 && progress.applied.get() == end;
             is_warm || !placed.contains_key(&PARTITION)

@@ -140,9 +140,10 @@ impl Sim {
             6..26 => 1_200_000,
             _ => 300_000,
         };
+        let standby = standby(&mut chance);
         let mut sim = Sim {
             broker: Broker::new(&mut chance, partitions, mutation),
-            group: Group::new(&mut chance, partitions as i32),
+            group: Group::new(&mut chance, partitions as i32, standby.is_without_group),
             hosts: (0..HOSTS).map(|_| host(&mut chance)).collect(),
             games: (0..partitions as u16)
                 .map(|zone| Game::new(zone, partitions as u16, &rulebook, weights))
@@ -172,7 +173,7 @@ impl Sim {
             asked_skips: BTreeMap::new(),
             starts_over: chance.is_on(Fault::GenesisAsked),
             is_genesis_asked: false,
-            standby: standby(&mut chance),
+            standby,
             plays_editions,
             weights,
             chance,
@@ -573,5 +574,6 @@ fn standby(chance: &mut Chance) -> StandbyOptions {
     StandbyOptions {
         copies: chance.pick(&[0, 0, 1, 2]) as u32,
         silence_ms: chance.pick(&[0, 150, 400]) as u32,
+        is_without_group: chance.one_in(8),
     }
 }

@@ -49,7 +49,11 @@ fn beside_an_owner() -> (Daemon, FrameMaker) {
 
 /// A daemon with so many copies of each zone, beside the owner of partition 0.
 fn beside_an_owner_with(copies: u32) -> (Daemon, FrameMaker) {
-    let mut daemon = Daemon::with_copies(StandbyOptions { copies, silence_ms: SILENCE_MS });
+    let mut daemon = Daemon::with_copies(StandbyOptions {
+        copies,
+        silence_ms: SILENCE_MS,
+        is_without_group: false,
+    });
     let mut owner = FrameMaker::new(0);
     append(&mut daemon, FrameHeader { next_offset: -1, ..owner.fence(fence_ids().next()) });
     for _ in 0..9 {
@@ -203,7 +207,11 @@ fn a_copy_that_has_taken_a_zone_over_and_halts_does_not_take_it_over_again_and_a
 #[test]
 fn no_copy_reads_the_whole_of_a_long_output_because_its_owner_pauses() {
     for (copies, is_left) in [(0, true), (1, false)] {
-        let mut daemon = Daemon::with_copies(StandbyOptions { copies, silence_ms: SILENCE_MS });
+        let mut daemon = Daemon::with_copies(StandbyOptions {
+            copies,
+            silence_ms: SILENCE_MS,
+            is_without_group: false,
+        });
         daemon.more = 2_000_000;
         daemon.group(MembershipEvent::Assigned(Vec::new()));
         see_quiet(&mut daemon);
@@ -259,7 +267,11 @@ fn while_zones_of_several_owners_are_quiet_a_copy_is_made_later() {
 
 #[test]
 fn without_copies_an_instance_makes_one_if_those_whose_turn_comes_first_do_not() {
-    let mut daemon = Daemon::with_copies(StandbyOptions { copies: 0, silence_ms: SILENCE_MS });
+    let mut daemon = Daemon::with_copies(StandbyOptions {
+        copies: 0,
+        silence_ms: SILENCE_MS,
+        is_without_group: false,
+    });
     let mut view = view();
     for number in 0..9 {
         let (id, host) = (format!("dead {number}"), format!("host {number}"));
@@ -398,7 +410,7 @@ fn a_copy_that_differs_ends_and_begins_again_later_and_halts_nothing() {
 #[test]
 fn an_owner_leaves_its_zone_for_a_while_to_a_copy_but_not_to_another_deployment() {
     let [of_copy, of_another] = [fence_ids().next(), 77].map(|fence_id| {
-        let standby = StandbyOptions { copies: 0, silence_ms: SILENCE_MS };
+        let standby = StandbyOptions { copies: 0, silence_ms: SILENCE_MS, is_without_group: false };
         let mut daemon = Daemon::with_copies(standby).given(&[0]);
         fence_with(&mut daemon, 0, fence_id);
         rest(&mut daemon, 5_000);
@@ -410,7 +422,7 @@ fn an_owner_leaves_its_zone_for_a_while_to_a_copy_but_not_to_another_deployment(
 #[test]
 fn an_owner_that_is_stopped_resigns_only_if_there_may_be_copies() {
     for copies in [0, 1] {
-        let standby = StandbyOptions { copies, silence_ms: SILENCE_MS };
+        let standby = StandbyOptions { copies, silence_ms: SILENCE_MS, is_without_group: false };
         let mut daemon = Daemon::with_copies(standby).given(&[0, 2]);
         daemon.hear(OwnershipEvent::Stop { has_successors: true });
         let notes = notes(&daemon);
