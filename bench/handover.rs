@@ -8,7 +8,11 @@
 //! joins or is stopped, and 4 s when one is killed or freezes; with copies, 50 ms, and 700 ms.
 //! Not measured: a restart on the same host (`restart`), and a broker that fails
 //! (`tests/kafka/campaign`). What was published must be the replay of the input, or the bench
-//! fails. `--smoke` takes a few players and one round.
+//! fails.
+//!
+//! Then what copies cost: the hot thread of an owner of all zones, alone and beside an instance
+//! that keeps a copy of each, and the hot thread of that instance. Goals: 1 % and 60 % of the
+//! owner's. `--smoke` takes a few players and one round.
 
 use huntd::hunt::frames::decode_frame;
 use rdkafka::Message;
@@ -21,6 +25,7 @@ use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka::{Cluster, Options, unique_name};
 use support::load::{self, Load};
+use support::scrape::{self, Page};
 
 const PARTITIONS: i32 = 8;
 
@@ -39,6 +44,8 @@ struct Size {
     session_timeout_ms: u32,
     /// Time from one snapshot of a shard to its next.
     snapshot_ms: u32,
+    /// How long a cost is measured.
+    measured: Duration,
 }
 
 /// What happens to the second instance.
@@ -93,6 +100,7 @@ fn main() {
             rounds: 1,
             session_timeout_ms: 6_000,
             snapshot_ms: 500,
+            measured: Duration::from_millis(200),
         }
     } else {
         Size {
@@ -101,6 +109,7 @@ fn main() {
             rounds: 3,
             session_timeout_ms: 10_000,
             snapshot_ms: 10_000,
+            measured: Duration::from_secs(10),
         }
     };
     let cluster = Cluster::start(1, &Options::for_rates());
@@ -108,6 +117,7 @@ fn main() {
         for copies in [0, 1] {
             measure(&cluster, &size, *rate, copies);
         }
+        measure_copies(&cluster, &size, *rate);
     }
 }
 
@@ -203,6 +213,96 @@ fn round(instances: &mut Instances<'_>, first: &mut Huntd, changes: &mut Vec<(u6
         wait_for_zones(first, PARTITIONS);
         thread::sleep(CALM);
     }
+}
+
+/// Measures what copies cost at this rate: an owner has all zones, and another instance comes and
+/// goes.
+fn measure_copies(cluster: &Cluster, size: &Size, rate: u64) {
+    let topics = Topics::create(cluster, "copied", PARTITIONS);
+    let mut load = Load::new(size.players, PARTITIONS);
+    load.produce(cluster, &topics, size.players);
+    let start = |name: &str, core: u32| {
+        let zones = PARTITIONS - 1;
+        let kafka = format!(
+            "group_instance_id = \"{name}\"\nassignment = [\"owner: 0-{zones}\", \"other:\"]"
+        );
+        let core = format!("hot_core = \"{core}\"");
+        let settings = [
+            ("kafka", kafka.as_str()),
+            ("standby", "copies = 1"),
+            ("publish", "format = \"binary\""),
+            ("cpu", &core),
+        ];
+        let mut huntd = Huntd::start(cluster, &topics, &settings);
+        huntd.wait_for_address();
+        huntd
+    };
+    let mut owner = start("owner", 1);
+    wait_for_zones(&mut owner, PARTITIONS);
+    let is_over = AtomicBool::new(false);
+    let mut costs = Vec::new();
+    thread::scope(|scope| {
+        scope.spawn(|| send_until(&is_over, &mut load, rate, cluster, &topics));
+        for _ in 0..size.rounds {
+            thread::sleep(CALM);
+            let [alone] = hot_ns([&owner], size.measured);
+            let mut other = start("other", 0);
+            other.wait_until("its copies", |other| {
+                other.metric("huntd_copies_warm") == PARTITIONS as u64
+            });
+            thread::sleep(CALM);
+            let [owner, copies] = hot_ns([&owner, &other], size.measured);
+            costs.push(Cost { alone, followed: owner, copies });
+            other.stop();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let mut follower = Follower::new(cluster, &topics);
+    accounts::wait_until_covered(cluster, &topics, &mut follower, &mut owner);
+    owner.stop();
+    accounts::assert_is_the_replay(cluster, &topics, follower);
+    report_costs(rate, &costs);
+}
+
+/// What an event costs hot threads, in nanoseconds.
+struct Cost {
+    /// An owner without copies.
+    alone: f64,
+    /// The same owner beside an instance that copies its zones.
+    followed: f64,
+    /// That instance.
+    copies: f64,
+}
+
+/// Nanoseconds of each daemon's hot thread per event that the first one plays.
+fn hot_ns<const N: usize>(daemons: [&Huntd; N], time: Duration) -> [f64; N] {
+    let sample = || {
+        let ran = daemons.map(|huntd| scrape::hot_task(huntd.pid()).ran_ns);
+        (Page::of(&daemons[0].address()).events(), ran)
+    };
+    let (events_before, ran_before) = sample();
+    thread::sleep(time);
+    let (events, ran) = sample();
+    let events = (events - events_before).max(1) as f64;
+    std::array::from_fn(|at| (ran[at] - ran_before[at]) as f64 / events)
+}
+
+fn report_costs(rate: u64, costs: &[Cost]) {
+    let median = |of: fn(&Cost) -> f64| {
+        let mut all: Vec<f64> = costs.iter().map(of).collect();
+        all.sort_by(f64::total_cmp);
+        all[all.len() / 2]
+    };
+    let [alone, followed, copies] =
+        [|cost: &Cost| cost.alone, |cost: &Cost| cost.followed, |cost: &Cost| cost.copies]
+            .map(median);
+    let (more, share) = (followed / alone * 100.0 - 100.0, copies / followed * 100.0);
+    let line = format!(
+        "{rate} events/s, an owner of all zones: {alone:.0} ns of its hot thread per event; beside \
+         copies of all zones {followed:.0} ns, {more:+.1} % (goal: 1 %); the copies' hot thread \
+         {copies:.0} ns, {share:.0} % of it (goal: 60 %)\n"
+    );
+    std::io::stdout().write_all(line.as_bytes()).expect("standard output is open");
 }
 
 fn wait_for_zones(huntd: &mut Huntd, count: i32) {
