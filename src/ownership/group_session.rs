@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 pub(crate) const TOPIC_MISSING_MS_MAX: u64 = 5_000;
 
 /// Milliseconds between two attempts to join again.
-const REJOIN_MS: u64 = 1_000;
+pub(super) const REJOIN_MS: u64 = 1_000;
 
 /// Milliseconds between two commits of input offsets: lag tools look every few seconds.
 const COMMIT_EVERY_MS: u64 = 1_000;
@@ -93,7 +93,8 @@ impl GroupSession {
     /// returned.
     pub(super) fn lose_id(&mut self, now: Instant) -> Option<IdLoss> {
         let loss = self.losses.lose(now)?;
-        self.state = SessionState::Rejoining { since: now, retry_at: None };
+        let retry_at = Some(now + self.losses.wait());
+        self.state = SessionState::Rejoining { since: now, retry_at };
         Some(loss)
     }
 
@@ -256,6 +257,7 @@ mod tests {
         let mut session = GroupSession::new(now);
         assert_eq!(session.lose_id(now), Some(IdLoss::Unexplained));
         assert!(session.is_rejoining() && !session.is_member());
+        assert_eq!(session.next_action(now), Some(OwnershipAction::Rejoin));
         assert_eq!(session.next_action(after_ms(now, REJOIN_MS)), None, "it is under way");
         assert!(matches!(session.rejoined(Err(missing()), now), Some(OwnershipAction::Log(_))));
         assert_eq!(session.next_action(after_ms(now, REJOIN_MS - 1)), None);
@@ -274,8 +276,13 @@ mod tests {
         let now = Instant::now();
         let mut session = GroupSession::new(now);
         session.on_group_event(&MembershipEvent::Lost(vec![0]), now);
-        for _ in 0..10 {
+        for wait_ms in [0, 1_000, 2_000, 4_000, 8_000, 8_000] {
             assert_eq!(session.lose_id(now), Some(IdLoss::GroupAway));
+            if wait_ms > 0 {
+                assert_eq!(session.next_action(after_ms(now, wait_ms - 1)), None, "{wait_ms}");
+            }
+            let again = session.next_action(after_ms(now, wait_ms));
+            assert_eq!(again, Some(OwnershipAction::Rejoin), "{wait_ms}");
             assert_eq!(session.rejoined(Ok(()), now), None);
         }
     }

@@ -5,6 +5,7 @@
 //! has forgotten. One that is slow may take our own earlier request to join for another member's.
 //! Two instances that share an id fence each other again and again, although the group is there.
 
+use crate::ownership::group_session::REJOIN_MS;
 use std::time::{Duration, Instant};
 
 /// How often within [`INSTANCE_ID_TAKEN_S`] a member joins again under its instance id after the
@@ -23,14 +24,18 @@ const STOOD_STILL_MS_MIN: u64 = 6_000;
 /// Time after which a standstill or the group's absence explains nothing any more.
 const EXPLAINS: Duration = Duration::from_secs(60);
 
+/// How often the wait before a member joins again doubles: each attempt makes the others join
+/// again, too, and a group that is slow gets slower.
+const DOUBLINGS_MAX: u32 = 3;
+
 /// Why the group has given our instance id to another member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdLoss {
     /// This process stood still for this long, as under SIGSTOP: the group removed it, and its own
     /// new membership has the id.
     StoodStill(Duration),
-    /// A broker was away, or the group had given us up: it may not know us any more, or a request
-    /// to join that it has answered late is the other member.
+    /// A broker was away, or the group had given us up: it may not know us any more, or it has
+    /// answered an old request of ours late and takes it for another member.
     GroupAway,
     /// No known reason: another process may use the id.
     Unexplained,
@@ -47,6 +52,8 @@ pub(crate) struct InstanceIdLosses {
     checked_at: Option<Instant>,
     /// When a standstill ended, and how long it was.
     stood_still: Option<(Instant, Duration)>,
+    /// The last loss, and how many came within [`EXPLAINS`] of each other.
+    last: Option<(Instant, u32)>,
 }
 
 impl InstanceIdLosses {
@@ -72,6 +79,8 @@ impl InstanceIdLosses {
     /// the old coordinator has never answered may reach the new one late.
     pub(crate) fn lose(&mut self, now: Instant) -> Option<IdLoss> {
         let is_near = |end: Instant| now.saturating_duration_since(end) < EXPLAINS;
+        let before = self.last.filter(|(at, _)| is_near(*at)).map_or(0, |(_, count)| count);
+        self.last = Some((now, before + 1));
         if let Some((_, pause)) = self.stood_still.take().filter(|(end, _)| is_near(*end)) {
             return Some(IdLoss::StoodStill(pause));
         }
@@ -83,6 +92,14 @@ impl InstanceIdLosses {
         self.unexplained.push(now);
         let is_bearable = self.unexplained.len() <= INSTANCE_ID_TAKEN_MAX as usize;
         is_bearable.then_some(IdLoss::Unexplained)
+    }
+
+    /// How long to wait after the last loss before joining again.
+    pub(crate) fn wait(&self) -> Duration {
+        match self.last {
+            None | Some((_, 1)) => Duration::ZERO,
+            Some((_, count)) => Duration::from_millis(REJOIN_MS << (count - 2).min(DOUBLINGS_MAX)),
+        }
     }
 }
 

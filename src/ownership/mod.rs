@@ -206,11 +206,11 @@ impl Ownership {
             _ if self.is_ending() => {}
             MembershipEvent::Assigned(partitions) => self.assign(partitions, now),
             MembershipEvent::Revoked(partitions) => {
-                self.give_up(&partitions);
+                self.give_up(&partitions, now);
                 self.table.log(Note::GivenUp(partitions));
             }
             MembershipEvent::Lost(partitions) => {
-                self.give_up(&partitions);
+                self.give_up(&partitions, now);
                 self.table.log(Note::Lost(partitions));
             }
             MembershipEvent::Answered { question, is_member, committed } => {
@@ -250,12 +250,14 @@ impl Ownership {
     }
 
     /// Others will own these shards. What is played is played on: until one of them has fenced it,
-    /// nobody else does.
-    fn give_up(&mut self, partitions: &[i32]) {
+    /// nobody else does. So is what we have just fenced, as if a copy had.
+    fn give_up(&mut self, partitions: &[i32], now: Instant) {
         for partition in partitions {
             self.acquirer.rivals.forget(*partition);
+            let has_fenced = self.table.has_fenced(*partition);
             match self.table.open_mut(*partition) {
                 Some(open) => open.is_assigned = false,
+                None if has_fenced => self.table.keep_as_copy(*partition, now),
                 None => {
                     self.table.stop_reading(*partition);
                     self.table.remove(*partition);
@@ -277,8 +279,11 @@ impl Ownership {
         };
         self.acquirer.forget_question();
         self.table.log(Note::Rejoining { instance_id: instance_id.clone(), loss });
-        self.give_up(&self.table.partitions());
-        self.table.actions.push_back(OwnershipAction::Rejoin);
+        // Copies ask nobody for a zone, and stay.
+        let mut assigned = self.table.partitions();
+        assigned.retain(|partition| !self.table.is_copy(*partition));
+        self.give_up(&assigned, now);
+        self.table.actions.extend(self.session.next_action(now));
     }
 
     /// The daemon ends. Others in the group may take over what is played; without them, or when
@@ -300,7 +305,7 @@ impl Ownership {
         self.end_copies();
         let mut partitions = self.table.partitions();
         partitions.retain(|partition| !self.table.is_halted(*partition));
-        self.give_up(&partitions);
+        self.give_up(&partitions, now);
         self.table.log(Note::GivenUp(partitions));
     }
 

@@ -98,11 +98,28 @@ impl ShardTable {
         self.copies.contains_key(&partition)
     }
 
+    /// Whether our fence of a shard is in the output or on its way, and the shard is not open yet.
+    /// Nobody plays it until it is.
+    pub(super) fn has_fenced(&self, partition: i32) -> bool {
+        match self.get(partition) {
+            Some(ShardState::Loading { .. }) => true,
+            Some(ShardState::Acquiring { task, .. }) => {
+                task.acquisition().is_some_and(Acquisition::is_fencing)
+            }
+            _ => false,
+        }
+    }
+
     /// A copy ends. Its zone goes on without it, and another one may begin later.
     pub(super) fn end_copy(&mut self, partition: i32) {
         self.stop_following(partition);
         self.stop_reading(partition);
         self.shards.remove(&partition);
+    }
+
+    /// A shard counts as a copy that was begun at this time.
+    pub(super) fn keep_as_copy(&mut self, partition: i32, begun_at: Instant) {
+        self.copies.insert(partition, ZoneCopy { rank: 0, begun_at, quiet_at: begun_at });
     }
 
     /// A copy ends because of this.
@@ -272,8 +289,7 @@ impl ShardTable {
             true => {
                 let shard = self.shards.remove(&partition);
                 if let Some(open) = shard.as_ref().and_then(ShardState::open) {
-                    let (begun_at, quiet_at) = (open.opened_at, open.opened_at);
-                    self.copies.insert(partition, ZoneCopy { rank: 0, begun_at, quiet_at });
+                    self.keep_as_copy(partition, open.opened_at);
                 }
             }
             false => drop(self.shards.insert(partition, ShardState::Halted)),

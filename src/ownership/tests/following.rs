@@ -239,3 +239,24 @@ fn a_shard_halts_that_another_instance_plays_from_an_input_of_which_this_one_doe
         beside.daemon.pass(FENCE_EVERY_MS, 0, false);
     }
 }
+
+/// Its fence has ended the owner before.
+#[test]
+fn a_zone_that_the_group_gives_away_after_its_fence_is_played_until_another_has_fenced_it() {
+    for event in [MembershipEvent::Revoked(vec![0]), MembershipEvent::Lost(vec![0])] {
+        let (mut daemon, owner) = beside_an_owner();
+        daemon.takes_frames = false;
+        (daemon.followed_to, daemon.made) = (owner.next_offset, owner.next_update);
+        daemon.pass(1, 0, false);
+        daemon.pass(1, 0, false);
+        let header = daemon.done.iter().find_map(|done| match done {
+            OwnershipAction::Append { header, .. } => Some(*header),
+            _ => None,
+        });
+        daemon.group(event);
+        daemon.append(0, &header.expect("it fences"));
+        daemon.pass(1, 0, false);
+        assert!(is_promoted(&daemon));
+        assert_eq!(daemon.ownership.summary().open, 1);
+    }
+}

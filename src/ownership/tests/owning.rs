@@ -137,15 +137,7 @@ impl Daemon {
                     self.read(partition, from);
                 }
                 OwnershipAction::Append { partition, header } if self.takes_frames => {
-                    let records = self.outputs.entry(partition).or_default();
-                    let mut payload = Vec::new();
-                    encode(Format::Binary, &header, &[], &mut payload);
-                    records.push(payload);
-                    let offset = records.len() as i64 - 1;
-                    let payload = &records[offset as usize].clone();
-                    self.tell(OwnershipEvent::Output(OutputEvent::Appended { partition, offset }));
-                    let record = OutputEvent::Record { partition, offset, payload };
-                    self.tell(OwnershipEvent::Output(record));
+                    self.append(partition, &header);
                 }
                 OwnershipAction::Ask { question, .. } if self.group_answers => {
                     let event = answer(question, true);
@@ -181,6 +173,19 @@ impl Daemon {
                 }
             }
         }
+    }
+
+    /// A frame that was to be appended is in the output.
+    pub(super) fn append(&mut self, partition: i32, header: &FrameHeader) {
+        let records = self.outputs.entry(partition).or_default();
+        let mut payload = Vec::new();
+        encode(Format::Binary, header, &[], &mut payload);
+        records.push(payload);
+        let offset = records.len() as i64 - 1;
+        let payload = &records[offset as usize].clone();
+        self.tell(OwnershipEvent::Output(OutputEvent::Appended { partition, offset }));
+        let record = OutputEvent::Record { partition, offset, payload };
+        self.tell(OwnershipEvent::Output(record));
     }
 
     pub(super) fn tell(&mut self, event: OwnershipEvent<'_>) {
