@@ -27,12 +27,17 @@ const VIEWS_WANTED: Duration = Duration::from_secs(60);
 /// Time that the control thread waits for the number of members, while owners play on.
 const MEMBERS_WAIT_MAX: Duration = Duration::from_secs(2);
 
+/// Time for an answer about commits without a group: zones must not wait for it.
+const COMMITTED_WAIT_MAX: Duration = Duration::from_millis(200);
+
 /// Views that wait for the control thread. One that is behind needs the next one only.
 const VIEWS_MAX: usize = 1;
 
 /// A thread that asks the brokers. Dropped, it ends with its next question; nobody waits for it.
 pub(crate) struct GroupWatch {
     views: Receiver<GroupView>,
+    /// How many instances the operator lists.
+    listed: Option<usize>,
     /// Asks the thread how many members the group has; `None`: there is no thread.
     questions: Option<Sender<Sender<usize>>>,
 }
@@ -52,7 +57,7 @@ impl GroupWatch {
         let coordinator = GroupCoordinator::new(options.dial.clone(), group.clone());
         let mut members = Members { coordinator, seen: SeenMembers::default() };
         let mut watch = move |client: KafkaReader| {
-            let mut outputs = QuietOutputs::default();
+            let mut outputs = QuietOutputs::new(standby.is_without_group);
             let mut wanted_until = None;
             let every = match output_topic {
                 Some(_) => watch_every(partitions),
@@ -84,7 +89,12 @@ impl GroupWatch {
                 if standby.copies == 0 && wanted_until.is_none_or(|until| until < now) {
                     continue;
                 }
-                if let Some(view) = view(&mut members, &client, &input_topic, partitions, quiet) {
+                let committed_wait = match standby.is_without_group {
+                    true => COMMITTED_WAIT_MAX,
+                    false => ANSWER_MAX,
+                };
+                let topic = (input_topic.as_str(), partitions);
+                if let Some(view) = view(&mut members, &client, topic, quiet, committed_wait) {
                     // A view that the control thread has not taken yet is as good as this one.
                     drop(seen.try_send(view));
                 }
@@ -93,11 +103,16 @@ impl GroupWatch {
         let thread = client.ok().and_then(|client| {
             thread::Builder::new().name("group-watch".to_owned()).spawn(move || watch(client)).ok()
         });
-        GroupWatch { views, questions: thread.map(|_| questions) }
+        let listed = group.assignment.as_ref().map(|list| list.describe().members.len());
+        GroupWatch { views, listed, questions: thread.map(|_| questions) }
     }
 
-    /// The number of members of the group; 0 if nobody says it soon.
+    /// Returns the number of members of the group, or 0 if nobody says it soon. If the operator
+    /// lists the instances, it is known.
     pub(super) fn members(&self) -> usize {
+        if let Some(listed) = self.listed {
+            return listed;
+        }
         let (answer, answered) = mpsc::channel();
         let is_asked = |questions: &Sender<_>| questions.send(answer).is_ok();
         match self.questions.as_ref().is_some_and(is_asked) {
@@ -134,13 +149,13 @@ impl Members {
 fn view(
     members: &mut Members,
     client: &KafkaReader,
-    topic: &str,
-    partitions: i32,
+    (topic, partitions): (&str, i32),
     quiet: BTreeMap<i32, Duration>,
+    committed_wait: Duration,
 ) -> Option<GroupView> {
     let described = members.coordinator.describe().ok()?;
     let members = members.seen.take(described, !quiet.is_empty())?;
-    let committed = committed(client, topic, partitions, ANSWER_MAX).unwrap_or_default();
+    let committed = committed(client, topic, partitions, committed_wait).unwrap_or_default();
     let known = (0..).zip(committed).filter_map(|(partition, offset)| Some((partition, offset?)));
     Some(GroupView { members, committed: known.collect(), quiet })
 }

@@ -81,6 +81,7 @@ impl Failure {
                 MembershipError::InstanceTaken(_)
                 | MembershipError::InstanceHeld(_)
                 | MembershipError::Inconsistent(_)
+                | MembershipError::Unlisted(_)
                 | MembershipError::Refused(_) => ExitCode::Config,
                 MembershipError::Unreachable(_)
                 | MembershipError::NoCoordinator { .. }

@@ -8,20 +8,20 @@ use crate::telemetry::progress::SHARDS_MAX;
 /// The zones of all instances, without a consumer group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
-    /// All instances, this one first.
     instances: Vec<GroupMember>,
 }
 
 impl Assignment {
-    /// Parses one line per instance, as `host-a: 0-31 40`. `ours` is the name of this instance.
-    /// An error says what to write instead.
-    pub fn parse(lines: &[String], ours: &str) -> Result<Assignment, String> {
+    /// Parses one line per instance, as `host-a: 0-31 40`. An error says what to write instead.
+    pub fn parse(lines: &[String]) -> Result<Assignment, String> {
         let mut instances = Vec::<GroupMember>::new();
         for line in lines {
-            let (name, zones) = line
-                .split_once(':')
-                .ok_or_else(|| format!("write `NAME: ZONES` instead of `{line}`"))?;
-            let (id, partitions) = (name.trim().to_owned(), parse_zones(zones)?);
+            // A name may have colons.
+            let named = line.rsplit_once(':').map(|(name, zones)| (name.trim(), zones));
+            let Some((id, zones)) = named.filter(|(name, _)| !name.is_empty()) else {
+                return Err(format!("write `NAME: ZONES` instead of `{line}`"));
+            };
+            let partitions = parse_zones(zones)?;
             for other in &instances {
                 if other.id == id {
                     return Err(format!("write one line for the instance `{id}`"));
@@ -30,32 +30,24 @@ impl Assignment {
                     return Err(format!("give zone {zone} to `{}` or to `{id}`", other.id));
                 }
             }
-            // Each instance counts as a host of its own.
-            instances.push(GroupMember { host: id.clone(), id, partitions });
+            // Nothing is known of their hosts, so each counts as on its own.
+            instances.push(GroupMember { id: id.to_owned(), host: id.to_owned(), partitions });
         }
-        let place = instances.iter().position(|instance| instance.id == ours).ok_or_else(|| {
-            format!("write a line for this instance, kafka.group_instance_id `{ours}`")
-        })?;
-        instances.swap(0, place);
         Ok(Assignment { instances })
     }
 
-    /// The name of this instance.
-    pub(crate) fn ours(&self) -> &str {
-        &self.instances[0].id
+    /// Returns the zones of an instance, or `None` if it is not in the list.
+    pub(crate) fn zones_of(&self, instance: &str) -> Option<&[i32]> {
+        let found = self.instances.iter().find(|it| it.id == instance);
+        found.map(|instance| instance.partitions.as_slice())
     }
 
-    /// The zones that this instance is to play.
-    pub(crate) fn our_zones(&self) -> &[i32] {
-        &self.instances[0].partitions
-    }
-
-    /// The highest zone in the list; `None`: it has no zone.
+    /// Returns the highest zone in the list, or `None` if it names none.
     pub(crate) fn highest_zone(&self) -> Option<i32> {
         self.instances.iter().flat_map(|instance| &instance.partitions).max().copied()
     }
 
-    /// All instances, whether they run or not.
+    /// Returns all instances, whether they run or not.
     pub(crate) fn describe(&self) -> GroupDescription {
         GroupDescription { is_stable: true, members: self.instances.clone() }
     }
@@ -88,39 +80,36 @@ fn parse_zones(text: &str) -> Result<Vec<i32>, String> {
 mod tests {
     use super::*;
 
-    fn parse(lines: &[&str], ours: &str) -> Result<Assignment, String> {
+    fn parse(lines: &[&str]) -> Result<Assignment, String> {
         let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
-        Assignment::parse(&lines, ours)
+        Assignment::parse(&lines)
     }
 
     #[test]
-    fn each_instance_knows_its_own_zones_and_those_of_all_others() {
-        let lines = ["host-a: 0-2 6", "host-b:3-5", "spare:"];
-        let ours = ["host-a", "host-b", "spare"].map(|ours| parse(&lines, ours).unwrap());
-        let zones = ours.each_ref().map(|ours| ours.our_zones().to_vec());
-        assert_eq!(zones, [vec![0, 1, 2, 6], vec![3, 4, 5], vec![]]);
-        for assignment in &ours {
-            let group = assignment.describe();
-            assert!(group.is_stable && group.members.len() == 3);
-            assert_eq!(assignment.highest_zone(), Some(6));
-            let owner = group.members.iter().find(|member| member.partitions.contains(&4));
-            assert_eq!(owner.unwrap().id, "host-b");
-        }
+    fn each_instance_has_its_own_zones_and_knows_those_of_all_others() {
+        let list = parse(&["host-a: 0-2 6", "rack:host-b:3-5", "spare:"]).unwrap();
+        let zones = ["host-a", "rack:host-b", "spare", "host"].map(|name| list.zones_of(name));
+        assert_eq!(zones, [Some(&[0, 1, 2, 6][..]), Some(&[3, 4, 5]), Some(&[]), None]);
+        assert_eq!(list.highest_zone(), Some(6));
+        let group = list.describe();
+        assert!(group.is_stable && group.members.len() == 3);
+        let owner = group.members.iter().find(|member| member.partitions.contains(&4));
+        assert_eq!(owner.unwrap().id, "rack:host-b");
     }
 
     #[test]
-    fn a_list_that_is_not_meant_so_is_refused_with_what_to_write() {
+    fn a_wrong_list_is_refused_with_what_to_write() {
         for (lines, sentence) in [
             (&["a 0-3"][..], "write `NAME: ZONES` instead of `a 0-3`"),
+            (&[": 0-3"], "write `NAME: ZONES` instead of `: 0-3`"),
             (&["a: 3-0"], "write zones from 0 to 1023 as `4` or `0-3` instead of `3-0`"),
             (&["a: 0-1024"], "write zones from 0 to 1023 as `4` or `0-3` instead of `0-1024`"),
             (&["a: 0, 1"], "write zones from 0 to 1023 as `4` or `0-3` instead of `0,`"),
             (&["a: -1"], "write zones from 0 to 1023 as `4` or `0-3` instead of `-1`"),
             (&["a: 0-3", "b: 3"], "give zone 3 to `a` or to `b`"),
             (&["a: 0", "a: 1"], "write one line for the instance `a`"),
-            (&["b: 0"], "write a line for this instance, kafka.group_instance_id `a`"),
         ] {
-            assert_eq!(parse(lines, "a"), Err(sentence.to_owned()), "{lines:?}");
+            assert_eq!(parse(lines), Err(sentence.to_owned()), "{lines:?}");
         }
     }
 }

@@ -38,6 +38,10 @@ const STATISTICS_MS: u32 = 1_000;
 /// Time between two questions whether a commit has arrived.
 const COMMIT_CHECK: Duration = Duration::from_millis(10);
 
+/// Time that the coordinator has to say what is committed, where no group assigns the partitions:
+/// nothing has to wait for it.
+const COMMITTED_WAIT_MAX: Duration = Duration::from_millis(500);
+
 /// Validated options of a group member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupOptions {
@@ -53,6 +57,21 @@ pub struct GroupOptions {
     pub protocol: GroupProtocol,
     /// Milliseconds without a heartbeat after which the group reassigns the partitions.
     pub session_timeout_ms: u32,
+}
+
+impl GroupOptions {
+    /// Returns the partitions that the operator assigns to this instance, or `None` if the group
+    /// assigns them. The topic has `partitions` of them.
+    pub(crate) fn assigned(&self, partitions: i32) -> Result<Option<&[i32]>, MembershipError> {
+        let Some(assignment) = &self.assignment else { return Ok(None) };
+        let topic = self.input_topic.clone();
+        if let Some(zone) = assignment.highest_zone().filter(|zone| *zone >= partitions) {
+            return Err(MembershipError::ZoneMissing { zone, topic, partitions });
+        }
+        let ours = self.instance_id.as_deref().unwrap_or_default();
+        let zones = assignment.zones_of(ours);
+        zones.map(Some).ok_or_else(|| MembershipError::Unlisted(ours.to_owned()))
+    }
 }
 
 /// How the group is coordinated.
@@ -85,8 +104,8 @@ enum Rebalance {
 
 impl Membership {
     /// Checks that the input topic exists, then starts to join. The first
-    /// [`MembershipEvent::Assigned`] means that the group has accepted this instance. Where the
-    /// operator assigns the partitions, nobody is joined, and the event follows at once.
+    /// [`MembershipEvent::Assigned`] means that the group has accepted this instance. If the
+    /// operator assigns the partitions, it joins no group, and the event follows at once.
     pub fn join(options: &GroupOptions) -> Result<Membership, MembershipError> {
         let refused = |error: KafkaError| MembershipError::Refused(error.to_string());
         let (rebalance_sender, rebalances) = mpsc::channel();
@@ -101,11 +120,10 @@ impl Membership {
             config(options).create_with_context(callbacks).map_err(refused)?;
         give_first_token(&consumer, &options.client);
         let partitions = partitions(&consumer, options)?;
-        match &options.assignment {
+        match options.assigned(partitions)? {
             None => consumer.subscribe(&[&options.input_topic]).map_err(refused)?,
-            Some(assignment) => {
-                let ours = assigned(assignment, partitions, &options.input_topic)?;
-                answers.send(Rebalance::Assigned(ours)).expect("the receiver is here");
+            Some(ours) => {
+                answers.send(Rebalance::Assigned(ours.to_vec())).expect("the receiver is here");
             }
         }
         let consumer = Arc::new(consumer);
@@ -158,7 +176,7 @@ impl Membership {
     /// that will: whether there are. Nobody takes the place of a static member (KIP-345) before its
     /// session times out, unless there are copies of its zones. `members` counts the members.
     pub(crate) fn resign(&self, has_copies: bool, members: impl FnOnce() -> usize) -> bool {
-        let is_static = self.options.instance_id.is_some();
+        let is_static = self.options.instance_id.is_some() || self.options.assignment.is_some();
         let has_successors = (has_copies || !is_static) && members() > 1;
         if has_successors && !is_static {
             self.consumer.unsubscribe();
@@ -170,7 +188,7 @@ impl Membership {
     pub(crate) fn member_id(&self) -> Option<String> {
         match &self.options.assignment {
             None => member_id(self.consumer.client()),
-            Some(assignment) => Some(assignment.ours().to_owned()),
+            Some(_) => self.options.instance_id.clone(),
         }
     }
 
@@ -277,7 +295,10 @@ impl Asker {
         let (questions, asked) = mpsc::channel();
         let ask = move || {
             for CommitQuestion { number: question, offsets } in asked {
-                let committed = commit_again(&consumer, &offsets);
+                let committed = match &options.assignment {
+                    None => commit_again(&consumer, &offsets),
+                    Some(_) => read_committed(&consumer, &offsets, COMMITTED_WAIT_MAX),
+                };
                 // The receiver is gone only while the membership is being dropped.
                 if let Some(trouble) = missing_right(&options, &consumer, &committed) {
                     answers.send(Rebalance::Trouble(trouble)).ok();
@@ -293,36 +314,36 @@ impl Asker {
     }
 }
 
-/// The partitions that the operator has assigned to this instance.
-fn assigned(
-    assignment: &Assignment,
-    partitions: i32,
-    topic: &str,
-) -> Result<Vec<i32>, MembershipError> {
-    match assignment.highest_zone() {
-        Some(zone) if zone >= partitions => {
-            Err(MembershipError::ZoneMissing { zone, topic: topic.to_owned(), partitions })
-        }
-        _ => Ok(assignment.our_zones().to_vec()),
-    }
-}
-
 /// Commits what is committed already, which it returns, and these offsets where nothing is.
 fn commit_again(
     consumer: &BaseConsumer<Callbacks>,
     offsets: &TopicPartitionList,
 ) -> KafkaResult<Vec<(i32, i64)>> {
-    let wait = Duration::from_millis(METADATA_MS_MAX);
-    let committed = consumer.committed_offsets(offsets.clone(), wait)?;
-    let (mut again, mut known) = (offsets.clone(), Vec::new());
+    let known = read_committed(consumer, offsets, Duration::from_millis(METADATA_MS_MAX))?;
+    let mut again = offsets.clone();
+    for element in offsets.elements() {
+        if let Some((partition, offset)) = known.iter().find(|it| it.0 == element.partition()) {
+            again.set_partition_offset(element.topic(), *partition, Offset::Offset(*offset))?;
+        }
+    }
+    consumer.commit(&again, CommitMode::Sync).map(|()| known)
+}
+
+/// Returns what is committed of these partitions.
+fn read_committed(
+    consumer: &BaseConsumer<Callbacks>,
+    partitions: &TopicPartitionList,
+    wait_max: Duration,
+) -> KafkaResult<Vec<(i32, i64)>> {
+    let committed = consumer.committed_offsets(partitions.clone(), wait_max)?;
+    let mut known = Vec::new();
     for element in committed.elements() {
         element.error()?;
         if let Offset::Offset(offset) = element.offset() {
             known.push((element.partition(), offset));
-            again.set_partition_offset(element.topic(), element.partition(), element.offset())?;
         }
     }
-    consumer.commit(&again, CommitMode::Sync).map(|()| known)
+    Ok(known)
 }
 
 fn partitions(
@@ -381,6 +402,10 @@ fn trouble(
         Some(Code::TopicAuthorizationFailed) => {
             let what = format!("the topic `{}`", options.input_topic);
             MembershipError::NotAuthorised { what, right: Right::Read }
+        }
+        // It may not commit offsets, and needs the group for nothing else.
+        Some(Code::GroupAuthorizationFailed) if options.assignment.is_some() => {
+            MembershipError::Passing(error.to_string())
         }
         Some(Code::GroupAuthorizationFailed) => {
             let what = format!("the group `{}`", options.client.group);

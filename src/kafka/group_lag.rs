@@ -106,9 +106,9 @@ fn log_unplayed(partitions: &[i32], group: &str) {
             ?partitions,
             "nobody plays these partitions: for {} s their output has received nothing, not even a \
              fence; no instance owns them, or their owner is restoring them or has halted them, \
-             or another program in the group has taken them: list the members with \
-             `kafka-consumer-groups.sh --describe --members --verbose --group {group}`, and give \
-             such a program a group of its own (docs/RUNBOOKS.md#nobody-plays)",
+             or another program in the group has taken them: see `huntd zones`, list the members \
+             with `kafka-consumer-groups.sh --describe --members --verbose --group {group}`, and \
+             give such a program a group of its own (docs/RUNBOOKS.md#nobody-plays)",
             UNPLAYED_MS / 1_000
         );
     }

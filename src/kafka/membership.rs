@@ -63,6 +63,12 @@ pub enum MembershipError {
     /// The input topic does not exist.
     #[error("the topic `{0}` does not exist; create it with `huntd topics`")]
     TopicMissing(String),
+    /// The operator assigns the zones, and has no line for this instance.
+    #[error(
+        "kafka.assignment has no line for this instance, kafka.group_instance_id `{0}`: add one; \
+         without zones it keeps copies only"
+    )]
+    Unlisted(String),
     /// The operator assigns a zone for which the input topic has no partition.
     #[error(
         "kafka.assignment names zone {zone}, and the topic `{topic}` has {partitions} partitions, \

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 const QUIET: Duration = Duration::from_millis(500);
 
 /// Time after its owner was seen to play in which an output may count as quiet. Later the group has
-/// found another owner, who may still be loading the state.
+/// found another owner, who may still be loading the state. Without a group, an output that owes
+/// frames for so long is quiet whether an owner was seen or not.
 const QUIET_MAX: Duration = Duration::from_secs(30);
 
 /// An output that grows twice within this time has an owner who plays. A single record may be a
@@ -17,9 +18,10 @@ const QUIET_MAX: Duration = Duration::from_secs(30);
 const PLAYS: Duration = Duration::from_secs(5);
 
 /// How all outputs have grown so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct QuietOutputs {
     seen: BTreeMap<i32, SeenOutput>,
+    is_without_group: bool,
 }
 
 #[derive(Debug)]
@@ -36,6 +38,11 @@ struct SeenOutput {
 }
 
 impl QuietOutputs {
+    /// Nothing is known yet. Without a group, nobody else finds another owner for a zone.
+    pub fn new(is_without_group: bool) -> QuietOutputs {
+        QuietOutputs { seen: BTreeMap::new(), is_without_group }
+    }
+
     /// Takes the ends of all inputs and outputs by partition; `None` where no broker says it.
     /// Returns the partitions whose output is quiet, and for how long each has owed frames.
     pub fn look(
@@ -64,9 +71,12 @@ impl QuietOutputs {
             } else if seen.input_end < input_end {
                 seen.owes_since.get_or_insert(now);
             }
-            if let Some(owed) = lasts(seen.owes_since).filter(|owed| *owed >= QUIET)
-                && lasts(seen.played_at).is_some_and(|age| age < QUIET_MAX)
-            {
+            let was_just_played = lasts(seen.played_at).is_some_and(|age| age < QUIET_MAX);
+            let is_quiet = |owed: &Duration| {
+                let is_left = self.is_without_group && *owed >= QUIET_MAX;
+                *owed >= QUIET && (was_just_played || is_left)
+            };
+            if let Some(owed) = lasts(seen.owes_since).filter(is_quiet) {
                 quiet.insert(partition, owed);
             }
         }
@@ -80,7 +90,7 @@ mod tests {
 
     /// Looks at one zone every 500 ms: at which looks it is quiet.
     fn quiet_at(ends: impl IntoIterator<Item = (i64, i64)>) -> Vec<usize> {
-        let (start, mut outputs) = (Instant::now(), QuietOutputs::default());
+        let (start, mut outputs) = (Instant::now(), QuietOutputs::new(false));
         let looks = ends.into_iter().enumerate().filter(|(look, (input, output))| {
             let now = start + Duration::from_millis(500 * *look as u64);
             outputs.look(&[Some(*input)], &[Some(*output)], now).contains_key(&0)
@@ -96,6 +106,20 @@ mod tests {
     }
 
     #[test]
+    fn without_a_group_an_output_is_quiet_as_long_as_it_owes_frames() {
+        let (start, mut outputs) = (Instant::now(), QuietOutputs::new(true));
+        let mut look = |s: u64, input| {
+            let now = start + Duration::from_secs(s);
+            outputs.look(&[Some(input)], &[Some(7)], now).get(&0).copied()
+        };
+        assert_eq!(look(0, 100), None);
+        assert_eq!(look(3_000, 100), None, "there is no input");
+        assert_eq!((look(3_001, 101), look(3_030, 101)), (None, None), "an owner may begin");
+        assert_eq!(look(3_031, 101), Some(QUIET_MAX));
+        assert_eq!(look(9_001, 200), Some(Duration::from_secs(6_000)));
+    }
+
+    #[test]
     fn who_owes_nothing_or_goes_on_or_never_began_is_not_quiet() {
         assert_eq!(quiet_at((0..20).map(|look| (100, 10 + look.min(3)))), [0; 0], "no input");
         assert_eq!(quiet_at((0..20).map(|look| (100 * look, 10 + look / 2))), [0; 0], "slow");
@@ -106,7 +130,7 @@ mod tests {
     fn an_owner_that_fences_and_then_loads_its_state_is_not_quiet() {
         let fences = |look: i64| (100 * look, if look < 10 { 10 } else { 11 });
         assert_eq!(quiet_at((0..40).map(fences)), [0; 0]);
-        let (start, mut outputs) = (Instant::now(), QuietOutputs::default());
+        let (start, mut outputs) = (Instant::now(), QuietOutputs::new(false));
         let mut look = |ms: u64, output| {
             let now = start + Duration::from_millis(ms);
             !outputs.look(&[Some(ms as i64)], &[Some(output)], now).is_empty()
@@ -125,7 +149,7 @@ mod tests {
 
     #[test]
     fn an_output_whose_end_nobody_tells_is_as_it_was() {
-        let (start, mut outputs) = (Instant::now(), QuietOutputs::default());
+        let (start, mut outputs) = (Instant::now(), QuietOutputs::new(false));
         let mut look = |ms, output| {
             let now = start + Duration::from_millis(ms);
             !outputs.look(&[Some(ms as i64)], &[output], now).is_empty()

@@ -5,7 +5,7 @@
 use crate::kafka::membership::GroupView;
 use crate::output::frame::{Chain, FrameHeader, FrameKind, POSITION_UNKNOWN};
 use crate::ownership::acquirer::Acquirer;
-use crate::ownership::acquisition::{Acquisition, Need};
+use crate::ownership::acquisition::Need;
 use crate::ownership::action::{CopyNews, Note, OwnershipAction, TakeoverCause};
 use crate::ownership::event::ShardFacts;
 use crate::ownership::history::History;
@@ -67,8 +67,8 @@ impl StandbyOptions {
         self.silence_ms > 0 && (self.copies == 0 || self.is_without_group)
     }
 
-    /// How many members may keep a copy of a zone: any of them, once it is their turn, if they
-    /// follow quiet zones.
+    /// Returns how many members may keep a copy of a zone. If instances follow quiet zones, any
+    /// member may, once its turn comes.
     pub fn keepers(self) -> u32 {
         match self.follows_quiet_zones() {
             true => u32::MAX,
@@ -212,8 +212,7 @@ impl Acquirer {
                 let is_quiet = owed.is_some();
                 let is_there = table.get(*partition).is_some();
                 let Some(copy) = table.copies.get_mut(partition) else {
-                    let turn_at = first_turn + TURN * (*rank - copies);
-                    let is_our_turn = owed.is_some_and(|owed| *owed >= turn_at);
+                    let is_our_turn = owed.is_some_and(|owed| *owed >= first_turn + TURN * *rank);
                     return is_our_turn && self.standby.may_begin(*partition, now);
                 };
                 if is_quiet {
@@ -231,9 +230,7 @@ impl Acquirer {
         self.standby.owners = placed.keys().filter_map(owner).collect();
         let kept: Vec<i32> = table.copies.keys().copied().collect();
         for partition in kept.into_iter().filter(|kept| !placed.contains_key(kept)) {
-            // Its fence would leave the zone without an owner.
-            let acquisition = table.acquisition(partition);
-            if acquisition.is_some_and(Acquisition::is_fencing) {
+            if table.has_fenced(partition) {
                 continue;
             }
             table.end_copy(partition);
@@ -267,7 +264,8 @@ impl Acquirer {
     /// All states are known from which a copy can begin. One that was made because its zone had
     /// fallen quiet ends if they are far from the end of the output.
     pub(super) fn leave_long_output(&self, table: &mut ShardTable, partition: i32) {
-        if self.standby.options.copies > 0 || !table.is_copy(partition) {
+        let StandbyOptions { copies, is_without_group, .. } = self.standby.options;
+        if copies > 0 || is_without_group || !table.is_copy(partition) {
             return;
         }
         let acquisition = table.acquisition(partition);
@@ -349,7 +347,9 @@ impl Acquirer {
                 return self.take_over(table, partition, TakeoverCause::Resignation, now);
             }
         }
-        let was_taken_here = self.standby.taken.get(&partition) == Some(&sighting.position);
+        // Without a group, nobody else is left.
+        let was_taken_here = !self.standby.options.is_without_group
+            && self.standby.taken.get(&partition) == Some(&sighting.position);
         if self.standby.options.silence_ms == 0 || was_taken_here {
             return;
         }

@@ -22,18 +22,25 @@ pub(crate) fn offline(config: &Config, rulesets: &BTreeSet<u32>) -> Result<Strin
     let rules: Vec<String> = rulesets.iter().map(u32::to_string).collect();
     let group = &config.group;
     let publisher = &config.publisher;
+    let shared_out = match &group.assignment {
+        None => format!("group: {}", group.client.group),
+        Some(_) => {
+            let ours = group.instance_id.as_deref().unwrap_or_default();
+            format!("zones: those that kafka.assignment lists for `{ours}`,")
+        }
+    };
     Ok(format!(
         "configuration: valid\n\
          cores: {cores}\n\
          rulesets: {}\n\
          topics: {} -> {} ({format}), dead letters to {}\n\
-         group: {} through {}\n\
+         {} through {}\n\
          monitoring: http://{}/metrics\n",
         rules.join(", "),
         group.input_topic,
         publisher.output_topic,
         publisher.dead_letter_topic,
-        group.client.group,
+        shared_out,
         group.client.brokers.join(", "),
         config.service.listen,
     ))

@@ -185,9 +185,9 @@ impl Check<'_> {
         if lines.is_empty() {
             return Ok(None);
         }
-        let ours = self.text("kafka.group_instance_id");
-        let parsed = Assignment::parse(&lines, ours);
-        parsed.map(Some).map_err(|sentence| self.error("kafka.assignment", format!(": {sentence}")))
+        Assignment::parse(&lines)
+            .map(Some)
+            .map_err(|sentence| self.error("kafka.assignment", format!(": {sentence}")))
     }
 
     fn group(&self) -> Result<GroupOptions, ConfigError> {
@@ -337,6 +337,13 @@ impl Check<'_> {
             return Err(self.error("standby.silence_ms", sentence));
         }
         let is_without_group = !self.texts("kafka.assignment").is_empty();
+        if is_without_group && silence_ms == 0 {
+            let sentence = format!(
+                "= 0: with kafka.assignment, nothing else gives the zones of an instance that dies \
+                 to others: choose at least {SILENCE_MS_MIN}"
+            );
+            return Err(self.error("standby.silence_ms", sentence));
+        }
         Ok(StandbyOptions { copies, silence_ms, is_without_group })
     }
 

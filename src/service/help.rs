@@ -186,10 +186,10 @@ Examples:
 
 /// `huntd zones --help`.
 pub(crate) const LIST_ZONES: &str = "\
-Print a line for each zone: the owner that the group names, the instances that keep copies of it, \
-in the order in which they take it over, the owner epoch in force, how long ago its output was \
-appended to, and how many records of its input the output does not cover. Instances are printed \
-as HOST/MEMBER.
+Print a line for each zone: the owner that the group or kafka.assignment names, the instances that \
+keep copies of it, in the order in which they take it over, the owner epoch in force, how long ago \
+its output was appended to, and how many records of its input the output does not cover. Members \
+of a group are printed as HOST/MEMBER.
 
 Examples:
   huntd zones --config huntd.toml

@@ -51,6 +51,22 @@ fn frames_are_compressed_only_where_it_saves_time_unless_the_operator_says_so() 
 }
 
 #[test]
+fn a_list_of_zones_is_read_by_all_verbs_and_refused_if_nobody_would_take_over() {
+    let read = |lines: &str| from_text(&format!("[kafka]\n{lines}"));
+    // `huntd zones` and `huntd serve` are no instances.
+    let listed = read("assignment = [\"a: 0-3\", \"b: 4\"]").expect("it is valid");
+    assert!(listed.group.assignment.is_some() && listed.standby.is_without_group);
+    assert!(read("").expect("it is valid").group.assignment.is_none());
+    for (lines, words) in [
+        ("assignment = [\"a: 0-x\"]", "write zones from 0 to 1023 as `4` or `0-3`"),
+        ("assignment = [\"a: 0\"]\n[standby]\nsilence_ms = 0", "choose at least 150"),
+    ] {
+        let refused = read(lines).expect_err(lines).to_string();
+        assert!(refused.contains(words), "{refused}");
+    }
+}
+
+#[test]
 fn every_key_of_the_shipped_files_has_a_comment_above_it() {
     for file in ["config/huntd.toml", "config/test.toml"] {
         let text = std::fs::read_to_string(file).expect("the repository has it");

@@ -149,7 +149,14 @@ fn online(
             Err(error) => errors.push(topics::of_control(error)),
         }
     }
-    errors.extend(missing_coordinator(&mut client, &config.group.client.group));
+    let coordinator = missing_coordinator(&mut client, &config.group.client.group);
+    match &config.group.assignment {
+        None => errors.extend(coordinator),
+        Some(_) => {
+            warnings.extend(coordinator.map(|error| format!("offsets are not committed: {error}")));
+            errors.extend(wrong_assignment(config, &mut client).err());
+        }
+    }
     // A user that is refused repeatedly may be locked out.
     if errors.iter().any(ToolError::is_refusal) {
         return (errors, warnings);
@@ -185,6 +192,16 @@ fn unreplicated(config: &Config, client: &mut TopicClient) -> Result<Option<Stri
             single.join(", ")
         )
     }))
+}
+
+/// Returns an error if the operator's list of zones does not fit this instance or the input topic.
+fn wrong_assignment(config: &Config, client: &mut TopicClient) -> Result<(), ToolError> {
+    let found =
+        client.find(&config.group.input_topic, Right::Describe).map_err(topics::of_control)?;
+    // A missing topic is named elsewhere.
+    let Some(found) = found else { return Ok(()) };
+    let assigned = config.group.assigned(found.partitions as i32);
+    assigned.map(drop).map_err(topics::of_control)
 }
 
 /// Returns why no broker coordinates the group, if none does. The first request lets the cluster

@@ -42,7 +42,7 @@ impl CopyWatch {
             view_at: now,
             described: None,
             members: SeenMembers::default(),
-            outputs: QuietOutputs::default(),
+            outputs: QuietOutputs::new(options.is_without_group),
             ranks: BTreeMap::new(),
             went_on_at: now,
         }

@@ -73,7 +73,7 @@ impl Sim {
             }
             self.step()?;
         }
-        if !needs_copy {
+        if !needs_copy || self.standby.is_without_group {
             self.play_for_a_while()?;
         }
         match self.owner(PARTITION) == Some(owner) {
@@ -85,9 +85,11 @@ impl Sim {
     fn freeze(&mut self, owner: usize) -> Result<(), String> {
         self.trace(&format!("host {owner} freezes"));
         self.group.is_away = true;
-        let is_one_dead = self.standby.copies == 0 && self.chance.one_in(2);
+        let needs_none =
+            self.standby.copies == 0 || (self.standby.is_without_group && self.standby.copies == 1);
+        let is_one_dead = needs_none && self.chance.one_in(2);
         if is_one_dead {
-            let dead = (owner + 1) % HOSTS;
+            let dead = self.copying_host().unwrap_or((owner + 1) % HOSTS);
             self.trace(&format!("host {dead} is dead"));
             self.set_paused(dead, self.now + FREEZE_US);
             if self.chance.one_in(2) {
@@ -100,7 +102,7 @@ impl Sim {
         let end = self.broker.inputs[PARTITION as usize].end;
         let (more_us, takeovers_max) = match self.standby.copies {
             _ if self.broker.cut_off.is_some() => (CUT_OFF_US_MAX, TAKEOVERS_CUT_OFF_MAX),
-            0 if is_one_dead => (DEAD_US_MAX, TAKEOVERS_MAX),
+            _ if is_one_dead => (DEAD_US_MAX, TAKEOVERS_MAX),
             0 => (COPIED_US_MAX, TAKEOVERS_MAX),
             _ => (SILENT_US_MAX, TAKEOVERS_MAX),
         };
@@ -115,7 +117,7 @@ impl Sim {
                 }
                 return Err(format!("partition {PARTITION} is silent: {}", self.stuck()));
             }
-            if self.standby.copies == 0 && self.now > played_at + PLAYED_EVERY_US {
+            if needs_none && self.now > played_at + PLAYED_EVERY_US {
                 self.play_in(PARTITION);
                 played_at = self.now;
             }
@@ -128,6 +130,16 @@ impl Sim {
         self.group.is_away = false;
         (0..HOSTS).for_each(|host| self.set_paused(host, self.now));
         Ok(())
+    }
+
+    /// The host that keeps the first copy of the zone, if there are copies.
+    fn copying_host(&self) -> Option<usize> {
+        let view = GroupView { members: self.group.describe().members, ..GroupView::default() };
+        let (partitions, copies) = (self.followers.len() as i32, self.standby.copies.min(1));
+        let has_copy = |host: &usize| {
+            view.copies_of(&host.to_string(), partitions, copies).contains_key(&PARTITION)
+        };
+        (0..HOSTS).find(has_copy)
     }
 
     fn play_for_a_while(&mut self) -> Result<(), String> {

@@ -1,8 +1,7 @@
 //! Copies of zones that other instances own: when they begin, end, and take over.
 
 use crate::hunt::frames::encode;
-use crate::kafka::membership::MembershipEvent;
-use crate::kafka::membership::{GroupMember, GroupView};
+use crate::kafka::membership::{GroupMember, GroupView, MembershipError, MembershipEvent};
 use crate::output::fence_id::{FenceIds, is_resignation};
 use crate::output::frame::{Format, FrameHeader};
 use crate::ownership::action::{CopyNews, Note, OwnershipAction, TakeoverCause};
@@ -266,12 +265,15 @@ fn while_zones_of_several_owners_are_quiet_a_copy_is_made_later() {
 }
 
 #[test]
-fn without_copies_an_instance_makes_one_if_those_whose_turn_comes_first_do_not() {
-    let mut daemon = Daemon::with_copies(StandbyOptions {
-        copies: 0,
-        silence_ms: SILENCE_MS,
-        is_without_group: false,
-    });
+fn an_instance_makes_a_copy_if_those_whose_turn_comes_first_do_not() {
+    // A group finds another owner if all copies are dead. A list cannot.
+    for (copies, is_without_group) in [(0, false), (0, true), (1, true)] {
+        let options = StandbyOptions { copies, silence_ms: SILENCE_MS, is_without_group };
+        make_copy_in_turn(Daemon::with_copies(options));
+    }
+}
+
+fn make_copy_in_turn(mut daemon: Daemon) {
     let mut view = view();
     for number in 0..9 {
         let (id, host) = (format!("dead {number}"), format!("host {number}"));
@@ -279,7 +281,7 @@ fn without_copies_an_instance_makes_one_if_those_whose_turn_comes_first_do_not()
     }
     let ours = |it: &&GroupMember| it.id == OURS;
     let before = view.keepers_of(0, u32::MAX).into_iter().take_while(|it| !ours(it)).count();
-    assert!(before > 0, "another member comes first");
+    assert!(before > 1, "other members come first");
     let mut copies_after = |turns: usize| {
         view.quiet = BTreeMap::from([(0, Duration::from_secs(2 * turns as u64))]);
         daemon.hear(OwnershipEvent::GroupSeen { view: &view, ours: OURS });
@@ -433,4 +435,16 @@ fn an_owner_that_is_stopped_resigns_only_if_there_may_be_copies() {
         };
         assert!(notes.iter().all(|(_, header)| is_note(header)));
     }
+}
+
+/// While it is no member, it may still be the only one that can play.
+#[test]
+fn a_copy_is_kept_and_takes_over_while_its_instance_joins_the_group_again() {
+    let (mut daemon, owner) = beside_an_owner();
+    let taken = MembershipError::InstanceTaken("ours".to_owned());
+    daemon.group(MembershipEvent::Error(taken));
+    assert!(daemon.has_done(&OwnershipAction::Rejoin));
+    assert!(!daemon.has_done(&OwnershipAction::Drop { partition: 0 }));
+    daemon.decoded = owner.next_offset + 1;
+    assert_takes_over_from_silence(&mut daemon);
 }

@@ -2,6 +2,7 @@
 //! are restarted in order, one after the other, again and again. No copy may take a zone over whose
 //! output goes on.
 
+use super::instance::Instance;
 use super::surroundings::{Brokers, Surroundings};
 use super::{Campaign, PARTITIONS};
 use std::process::{Child, Command};
@@ -49,9 +50,14 @@ impl Campaign {
         while Instant::now() < end {
             self.check();
         }
+        let taken = self.instances.each_ref().map(Instance::taken_over);
+        // Until then the pauses before takeovers have not ended.
+        let now = Instant::now();
+        self.wait_for("output of all partitions", |campaign| {
+            (0..PARTITIONS).all(|partition| campaign.witness.has_moved_on(partition, now))
+        });
         let all: Vec<i32> = (0..PARTITIONS).collect();
-        for (instance, before) in self.instances.iter().zip(before) {
-            let taken = instance.taken_over();
+        for (taken, before) in taken.iter().zip(before) {
             for partition in &taken[*before..] {
                 let pause = self.witness.pause(&[*partition]).expect("it is a partition");
                 println!("zone {partition} was taken over, and its output paused for {pause:?}");
@@ -60,7 +66,7 @@ impl Campaign {
             *before = taken.len();
         }
         println!("outputs paused for at most {:?}", self.witness.pause(&all));
-        self.witness.watch();
+        self.witness.forget_pauses();
     }
 }
 

@@ -94,6 +94,13 @@ impl Witness {
         }
     }
 
+    /// Forgets the pauses that have ended. One that goes on counts from its begin.
+    pub(super) fn forget_pauses(&self) {
+        for seen in self.seen.lock().expect("no reader panics").iter_mut() {
+            seen.pause = Duration::ZERO;
+        }
+    }
+
     /// The longest pause of these partitions since [`Witness::watch`].
     pub(super) fn pause(&self, partitions: &[i32]) -> Option<Duration> {
         partitions.iter().map(|at| self.of(*at, |seen| seen.pause)).max()
