@@ -461,9 +461,16 @@ impl Control {
     }
 
     fn load(&mut self, partition: i32, from: LoadedFrom) {
+        // Nobody plays a zone between its fence and its start, so the group's events wait.
+        let has_fenced = self.ownership.has_fenced(partition);
         let Control { states, ends, group_events, membership, .. } = self;
         let rulebook = &ends.rulebook;
-        let mut watch = || keep_watch(ends, membership, group_events);
+        let mut watch = || match keep_watch(ends, membership, group_events) {
+            ControlFlow::Break(()) if has_fenced && !ends.stop.load(Ordering::Acquire) => {
+                ControlFlow::Continue(())
+            }
+            verdict => verdict,
+        };
         match states.load(partition, from, rulebook, &mut watch) {
             Ok(engine) => {
                 let ruleset = engine.ruleset();

@@ -3,6 +3,7 @@
 //! All partitions share one consumer and one producer, so that no partition waits for another's
 //! broker. Ownership interprets the records.
 
+use super::leave;
 use crate::kafka::METADATA_MS_MAX;
 use crate::kafka::client::{
     ClientOptions, KafkaReader, await_removals, is_out_of_range, partitions, reader, reader_config,
@@ -21,10 +22,15 @@ use rdkafka::message::Message;
 use rdkafka::producer::BaseRecord;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Upper limit of the wait for a fence's acknowledgement, in milliseconds.
 pub const FENCE_MS_MAX: u64 = 10_000;
+
+/// Time in which nothing came although something was read, after which the next read takes a new
+/// client: librdkafka has been seen to bring nothing any more after its broker was restarted, while
+/// other clients were served. An owner repeats its fence every ten seconds.
+const STUCK: Duration = Duration::from_secs(20);
 
 /// Options for reading and fencing outputs.
 #[derive(Clone, Debug)]
@@ -54,6 +60,12 @@ pub struct OutputLog {
     notes: BTreeMap<usize, i32>,
     /// Partitions that are being read.
     reading: Vec<i32>,
+    /// When something came last, or the first partition began to be read.
+    came_at: Instant,
+    /// Something was read for long, and nothing has come since.
+    is_suspect: bool,
+    /// Partitions that were read by a client that was replaced.
+    dropped: Vec<i32>,
     partitions: i32,
 }
 
@@ -77,6 +89,9 @@ impl OutputLog {
             waiting: BTreeMap::new(),
             notes: BTreeMap::new(),
             reading: Vec::new(),
+            came_at: Instant::now(),
+            is_suspect: false,
+            dropped: Vec::new(),
             partitions: output,
         })
     }
@@ -89,11 +104,28 @@ impl OutputLog {
     /// Reads a partition from this offset on, also if it is being read elsewhere.
     pub fn read(&mut self, partition: i32, from: i64) -> Result<(), TopicError> {
         self.stop_reading(partition);
+        if self.is_suspect {
+            self.replace_consumer()?;
+        }
+        if self.reading.is_empty() {
+            self.came_at = Instant::now();
+        }
         let mut list = TopicPartitionList::new();
         list.add_partition_offset(&self.options.output_topic, partition, Offset::Offset(from))
             .and_then(|()| self.consumer.incremental_assign(&list))
             .map_err(|error| self.failure(&error))?;
         self.reading.push(partition);
+        Ok(())
+    }
+
+    /// Takes a new client. What the old one read is reported as failed.
+    fn replace_consumer(&mut self) -> Result<(), TopicError> {
+        let config = consumer_config(&self.options);
+        let consumer = reader(&config, &self.options.client).map_err(|it| self.failure(&it))?;
+        tracing::warn!("nothing came of the output for long: it is read by a new client");
+        leave(std::mem::replace(&mut self.consumer, consumer));
+        self.dropped.append(&mut self.reading);
+        self.is_suspect = false;
         Ok(())
     }
 
@@ -104,10 +136,12 @@ impl OutputLog {
     }
 
     fn stop_reading(&mut self, partition: i32) {
+        self.dropped.retain(|dropped| *dropped != partition);
         let Some(place) = self.reading.iter().position(|reading| *reading == partition) else {
             return;
         };
         self.reading.swap_remove(place);
+        self.is_suspect |= self.came_at.elapsed() >= STUCK;
         let mut list = TopicPartitionList::new();
         list.add_partition(&self.options.output_topic, partition);
         let removed = self.consumer.incremental_unassign(&list);
@@ -154,6 +188,10 @@ impl OutputLog {
 
     /// Reports events, and waits at most `wait_max` for the first one.
     pub fn poll(&mut self, wait_max: Duration, mut take: impl FnMut(OutputEvent<'_>)) {
+        for partition in std::mem::take(&mut self.dropped) {
+            let error = TopicError::NotNow("it is read by a new client".to_owned());
+            take(OutputEvent::RequestFailed { partition, error });
+        }
         let mut wait = wait_max;
         if !self.waiting.is_empty() || !self.notes.is_empty() {
             self.writer.producer.poll(if self.reading.is_empty() { wait } else { Duration::ZERO });
@@ -168,7 +206,11 @@ impl OutputLog {
             return;
         }
         for _ in 0..RECORDS_PER_POLL {
-            match self.consumer.poll(wait) {
+            let polled = self.consumer.poll(wait);
+            if let Some(Ok(_) | Err(KafkaError::PartitionEOF(_))) = polled {
+                (self.came_at, self.is_suspect) = (Instant::now(), false);
+            }
+            match polled {
                 Some(Ok(message)) => take(OutputEvent::Record {
                     partition: message.partition(),
                     offset: message.offset(),

@@ -44,7 +44,8 @@ impl QuietOutputs {
     }
 
     /// Takes the ends of all inputs and outputs by partition; `None` where no broker says it.
-    /// Returns the partitions whose output is quiet, and for how long each has owed frames.
+    /// Returns the partitions whose output is quiet, and for how long each has owed frames: without
+    /// a group and if nobody was seen to play it, beyond the first 30 s.
     pub fn look(
         &mut self,
         inputs: &[Option<i64>],
@@ -72,13 +73,13 @@ impl QuietOutputs {
                 seen.owes_since.get_or_insert(now);
             }
             let was_just_played = lasts(seen.played_at).is_some_and(|age| age < QUIET_MAX);
-            let is_quiet = |owed: &Duration| {
-                let is_left = self.is_without_group && *owed >= QUIET_MAX;
-                *owed >= QUIET && (was_just_played || is_left)
+            let owed = lasts(seen.owes_since);
+            let owed = match was_just_played {
+                true => owed.filter(|owed| *owed >= QUIET),
+                false if self.is_without_group => owed.and_then(|it| it.checked_sub(QUIET_MAX)),
+                false => None,
             };
-            if let Some(owed) = lasts(seen.owes_since).filter(is_quiet) {
-                quiet.insert(partition, owed);
-            }
+            quiet.extend(owed.map(|owed| (partition, owed)));
         }
         quiet
     }
@@ -115,8 +116,9 @@ mod tests {
         assert_eq!(look(0, 100), None);
         assert_eq!(look(3_000, 100), None, "there is no input");
         assert_eq!((look(3_001, 101), look(3_030, 101)), (None, None), "an owner may begin");
-        assert_eq!(look(3_031, 101), Some(QUIET_MAX));
-        assert_eq!(look(9_001, 200), Some(Duration::from_secs(6_000)));
+        let first_turn = look(3_031, 101);
+        assert_eq!(first_turn, Some(Duration::ZERO));
+        assert_eq!(look(9_001, 200), Some(Duration::from_secs(5_970)));
     }
 
     #[test]

@@ -89,8 +89,8 @@ impl GroupSession {
         Some(OwnershipAction::Log(Note::StoodStill(pause)))
     }
 
-    /// Handles the loss of our instance id. If we join again, nothing is ours, and the cause is
-    /// returned.
+    /// Handles the loss of our instance id. If we join again, nothing is assigned to us, and the
+    /// cause is returned.
     pub(super) fn lose_id(&mut self, now: Instant) -> Option<IdLoss> {
         let loss = self.losses.lose(now)?;
         let retry_at = Some(now + self.losses.wait());

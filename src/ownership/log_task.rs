@@ -110,6 +110,13 @@ impl LogTask {
         self.asked = None;
     }
 
+    /// Returns whether the acquisition's fence was asked for, and may be in the output.
+    pub(super) fn has_fenced(&self) -> bool {
+        let is_asked = matches!(self.asked, Some(Need::Append(_)));
+        let awaits_fence = matches!(self.need(), Need::Append(_));
+        self.acquisition().is_some_and(Acquisition::is_fencing) && (is_asked || !awaits_fence)
+    }
+
     /// The acquisition, if that is what the task is for.
     pub(super) fn acquisition(&self) -> Option<&Acquisition> {
         match &self.purpose {

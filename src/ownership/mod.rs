@@ -182,6 +182,11 @@ impl Ownership {
         watched
     }
 
+    /// Returns whether our fence of a shard that is not open yet is in the output or on its way.
+    pub(crate) fn has_fenced(&self, partition: i32) -> bool {
+        self.table.has_fenced(partition)
+    }
+
     /// Whether something is read or asked for, so that the next event may come at any moment.
     pub fn is_busy(&self) -> bool {
         let is_active = |(_, shard): (i32, &ShardState)| match shard {
@@ -257,7 +262,10 @@ impl Ownership {
             let has_fenced = self.table.has_fenced(*partition);
             match self.table.open_mut(*partition) {
                 Some(open) => open.is_assigned = false,
-                None if has_fenced => self.table.keep_as_copy(*partition, now),
+                None if has_fenced => {
+                    self.table.keep_as_copy(*partition, now);
+                    self.acquirer.standby.watch(*partition, now);
+                }
                 None => {
                     self.table.stop_reading(*partition);
                     self.table.remove(*partition);
@@ -302,6 +310,7 @@ impl Ownership {
         if self.acquirer.standby.waits_for_resignations() {
             self.acquirer.resign(&mut self.table);
         }
+        self.acquirer.standby.end();
         self.end_copies();
         let mut partitions = self.table.partitions();
         partitions.retain(|partition| !self.table.is_halted(*partition));
@@ -309,9 +318,12 @@ impl Ownership {
         self.table.log(Note::GivenUp(partitions));
     }
 
+    /// Ends all copies but those that have fenced their zone.
     fn end_copies(&mut self) {
-        self.acquirer.standby.end();
-        for partition in std::mem::take(&mut self.table.copies).into_keys() {
+        let mut ended: Vec<i32> = self.table.copies.keys().copied().collect();
+        ended.retain(|partition| !self.table.has_fenced(*partition));
+        for partition in ended {
+            self.table.copies.remove(&partition);
             self.table.end_copy(partition);
         }
     }
@@ -319,7 +331,10 @@ impl Ownership {
     /// Ends the daemon's shards once nobody else plays them in time.
     fn go_on_stopping(&mut self, now: Instant) {
         let Some(until) = self.plays_until else { return };
-        let is_played = self.table.iter().any(|(_, shard)| shard.open().is_some());
+        let is_played = self
+            .table
+            .iter()
+            .any(|(at, shard)| shard.open().is_some() || self.table.has_fenced(at));
         if self.table.release.is_none() && (!is_played || until <= now) {
             self.begin_release(now);
         }
@@ -328,7 +343,8 @@ impl Ownership {
     /// Begins to release all shards. Those on the hot thread end in order.
     fn begin_release(&mut self, now: Instant) {
         let mut release = Release::new(now);
-        self.end_copies();
+        self.acquirer.standby.end();
+        self.table.copies.clear();
         let partitions = self.table.partitions();
         for partition in &partitions {
             let settled = self.table.open_mut(*partition).map(|open| open.settled_offset);
@@ -550,11 +566,16 @@ impl Ownership {
             self.locate(facts, now);
             self.acquirer.locate_follower(&mut self.table, facts, now);
         }
+        if !self.acquirer.standby.is_on() {
+            self.end_copies();
+        }
         self.go_on_stopping(now);
         self.go_on_releasing(now);
         self.acquirer.begin_due(&mut self.table, now);
         self.acquirer.go_on(&mut self.table, now);
-        self.table.actions.extend(self.session.next_action(now));
+        if !self.is_ending() {
+            self.table.actions.extend(self.session.next_action(now));
+        }
         if self.session.is_commit_due(now) {
             let open = self
                 .table

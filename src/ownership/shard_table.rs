@@ -98,14 +98,12 @@ impl ShardTable {
         self.copies.contains_key(&partition)
     }
 
-    /// Whether our fence of a shard is in the output or on its way, and the shard is not open yet.
-    /// Nobody plays it until it is.
+    /// Returns whether our fence of a shard is in the output or on its way, and the shard is not
+    /// open yet. Nobody plays it until it is.
     pub(super) fn has_fenced(&self, partition: i32) -> bool {
         match self.get(partition) {
             Some(ShardState::Loading { .. }) => true,
-            Some(ShardState::Acquiring { task, .. }) => {
-                task.acquisition().is_some_and(Acquisition::is_fencing)
-            }
+            Some(ShardState::Acquiring { task, .. }) => task.has_fenced(),
             _ => false,
         }
     }

@@ -164,10 +164,15 @@ impl Standby {
         self.is_crowd = owners.len() > 1 && 2 * suspicious.len() > table.copies.len();
     }
 
-    fn begin_watching(&mut self, partition: i32, now: Instant) {
+    /// Begins to watch the owner of a zone.
+    pub(super) fn watch(&mut self, partition: i32, now: Instant) {
         let silence_ms = self.options.silence_ms;
         let silence = self.silences.entry(partition);
         silence.or_insert_with(|| Silence::new(silence_ms, now)).begin_again();
+    }
+
+    fn begin_watching(&mut self, partition: i32, now: Instant) {
+        self.watch(partition, now);
         let before = self.begun.get(&partition).filter(|begun| !begun.are_past(now));
         let count = before.map_or(1, |begun| begun.count.saturating_add(1));
         self.begun.insert(partition, BegunCopies { count, last_at: now });
@@ -248,7 +253,10 @@ impl Acquirer {
         match table.copies.get_mut(&partition) {
             Some(copy) => {
                 copy.rank = rank;
-                if is_there || now.saturating_duration_since(copy.begun_at) < again {
+                let is_early = now.saturating_duration_since(copy.begun_at) < again;
+                let may_begin =
+                    rank < self.standby.options.copies || self.standby.may_begin(partition, now);
+                if is_there || is_early || !may_begin {
                     return;
                 }
             }

@@ -2,6 +2,7 @@
 
 use crate::hunt::frames::encode;
 use crate::kafka::membership::MembershipEvent;
+use crate::kafka::topic_error::TopicError;
 use crate::output::fence_id::FenceIds;
 use crate::output::frame::{FENCE_EVERY_MS, Format, FrameHeader};
 use crate::ownership::START_ERROR_MS_MAX;
@@ -259,4 +260,22 @@ fn a_zone_that_the_group_gives_away_after_its_fence_is_played_until_another_has_
         assert!(is_promoted(&daemon));
         assert_eq!(daemon.ownership.summary().open, 1);
     }
+}
+
+/// Without copies, nothing else would end it.
+#[test]
+fn a_zone_whose_fence_fails_after_the_group_gave_it_away_is_not_followed_any_more() {
+    let (mut daemon, owner) = beside_an_owner();
+    daemon.takes_frames = false;
+    (daemon.followed_to, daemon.made) = (owner.next_offset, owner.next_update);
+    daemon.pass(1, 0, false);
+    daemon.pass(1, 0, false);
+    daemon.group(MembershipEvent::Revoked(vec![0]));
+    daemon.pass(1, 0, false);
+    assert_eq!(daemon.ownership.summary().copies, 1, "its fence is on its way");
+    let error = TopicError::NotNow("the leader is away".to_owned());
+    daemon.hear(OwnershipEvent::Output(OutputEvent::RequestFailed { partition: 0, error }));
+    daemon.pass(10_000, 0, false);
+    let summary = daemon.ownership.summary();
+    assert_eq!((summary.acquiring, summary.copies, summary.open), (0, 0, 0));
 }

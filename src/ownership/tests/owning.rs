@@ -696,6 +696,22 @@ fn a_member_whose_instance_id_is_taken_plays_on_and_joins_again() {
 }
 
 #[test]
+fn a_member_that_ends_while_it_waits_to_join_again_does_not_join() {
+    let mut daemon = Daemon::owning(&[0]);
+    let taken = || MembershipEvent::Error(MembershipError::InstanceTaken("zone-a".to_owned()));
+    daemon.group(taken());
+    daemon.hear(OwnershipEvent::Rejoined(Ok(())));
+    daemon.group(taken());
+    let rejoins = |daemon: &Daemon| {
+        daemon.done.iter().filter(|done| **done == OwnershipAction::Rejoin).count()
+    };
+    assert_eq!(rejoins(&daemon), 1, "the second attempt waits");
+    daemon.hear(OwnershipEvent::Stop { has_successors: true });
+    daemon.pass(5_000, 0, false);
+    assert_eq!(rejoins(&daemon), 1);
+}
+
+#[test]
 fn after_the_loss_of_its_partitions_a_process_is_no_member_until_the_group_lets_it_in() {
     let mut daemon = Daemon::owning(&[0, 1]);
     assert!(daemon.ownership.summary().is_member);
