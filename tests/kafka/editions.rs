@@ -19,6 +19,7 @@ use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -255,13 +256,22 @@ fn kills_in_the_middle_of_an_upgrade_lose_nothing_and_repeat_nothing() {
     let painters = Painters::start(&topics);
     let folders = [(); 3].map(|()| tempfile::tempdir().expect("a temporary folder"));
     let places = folders.each_ref().map(|folder| (folder, replicas.as_str()));
-    let running = start_first(&topics, places[0]);
+    let mut running = start_first(&topics, places[0]);
     let mut next = start("second", &topics, places[1]);
     wait_behind(&mut next);
     let waits = |huntd: &Huntd| huntd.log().matches(WAITS).count();
     let before = waits(&next);
+    // Without a folder it stores no more states: its last one is behind what it has published, so
+    // its version has to play once more.
+    let away = folders[0].path().with_extension("away");
+    fs::rename(folders[0].path(), &away).expect("the folder can be moved");
+    File::create(folders[0].path()).expect("a file can be there");
+    let failures = |running: &Huntd| running.metric("huntd_snapshots_failed_total");
+    running.wait_until("a state that is not stored", |running| failures(running) > 0);
+    wait_for_more(&topics, &mut running);
     running.kill9();
-    // Its last state is behind what it has published, so its version has to play once more.
+    fs::remove_file(folders[0].path()).expect("the file is there");
+    fs::rename(&away, folders[0].path()).expect("the folder can be moved");
     let end = ends(&topics);
     next.wait_until("the other zone waits, too", |huntd| waits(huntd) > before);
     stop(next);
