@@ -226,7 +226,12 @@ fn measure_copies(cluster: &Cluster, size: &Size, rate: u64) {
         let kafka = format!(
             "group_instance_id = \"{name}\"\nassignment = [\"owner: 0-{zones}\", \"other:\"]"
         );
-        let core = format!("hot_core = \"{core}\"");
+        // On a single core nothing is pinned.
+        let has_cores = thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
+        let core = match has_cores {
+            true => format!("hot_core = \"{core}\""),
+            false => "hot_core = \"auto\"".to_owned(),
+        };
         let settings = [
             ("kafka", kafka.as_str()),
             ("standby", "copies = 1"),

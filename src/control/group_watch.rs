@@ -59,6 +59,8 @@ impl GroupWatch {
         let mut watch = move |client: KafkaReader| {
             let mut outputs = QuietOutputs::new(standby.is_without_group);
             let mut wanted_until = None;
+            let committed_wait =
+                if standby.is_without_group { COMMITTED_WAIT_MAX } else { ANSWER_MAX };
             let every = match output_topic {
                 Some(_) => watch_every(partitions),
                 None => WATCH_EVERY,
@@ -89,10 +91,6 @@ impl GroupWatch {
                 if standby.copies == 0 && wanted_until.is_none_or(|until| until < now) {
                     continue;
                 }
-                let committed_wait = match standby.is_without_group {
-                    true => COMMITTED_WAIT_MAX,
-                    false => ANSWER_MAX,
-                };
                 let topic = (input_topic.as_str(), partitions);
                 if let Some(view) = view(&mut members, &client, topic, quiet, committed_wait) {
                     // A view that the control thread has not taken yet is as good as this one.

@@ -442,7 +442,7 @@ impl Control {
     fn find_states(&mut self, partition: i32) {
         let Control { states, ends, group_events, membership, journal, .. } = self;
         let mut report = |error: &ReplicaError| journal.no_replica(partition, error);
-        let mut watch = || keep_watch(ends, membership, group_events);
+        let mut watch = || keep_watch(ends, membership, group_events, true);
         let found = states.everywhere(partition, &mut report, &mut watch);
         let event = match found {
             Some((candidates, why_unknown)) => {
@@ -462,15 +462,10 @@ impl Control {
 
     fn load(&mut self, partition: i32, from: LoadedFrom) {
         // Nobody plays a zone between its fence and its start, so the group's events wait.
-        let has_fenced = self.ownership.has_fenced(partition);
+        let heeds_group = !self.ownership.has_fenced(partition);
         let Control { states, ends, group_events, membership, .. } = self;
         let rulebook = &ends.rulebook;
-        let mut watch = || match keep_watch(ends, membership, group_events) {
-            ControlFlow::Break(()) if has_fenced && !ends.stop.load(Ordering::Acquire) => {
-                ControlFlow::Continue(())
-            }
-            verdict => verdict,
-        };
+        let mut watch = || keep_watch(ends, membership, group_events, heeds_group);
         match states.load(partition, from, rulebook, &mut watch) {
             Ok(engine) => {
                 let ruleset = engine.ruleset();
@@ -572,17 +567,19 @@ impl Control {
     }
 }
 
-/// Polls the group while other hosts' snapshots are read. Its events come first, except for an
-/// answer to our own question.
+/// Polls the group while other hosts' snapshots are read. If it is heeded, its events come first,
+/// except for an answer to our own question.
 fn keep_watch(
     ends: &ControlEnds,
     membership: &mut Membership,
     group_events: &mut VecDeque<MembershipEvent>,
+    heeds_group: bool,
 ) -> ControlFlow<()> {
     ends.metrics.add(Counter::ControlTurns, 1);
     group_events.extend(membership.poll(Duration::ZERO));
     let is_answer = |event: &MembershipEvent| matches!(event, MembershipEvent::Answered { .. });
-    match ends.stop.load(Ordering::Acquire) || !group_events.iter().all(is_answer) {
+    let is_called = heeds_group && !group_events.iter().all(is_answer);
+    match ends.stop.load(Ordering::Acquire) || is_called {
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),
     }

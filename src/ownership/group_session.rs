@@ -3,15 +3,12 @@
 
 use crate::kafka::membership::{MembershipError, MembershipEvent};
 use crate::ownership::action::{Note, OwnershipAction, Waiting};
-use crate::ownership::instance_id::{IdLoss, InstanceIdLosses};
+use crate::ownership::instance_id::{IdLoss, InstanceIdLosses, REJOIN_MS};
 use std::time::{Duration, Instant};
 
 /// Milliseconds over which a topic has to be missing before it counts as missing: a broker that has
 /// just started does not know its topics.
 pub(crate) const TOPIC_MISSING_MS_MAX: u64 = 5_000;
-
-/// Milliseconds between two attempts to join again.
-pub(super) const REJOIN_MS: u64 = 1_000;
 
 /// Milliseconds between two commits of input offsets: lag tools look every few seconds.
 const COMMIT_EVERY_MS: u64 = 1_000;

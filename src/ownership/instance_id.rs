@@ -5,7 +5,6 @@
 //! has forgotten. One that is slow may take our own earlier request to join for another member's.
 //! Two instances that share an id fence each other again and again, although the group is there.
 
-use crate::ownership::group_session::REJOIN_MS;
 use std::time::{Duration, Instant};
 
 /// How often within [`INSTANCE_ID_TAKEN_S`] a member joins again under its instance id after the
@@ -23,6 +22,9 @@ const STOOD_STILL_MS_MIN: u64 = 6_000;
 
 /// Time after which a standstill or the group's absence explains nothing any more.
 const EXPLAINS: Duration = Duration::from_secs(60);
+
+/// Milliseconds between two attempts to join again.
+pub(super) const REJOIN_MS: u64 = 1_000;
 
 /// How often the wait before a member joins again doubles: each attempt makes the others join
 /// again, too, and a group that is slow gets slower.

@@ -311,21 +311,11 @@ impl Ownership {
             self.acquirer.resign(&mut self.table);
         }
         self.acquirer.standby.end();
-        self.end_copies();
+        self.table.drop_copies(|_| false);
         let mut partitions = self.table.partitions();
         partitions.retain(|partition| !self.table.is_halted(*partition));
         self.give_up(&partitions, now);
         self.table.log(Note::GivenUp(partitions));
-    }
-
-    /// Ends all copies but those that have fenced their zone.
-    fn end_copies(&mut self) {
-        let mut ended: Vec<i32> = self.table.copies.keys().copied().collect();
-        ended.retain(|partition| !self.table.has_fenced(*partition));
-        for partition in ended {
-            self.table.copies.remove(&partition);
-            self.table.end_copy(partition);
-        }
     }
 
     /// Ends the daemon's shards once nobody else plays them in time.
@@ -344,6 +334,8 @@ impl Ownership {
     fn begin_release(&mut self, now: Instant) {
         let mut release = Release::new(now);
         self.acquirer.standby.end();
+        self.table.drop_copies(|_| false);
+        // What was just fenced is released with the rest.
         self.table.copies.clear();
         let partitions = self.table.partitions();
         for partition in &partitions {
@@ -567,7 +559,7 @@ impl Ownership {
             self.acquirer.locate_follower(&mut self.table, facts, now);
         }
         if !self.acquirer.standby.is_on() {
-            self.end_copies();
+            self.table.drop_copies(|_| false);
         }
         self.go_on_stopping(now);
         self.go_on_releasing(now);

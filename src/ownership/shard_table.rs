@@ -115,6 +115,16 @@ impl ShardTable {
         self.shards.remove(&partition);
     }
 
+    /// Ends all copies but those to be kept and those that have fenced their zone.
+    pub(super) fn drop_copies(&mut self, is_kept: impl Fn(&i32) -> bool) {
+        let mut ended: Vec<i32> = self.copies.keys().copied().collect();
+        ended.retain(|partition| !is_kept(partition) && !self.has_fenced(*partition));
+        for partition in ended {
+            self.copies.remove(&partition);
+            self.end_copy(partition);
+        }
+    }
+
     /// A shard counts as a copy that was begun at this time.
     pub(super) fn keep_as_copy(&mut self, partition: i32, begun_at: Instant) {
         self.copies.insert(partition, ZoneCopy { rank: 0, begun_at, quiet_at: begun_at });

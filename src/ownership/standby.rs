@@ -233,14 +233,7 @@ impl Acquirer {
         }
         let owner = |partition: &i32| Some((*partition, view.owner_of(*partition)?));
         self.standby.owners = placed.keys().filter_map(owner).collect();
-        let kept: Vec<i32> = table.copies.keys().copied().collect();
-        for partition in kept.into_iter().filter(|kept| !placed.contains_key(kept)) {
-            if table.has_fenced(partition) {
-                continue;
-            }
-            table.end_copy(partition);
-            table.copies.remove(&partition);
-        }
+        table.drop_copies(|partition| placed.contains_key(partition));
         for (partition, rank) in placed {
             self.place(table, partition, rank, now);
         }

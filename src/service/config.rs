@@ -336,7 +336,7 @@ impl Check<'_> {
             let sentence = format!("= {silence_ms}: choose 0, or at least {SILENCE_MS_MIN}");
             return Err(self.error("standby.silence_ms", sentence));
         }
-        let is_without_group = !self.texts("kafka.assignment").is_empty();
+        let is_without_group = self.assignment()?.is_some();
         if is_without_group && silence_ms == 0 {
             let sentence = format!(
                 "= 0: with kafka.assignment, nothing else gives the zones of an instance that dies \

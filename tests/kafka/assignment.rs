@@ -3,8 +3,8 @@
 use crate::exits;
 use crate::players::Load;
 use crate::restarts::{wait_for_more, wait_until_owned};
-use crate::standby::list_zones;
-use support::accounts::{self, Follower};
+use crate::standby::{finish, list_zones};
+use support::accounts::Follower;
 use support::daemon::{Huntd, Topics};
 use support::kafka;
 
@@ -55,17 +55,13 @@ fn instances_play_the_zones_that_the_operator_assigns_to_them_and_copies_take_th
     two.kill9();
     wait_until_owned(&mut spare, 4);
     wait_for_more(&topics, &mut follower, &mut spare);
-    load.finish();
-    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut spare);
     let client = kafka::shared().client();
     let ends = client.ends(&topics.input, topics.partitions);
     spare.wait_until("commits for lag tools", |_| {
         let committed = client.committed(topics.group(), &topics.input, topics.partitions);
         committed.iter().zip(&ends).all(|(committed, end)| committed >= end)
     });
-    let ended = spare.stop();
-    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
-    accounts::assert_is_the_replay(kafka::shared(), &topics, follower);
+    finish(load, &topics, follower, spare);
 }
 
 #[test]
@@ -80,11 +76,7 @@ fn without_copies_an_instance_takes_over_the_zones_of_one_that_is_killed() {
     two.kill9();
     wait_until_owned(&mut one, 4);
     wait_for_more(&topics, &mut follower, &mut one);
-    load.finish();
-    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut one);
-    let ended = one.stop();
-    assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
-    accounts::assert_is_the_replay(kafka::shared(), &topics, follower);
+    finish(load, &topics, follower, one);
 }
 
 #[test]

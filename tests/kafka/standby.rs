@@ -40,7 +40,7 @@ fn start_with_copies(copies: u64, topics: &Topics, kafka: [&str; 2]) -> [Huntd; 
 }
 
 /// The daemon plays all zones until its copies have nothing more to do, and the output is right.
-fn finish(load: Load, topics: &Topics, mut follower: Follower, mut huntd: Huntd) {
+pub(crate) fn finish(load: Load, topics: &Topics, mut follower: Follower, mut huntd: Huntd) {
     load.finish();
     accounts::wait_until_covered(kafka::shared(), topics, &mut follower, &mut huntd);
     let ended = huntd.stop();

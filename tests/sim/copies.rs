@@ -52,7 +52,7 @@ impl CopyWatch {
         self.options.is_on()
     }
 
-    /// Whether each zone has copies that wait for a resignation.
+    /// Returns whether copies of each zone wait for its owner to resign.
     pub(crate) fn waits_for_resignations(&self) -> bool {
         self.options.copies > 0
     }

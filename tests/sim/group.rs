@@ -23,7 +23,7 @@ pub(crate) enum GroupEvent {
 /// The coordinator.
 pub(crate) struct Group {
     partitions: i32,
-    /// The operator has assigned the partitions: each daemon has those of its host.
+    /// If true, the operator assigns the partitions, and each daemon has those of its host.
     is_listed: bool,
     members: BTreeMap<u64, Member>,
     /// The member that each partition belongs to.
@@ -247,10 +247,7 @@ impl Group {
 
     /// The coordinator's own time: group sessions end, partitions are shared out.
     pub(crate) fn turn(&mut self, chance: &mut Chance, now: u64, has_input: bool) {
-        if self.is_away {
-            return;
-        }
-        if self.is_listed {
+        if self.is_away || self.is_listed {
             return;
         }
         let expels = chance.strikes(Fault::Expelled);

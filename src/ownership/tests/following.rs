@@ -27,6 +27,20 @@ fn beside_an_owner() -> (Daemon, FrameMaker) {
     (daemon, owner)
 }
 
+/// A daemon whose engine is warm, and its fence, which the broker does not acknowledge.
+fn with_fence_on_its_way() -> (Daemon, FrameHeader) {
+    let (mut daemon, owner) = beside_an_owner();
+    daemon.takes_frames = false;
+    (daemon.followed_to, daemon.made) = (owner.next_offset, owner.next_update);
+    daemon.pass(1, 0, false);
+    daemon.pass(1, 0, false);
+    let fence = daemon.done.iter().find_map(|done| match done {
+        OwnershipAction::Append { header, .. } => Some(*header),
+        _ => None,
+    });
+    (daemon, fence.expect("it fences"))
+}
+
 /// The owner publishes a frame, and the daemon reads it.
 pub(super) fn publish(daemon: &mut Daemon, owner: &mut FrameMaker) {
     let frame = owner.frame(2);
@@ -56,12 +70,7 @@ fn fences(daemon: &Daemon) -> usize {
 
 #[test]
 fn no_other_zone_is_loaded_for_a_moment_after_a_fence_was_written() {
-    let (mut daemon, owner) = beside_an_owner();
-    daemon.takes_frames = false;
-    (daemon.followed_to, daemon.made) = (owner.next_offset, owner.next_update);
-    daemon.pass(1, 0, false);
-    daemon.pass(1, 0, false);
-    assert!(daemon.done.iter().any(|done| matches!(done, OwnershipAction::Append { .. })));
+    let (mut daemon, _fence) = with_fence_on_its_way();
     daemon.group(MembershipEvent::Assigned(vec![1]));
     daemon.pass(100, 0, false);
     assert_eq!(follows(&daemon), 1, "the other zone waits");
@@ -245,17 +254,9 @@ fn a_shard_halts_that_another_instance_plays_from_an_input_of_which_this_one_doe
 #[test]
 fn a_zone_that_the_group_gives_away_after_its_fence_is_played_until_another_has_fenced_it() {
     for event in [MembershipEvent::Revoked(vec![0]), MembershipEvent::Lost(vec![0])] {
-        let (mut daemon, owner) = beside_an_owner();
-        daemon.takes_frames = false;
-        (daemon.followed_to, daemon.made) = (owner.next_offset, owner.next_update);
-        daemon.pass(1, 0, false);
-        daemon.pass(1, 0, false);
-        let header = daemon.done.iter().find_map(|done| match done {
-            OwnershipAction::Append { header, .. } => Some(*header),
-            _ => None,
-        });
+        let (mut daemon, fence) = with_fence_on_its_way();
         daemon.group(event);
-        daemon.append(0, &header.expect("it fences"));
+        daemon.append(0, &fence);
         daemon.pass(1, 0, false);
         assert!(is_promoted(&daemon));
         assert_eq!(daemon.ownership.summary().open, 1);
@@ -265,11 +266,7 @@ fn a_zone_that_the_group_gives_away_after_its_fence_is_played_until_another_has_
 /// Without copies, nothing else would end it.
 #[test]
 fn a_zone_whose_fence_fails_after_the_group_gave_it_away_is_not_followed_any_more() {
-    let (mut daemon, owner) = beside_an_owner();
-    daemon.takes_frames = false;
-    (daemon.followed_to, daemon.made) = (owner.next_offset, owner.next_update);
-    daemon.pass(1, 0, false);
-    daemon.pass(1, 0, false);
+    let (mut daemon, _fence) = with_fence_on_its_way();
     daemon.group(MembershipEvent::Revoked(vec![0]));
     daemon.pass(1, 0, false);
     assert_eq!(daemon.ownership.summary().copies, 1, "its fence is on its way");

@@ -18,7 +18,7 @@ const PYTHON: &str = "/usr/bin/python3";
 /// A body that a demo refuses only once it has read it: a demo takes no events.
 const EVENT: &str = r#"{"type":"loot","player_id":1}"#;
 
-/// What docs/QUERIES.md asks for where nginx passes a WebSocket on.
+/// The directives with which nginx passes a WebSocket on, as docs/QUERIES.md lists them.
 const UPGRADE: [&str; 3] = [
     "proxy_http_version 1.1",
     "proxy_set_header Upgrade $http_upgrade",

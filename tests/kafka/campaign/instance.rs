@@ -1,6 +1,7 @@
 //! One daemon of the campaign, with a folder that outlives its processes.
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File};
@@ -137,26 +138,25 @@ impl Instance {
 
     /// The digest of each partition that the last process released.
     pub(super) fn digests(&self) -> BTreeMap<i32, String> {
-        let log = self.log();
-        let released = log.lines().filter(|line| line.contains("\"message\":\"released\""));
-        let parsed = released.map(|line| {
-            let line: serde_json::Value = serde_json::from_str(line).expect("a log line is JSON");
-            let fields = &line["fields"];
-            let partition = fields["partition"].as_i64().expect("a partition") as i32;
-            (partition, fields["digest"].as_str().expect("a digest").to_owned())
+        let released = self.logged("\"message\":\"released\"").into_iter().map(|fields| {
+            let digest = fields["digest"].as_str().expect("a digest").to_owned();
+            (partition_of(&fields), digest)
         });
-        parsed.collect()
+        released.collect()
     }
 
     /// The zones that its process has taken over because their owner was silent, in order.
     pub(super) fn taken_over(&self) -> Vec<i32> {
-        let log = self.log();
-        let taken = log.lines().filter(|line| line.contains("\"silent_ms\":"));
-        let partition = |line: &str| {
-            let line: serde_json::Value = serde_json::from_str(line).expect("a log line is JSON");
-            line["fields"]["partition"].as_i64().expect("a partition") as i32
+        self.logged("\"silent_ms\":").iter().map(partition_of).collect()
+    }
+
+    /// The fields of each line in its log that has these words.
+    fn logged(&self, words: &str) -> Vec<Value> {
+        let parse = |line: &str| {
+            let line: Value = serde_json::from_str(line).expect("a log line is JSON");
+            line["fields"].clone()
         };
-        taken.map(partition).collect()
+        self.log().lines().filter(|line| line.contains(words)).map(parse).collect()
     }
 
     fn log_file(&self) -> PathBuf {
@@ -166,6 +166,10 @@ impl Instance {
     fn log(&self) -> String {
         fs::read_to_string(self.log_file()).unwrap_or_default()
     }
+}
+
+fn partition_of(fields: &Value) -> i32 {
+    fields["partition"].as_i64().expect("a partition") as i32
 }
 
 impl Drop for Instance {

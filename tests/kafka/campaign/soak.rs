@@ -5,8 +5,9 @@
 use super::instance::Instance;
 use super::surroundings::{Brokers, Surroundings};
 use super::{Campaign, PARTITIONS};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::{Duration, Instant};
+use support::process::OwnedChild;
 
 /// Events a second: what brokers keep of an hour fits on any disk.
 const RATE: u32 = 5_000;
@@ -22,7 +23,7 @@ const SILENCE: Duration = Duration::from_millis(400);
 
 /// Runs for so long.
 pub(super) fn run(soak_for: Duration) {
-    let _busy: Vec<Busy> = (0..BUSY).map(|_| Busy::start()).collect();
+    let _busy: Vec<OwnedChild> = (0..BUSY).map(|_| be_busy()).collect();
     let surroundings = Surroundings { brokers: Brokers::Three, group_protocol: "classic" };
     let mut soak = Campaign::start(0, RATE, 1, &surroundings);
     let end = Instant::now() + soak_for;
@@ -71,19 +72,7 @@ impl Campaign {
 }
 
 /// A process that keeps a core busy.
-struct Busy(Child);
-
-impl Busy {
-    fn start() -> Busy {
-        let spin = Command::new("sh").args(["-c", "while :; do :; done"]).spawn();
-        Busy(spin.expect("there is a shell"))
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn be_busy() -> OwnedChild {
+    let spin = Command::new("sh").args(["-c", "while :; do :; done"]).spawn();
+    spin.expect("there is a shell").into()
 }

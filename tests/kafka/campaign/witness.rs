@@ -10,7 +10,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
+use support::generator::now_us;
 
 pub(super) struct Witness {
     seen: Arc<Mutex<Vec<Seen>>>,
@@ -141,8 +142,7 @@ impl Witness {
 
 /// The time on this host, which the brokers share.
 fn unix_ms() -> i64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
-    since_epoch.as_millis() as i64
+    (now_us() / 1_000).cast_signed()
 }
 
 impl Seen {
