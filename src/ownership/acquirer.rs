@@ -290,7 +290,7 @@ impl Acquirer {
             follower.cannot_promote |= stays_ahead;
             let awaits_quiet = task.may_other_version_publish();
             let is_warm =
-                !stays_ahead && follower.is_warm(facts.applied, is_read_to_end, awaits_quiet, now);
+                !stays_ahead && follower.is_warm(facts, is_read_to_end, awaits_quiet, now);
             if is_warm {
                 follower.warm_at = Some(now);
             }

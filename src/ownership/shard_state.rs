@@ -2,6 +2,7 @@
 
 use crate::output::mark::Mark;
 use crate::ownership::acquired::Acquired;
+use crate::ownership::event::ShardFacts;
 use crate::ownership::history::{History, SETTLED_MS};
 use crate::ownership::log_task::LogTask;
 use std::time::{Duration, Instant};
@@ -70,8 +71,8 @@ pub(super) struct FollowingShard {
     /// How far the hot thread was told to go, and when.
     pub(super) covered: Mark,
     pub(super) covered_at: Instant,
-    /// An input offset that the output covered at this time, which it has to come to.
-    pub(super) goal: (i64, Instant),
+    /// What the output covered at this time, to which it has to come.
+    pub(super) goal: (Mark, Instant),
     /// Since when it has made more updates than are published.
     pub(super) ahead_since: Option<Instant>,
     /// It cannot go on as the owner: once the output is ours, another engine begins.
@@ -90,7 +91,7 @@ impl FollowingShard {
             ruleset: 0,
             covered: begun.mark,
             covered_at: now,
-            goal: (begun.mark.next_offset, now),
+            goal: (begun.mark, now),
             ahead_since: None,
             cannot_promote: false,
             warm_at: None,
@@ -111,17 +112,20 @@ impl FollowingShard {
         now.saturating_duration_since(since) >= Duration::from_millis(FOLLOWER_AHEAD_MS_MAX)
     }
 
-    /// Whether everything from its beginning on was applied that the output covered a moment ago.
-    /// An owner of another version that may publish on has to be quiet.
+    /// Whether everything from its beginning on was applied that the output covered a moment ago,
+    /// and made as many updates. An owner of another version that may publish on has to be quiet.
     pub(super) fn is_warm(
         &mut self,
-        applied: i64,
+        facts: &ShardFacts,
         is_read_to_end: bool,
         awaits_quiet: bool,
         now: Instant,
     ) -> bool {
         let (goal, since) = self.goal;
-        if applied < goal || !is_read_to_end || self.ahead_since.is_some() {
+        // A shard that comes to another cover while it is told of the next one has not compared its
+        // updates with the first.
+        let is_at_goal = goal.next_offset <= facts.applied && goal.next_update <= facts.next_update;
+        if !is_at_goal || !is_read_to_end || self.ahead_since.is_some() {
             return false;
         }
         let is_quiet = now.saturating_duration_since(self.covered_at)
@@ -130,7 +134,7 @@ impl FollowingShard {
             return false;
         }
         let is_warm = now.saturating_duration_since(since) <= Duration::from_millis(WARM_MS_MAX);
-        self.goal = (self.covered.next_offset, now);
+        self.goal = (self.covered, now);
         is_warm
     }
 }

@@ -15,8 +15,9 @@ const STALLED_US_MAX: u64 = 10_000_000;
 /// Microseconds in which copies of a daemon that has just started are warm.
 const WARM_US_MAX: u64 = 60_000_000;
 
-/// Microseconds beyond the configured silence after which the zone goes on, if there is a copy.
-const SILENT_US_MAX: u64 = 1_000_000;
+/// Microseconds beyond the configured silence after which the zone goes on, if there is a copy. Of
+/// these, a fence may take 400,000 until it is acknowledged.
+const SILENT_US_MAX: u64 = 1_500_000;
 
 /// The same if a copy has to be made first.
 const COPIED_US_MAX: u64 = 6_000_000;

@@ -31,7 +31,7 @@ fn beside_an_owner() -> (Daemon, FrameMaker) {
 fn with_fence_on_its_way() -> (Daemon, FrameHeader) {
     let (mut daemon, owner) = beside_an_owner();
     daemon.takes_frames = false;
-    (daemon.followed_to, daemon.made) = (owner.next_offset, owner.next_update);
+    daemon.followed_to = owner.next_offset;
     daemon.pass(1, 0, false);
     daemon.pass(1, 0, false);
     let fence = daemon.done.iter().find_map(|done| match done {
@@ -122,6 +122,20 @@ fn an_engine_that_makes_other_updates_never_fences() {
         daemon.pass(5_000, 0, false);
     }
     assert_eq!((daemon.ownership.summary().halted, fences(&daemon)), (1, 0));
+}
+
+/// It may have come there before it was told how much is published of that input.
+#[test]
+fn an_engine_that_makes_fewer_updates_never_fences() {
+    let (mut daemon, owner) = beside_an_owner();
+    (daemon.followed_to, daemon.made) = (owner.next_offset, Some(owner.next_update - 1));
+    daemon.pass(1, 0, false);
+    daemon.pass(1, 0, false);
+    assert_eq!(fences(&daemon), 0);
+    daemon.made = Some(owner.next_update);
+    daemon.pass(1, 0, false);
+    daemon.pass(1, 0, false);
+    assert_eq!((fences(&daemon), is_promoted(&daemon)), (1, true));
 }
 
 #[test]

@@ -50,8 +50,9 @@ pub(super) struct Daemon {
     /// Partitions whose shards follow another owner, and how far they have come.
     following: BTreeSet<i32>,
     pub(super) followed_to: i64,
-    /// How many updates they have made, and how far their input is read.
-    pub(super) made: u64,
+    /// How many updates they have made: as many as they know to be published, if `None`.
+    pub(super) made: Option<u64>,
+    /// How far their input is read.
     pub(super) decoded: i64,
     /// The states that this host has of each shard.
     pub(super) candidates: Vec<Candidate>,
@@ -99,7 +100,7 @@ impl Daemon {
             more: 0,
             following: BTreeSet::new(),
             followed_to: i64::MAX,
-            made: 0,
+            made: None,
             decoded: 0,
             candidates: Vec::new(),
             replicas: Vec::new(),
@@ -229,10 +230,22 @@ impl Daemon {
             applied: if self.following.contains(partition) { self.followed_to } else { acked },
             acked,
             settled_offset: acked,
-            next_update: self.made,
+            next_update: self.made.unwrap_or_else(|| self.covered(*partition)),
             is_busy,
         };
         self.ownership.watched().iter().map(facts).collect()
+    }
+
+    /// How many updates a shard that follows was told to be published.
+    fn covered(&self, partition: i32) -> u64 {
+        let covered = self.done.iter().rev().find_map(|done| match done {
+            OwnershipAction::Cover(cover) if cover.partition == partition => Some(cover.mark),
+            OwnershipAction::Follow(opening) if opening.acquired.partition == partition => {
+                Some(opening.acquired.mark)
+            }
+            _ => None,
+        });
+        covered.map_or(0, |mark| mark.next_update)
     }
 
     /// A daemon whose shards of these partitions are open.

@@ -79,7 +79,7 @@ fn see_quiet_for(daemon: &mut Daemon, partitions: &[i32], owed: Duration) {
 
 /// The copy has applied all that its owner has published.
 fn keep_up(daemon: &mut Daemon, owner: &FrameMaker) {
-    (daemon.followed_to, daemon.made) = (owner.next_offset, owner.next_update);
+    daemon.followed_to = owner.next_offset;
     daemon.decoded = daemon.decoded.max(owner.next_offset);
 }
 
