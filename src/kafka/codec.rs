@@ -135,10 +135,10 @@ pub(crate) fn stream<'a>(
             output.truncate(length.map_err(|_| CodecError::Damaged)?);
             Box::new(io::Cursor::new(output))
         }
-        Codec::Lz4 => Box::new(BufReader::with_capacity(
-            STREAM_BUFFER_BYTES,
-            lz4_flex::frame::FrameDecoder::new(input),
-        )),
+        Codec::Lz4 => {
+            let frames = Lz4Frames(lz4_flex::frame::FrameDecoder::new(input));
+            Box::new(BufReader::with_capacity(STREAM_BUFFER_BYTES, frames))
+        }
         Codec::Zstd => {
             let frames = zstd::stream::read::Decoder::with_buffer(input);
             let frames = frames.map_err(|_| CodecError::Damaged)?;
@@ -170,6 +170,20 @@ impl Read for GzipMembers<'_> {
                 return Ok(read);
             }
             self.0 = flate2::bufread::GzDecoder::new(rest);
+        }
+    }
+}
+
+/// Decompresses all LZ4 frames, as [`lz4`] does.
+struct Lz4Frames<'a>(lz4_flex::frame::FrameDecoder<&'a [u8]>);
+
+impl Read for Lz4Frames<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = self.0.read(out)?;
+            if read > 0 || out.is_empty() || self.0.get_ref().is_empty() {
+                return Ok(read);
+            }
         }
     }
 }

@@ -57,6 +57,10 @@ fn several_members_or_frames_follow_each_other() {
         let mut decompressor = Decompressor::new(100);
         let plain = decompressor.decompress(codec(packing), &compressed).unwrap();
         assert_eq!(plain, b"one two", "{packing:?}");
+        let mut streamed = Vec::new();
+        let mut stream = crate::kafka::codec::stream(codec(packing), &compressed).unwrap();
+        std::io::Read::read_to_end(&mut stream, &mut streamed).unwrap();
+        assert_eq!(streamed, b"one two", "{packing:?}");
     }
 }
 
