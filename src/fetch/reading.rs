@@ -75,8 +75,8 @@ impl FetchTask {
         let mut table = self.shared.table.borrow_mut();
         endpoints.for_each(|broker| table.learn_broker(broker));
         for (cursor, leader) in std::mem::take(&mut self.hints) {
-            if !leader.is_some_and(|leader| table.learn(cursor.partition, leader)) {
-                table.mark_stale(cursor.partition);
+            let is_learnt = leader.is_some_and(|leader| table.learn(cursor.partition, leader));
+            if !is_learnt && table.mark_stale(cursor.partition, self.node_id) {
                 cursor.retry_at.set(Some(self.retry_at()));
             }
             self.shared.context.turns.turn_again();
@@ -142,7 +142,7 @@ impl FetchTask {
             return next_at;
         }
         shared.searched_at.set(Some(now));
-        shared.table.borrow_mut().mark_stale(partition);
+        shared.table.borrow_mut().mark_stale(partition, self.node_id);
         self.retry_at()
     }
 

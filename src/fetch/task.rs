@@ -158,7 +158,7 @@ impl FetchTask {
                 // The broker is reachable: its other partitions continue.
                 Some(doubted @ ToControl::InputTrouble { partition, .. }) => {
                     shared.report(doubted);
-                    shared.table.borrow_mut().mark_stale(partition);
+                    shared.table.borrow_mut().mark_stale(partition, self.node_id);
                 }
                 trouble => {
                     trouble.map(|trouble| shared.report(trouble));

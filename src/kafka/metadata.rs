@@ -209,11 +209,12 @@ impl LeaderTable {
         }
     }
 
-    /// Marks a partition's leader as stale.
-    pub(crate) fn mark_stale(&mut self, partition: i32) {
-        if let Some(row) = self.row_mut(partition) {
-            row.stale = true;
-        }
+    /// Marks a partition's leader as stale, because this broker does not lead it. Returns whether
+    /// it is stale: if another broker leads by now, the refusal is late.
+    pub(crate) fn mark_stale(&mut self, partition: i32, refused_by: i32) -> bool {
+        let Some(row) = self.row_mut(partition) else { return true };
+        row.stale |= row.leader.is_none_or(|leader| leader == refused_by);
+        row.stale
     }
 
     /// Marks all partitions led by this broker as stale, because it is gone.

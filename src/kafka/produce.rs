@@ -38,6 +38,9 @@ pub(crate) struct Produced {
 pub(crate) enum ProduceRemedy {
     /// Send the same bytes again.
     Resend,
+    /// Send the same bytes again some times. They may have changed in this host's memory, and then
+    /// only a new batch is good.
+    ResendSometimes,
     /// Send the same bytes again, and ask another broker who leads: this one may be cut off, and
     /// not know that it no longer leads.
     ResendDoubting,
@@ -57,8 +60,10 @@ pub(crate) enum ProduceRemedy {
 /// may or may not be in the log.
 pub(crate) fn remedy(error: ErrorCode) -> ProduceRemedy {
     match error.0 {
-        // CORRUPT_MESSAGE, THROTTLING_QUOTA_EXCEEDED
-        2 | 89 => ProduceRemedy::Resend,
+        // THROTTLING_QUOTA_EXCEEDED
+        89 => ProduceRemedy::Resend,
+        // CORRUPT_MESSAGE
+        2 => ProduceRemedy::ResendSometimes,
         // REQUEST_TIMED_OUT, NETWORK_EXCEPTION, NOT_ENOUGH_REPLICAS,
         // NOT_ENOUGH_REPLICAS_AFTER_APPEND
         7 | 13 | 19 | 20 => ProduceRemedy::ResendDoubting,
@@ -204,7 +209,8 @@ mod tests {
     #[test]
     fn each_error_of_a_batch_has_the_remedy_that_its_name_asks_for() {
         let named = |error: ErrorCode| match error.name() {
-            "CORRUPT_MESSAGE" | "THROTTLING_QUOTA_EXCEEDED" => ProduceRemedy::Resend,
+            "CORRUPT_MESSAGE" => ProduceRemedy::ResendSometimes,
+            "THROTTLING_QUOTA_EXCEEDED" => ProduceRemedy::Resend,
             "REQUEST_TIMED_OUT"
             | "NETWORK_EXCEPTION"
             | "NOT_ENOUGH_REPLICAS"

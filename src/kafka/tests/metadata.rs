@@ -74,7 +74,7 @@ fn an_answer_of_a_lower_epoch_than_others_have_told_is_no_first_one() {
 fn an_answer_of_a_lower_epoch_is_passed_over_and_the_partition_stays_stale() {
     let mut table = LeaderTable::new();
     table.fold(&metadata(&[(1, 5), (2, 5)])).unwrap();
-    table.mark_stale(0);
+    table.mark_stale(0, 1);
     assert_eq!(table.leader(0), None);
     table.fold(&metadata(&[(3, 4), (3, 6)])).unwrap();
     assert_eq!((table.leader(0), table.leader(1)), (None, leads(3, 6)));
@@ -90,7 +90,7 @@ fn an_answer_of_a_lower_epoch_is_passed_over_and_the_partition_stays_stale() {
 fn a_leader_named_by_a_fetch_response_is_believed_if_newer_and_reachable() {
     let mut table = LeaderTable::new();
     table.fold(&metadata(&[(1, 5)])).unwrap();
-    table.mark_stale(0);
+    table.mark_stale(0, 1);
     let named = |node_id, leader_epoch| CurrentLeader { node_id, leader_epoch };
     assert!(!table.learn(0, named(2, 5)), "not newer");
     assert!(!table.learn(0, named(9, 6)), "its address is not known");
@@ -111,6 +111,16 @@ fn more_brokers_than_a_cluster_has_are_not_remembered() {
     assert_eq!(table.broker(3).unwrap().host, "b", "what is known is still corrected");
     table.fold(&metadata(&[(1, 6)])).unwrap();
     assert_eq!(table.brokers().len(), 3, "a Metadata answer replaces them");
+}
+
+#[test]
+fn a_broker_that_led_before_does_not_make_its_successor_stale() {
+    let mut table = LeaderTable::new();
+    table.fold(&metadata(&[(2, 6)])).unwrap();
+    assert!(!table.mark_stale(0, 1));
+    assert_eq!(table.leader(0), leads(2, 6));
+    assert!(table.mark_stale(0, 2));
+    assert!(table.mark_stale(0, 1), "no other leader is known");
 }
 
 #[test]
@@ -151,7 +161,7 @@ fn a_topic_that_is_gone_recreated_or_resized_changes_nothing_and_is_reported() {
 fn a_leader_epoch_that_goes_back_and_stays_there_is_believed() {
     let mut table = LeaderTable::new();
     table.fold(&metadata(&[(1, 9)])).unwrap();
-    table.mark_stale(0);
+    table.mark_stale(0, 1);
     for _ in 0..4 {
         table.fold(&metadata(&[(2, 3)])).unwrap();
         assert_eq!(table.leader(0), None, "the broker may lag");

@@ -239,6 +239,12 @@ impl<T> Lane<T> {
         }
     }
 
+    /// Whether brokers have refused it so often in a row that it waits the longest between two
+    /// attempts.
+    pub(super) fn waits_longest(&self) -> bool {
+        self.retry_ms == RECONNECT_MS_MAX
+    }
+
     /// Gives up all batches. Those that follow have a higher epoch: once the first of them has
     /// arrived, brokers refuse what is still on its way. `None`: there is no higher epoch, or the
     /// broker does not know the producer id, and another id is needed.

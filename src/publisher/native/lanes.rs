@@ -194,6 +194,7 @@ impl<T> Lanes<T> {
         if now.saturating_duration_since(since) >= Duration::from_millis(TOPIC_MISSING_MS_MAX) {
             let missing = TopicError::Missing(self.options.topic.clone());
             self.give_up_waiting(&missing.to_string(), |partition, _| partition >= partitions);
+            self.missing_since = None;
         }
     }
 
@@ -405,9 +406,10 @@ impl<T> Lanes<T> {
         let mut wait_ms_max = RECONNECT_MS_MAX;
         match remedy {
             ProduceRemedy::Resend => {}
+            ProduceRemedy::ResendSometimes if !lane.waits_longest() => {}
             ProduceRemedy::ResendDoubting => self.suspects.add(node_id),
             ProduceRemedy::AskLeader => {
-                self.table.mark_stale(partition);
+                self.table.mark_stale(partition, node_id);
                 wait_ms_max = LEADERLESS_MS_MAX;
             }
             ProduceRemedy::ResendBefore if !lane.is_oldest(number) => {}

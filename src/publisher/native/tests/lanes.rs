@@ -218,6 +218,10 @@ fn a_partition_that_is_missing_for_long_fails() {
     bench.lead(&[1]);
     assert_eq!(bench.failed(), [(2, false)]);
     assert_eq!(bench.request(1).unwrap().heads(), [(0, 4711, 0, 1, 1)]);
+    bench.wait(60_000);
+    bench.push(3, 3);
+    bench.lead(&[1]);
+    assert!(bench.deliveries().is_empty(), "the next one has as much time");
 }
 
 #[test]
@@ -250,6 +254,37 @@ fn a_refused_batch_waits_longer_each_time_until_one_is_taken() {
         bench.answer(1, sent.id, &[(0, 0, 5)]).unwrap();
         assert_eq!(bench.deliveries(), [(1, Ok(5))]);
     }
+}
+
+/// If only its way is bad, the next attempt arrives; if its bytes have changed here, none does.
+#[test]
+fn a_batch_that_arrives_damaged_again_and_again_is_given_up() {
+    let mut bench = Bench::new(&[1], Some(4711));
+    bench.push(0, 1);
+    for wait_ms in [10, 20, 40, 80, 160, 320, 640] {
+        let sent = bench.request(1).unwrap();
+        bench.answer(1, sent.id, &[(0, 2, -1)]).unwrap();
+        assert!(bench.deliveries().is_empty());
+        bench.wait(wait_ms);
+    }
+    let sent = bench.request(1).unwrap();
+    bench.answer(1, sent.id, &[(0, 2, -1)]).unwrap();
+    assert_eq!(bench.failed(), [(1, false)]);
+    bench.push(0, 2);
+    let sent = bench.request(1).unwrap();
+    assert_eq!(sent.heads(), [(0, 4711, 1, 0, 1)], "the next epoch");
+}
+
+/// The broker that moved it may answer late, after others have named the new leader.
+#[test]
+fn a_late_refusal_of_the_leader_before_leaves_the_new_leader_in_force() {
+    let mut bench = Bench::new(&[1], Some(4711));
+    bench.push(0, 1);
+    let sent = bench.request(1).unwrap();
+    bench.lead(&[2]);
+    bench.answer(1, sent.id, &[(0, 6, -1)]).unwrap();
+    let again = bench.request(2).expect("at once");
+    assert_eq!(again.batches, sent.batches);
 }
 
 #[test]
