@@ -5,6 +5,7 @@ mod clients;
 mod confinement;
 mod cores;
 mod decoder_allocations;
+mod licences;
 mod ring_loop;
 mod monitoring;
 mod package;
