@@ -188,7 +188,8 @@ impl TopicClient {
             (&names.output, output.partitions as i32),
         )?;
         let mut problems = Vec::new();
-        for wanted in names.wanted(input.partitions as u16, output.replicas as u16) {
+        let replicas = [input, output].map(|topic| topic.replicas as u16);
+        for wanted in names.wanted(input.partitions as u16, replicas) {
             match self.settings(&wanted.name) {
                 Ok(settings) => problems.extend(wanted.problems(&settings)),
                 Err(ControlError::Topic(

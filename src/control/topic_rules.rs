@@ -82,12 +82,16 @@ pub(crate) struct TopicProblem {
 }
 
 impl TopicNames {
-    /// All topics as they have to be. How many copies the output has decides how many of them must
-    /// be in sync.
-    pub(crate) fn wanted(&self, partitions: u16, output_replicas: u16) -> Vec<WantedTopic> {
+    /// All topics as they have to be. How many replicas input and output have decides how many of
+    /// them must be in sync.
+    pub(crate) fn wanted(
+        &self,
+        partitions: u16,
+        [of_input, of_output]: [u16; 2],
+    ) -> Vec<WantedTopic> {
         let mut wanted = vec![
-            wanted_input(&self.input, partitions, self.keeps_snapshots),
-            wanted_output(&self.output, partitions, output_replicas, self.keeps_snapshots),
+            wanted_input(&self.input, partitions, of_input, self.keeps_snapshots),
+            wanted_output(&self.output, partitions, of_output, self.keeps_snapshots),
             wanted_dead_letters(&self.dead_letters),
         ];
         wanted.extend(self.replicas.as_ref().map(|topic| wanted_replicas(topic, partitions)));
@@ -137,9 +141,19 @@ fn kept_for_replays(keeps_snapshots: bool) -> [TopicSetting; 2] {
     [setting("retention.ms", -1, age), setting("retention.bytes", -1, Rule::Same)]
 }
 
-fn wanted_input(name: &str, partitions: u16, keeps_snapshots: bool) -> WantedTopic {
+/// A log that is cut short after an acknowledgement breaks any recovery.
+fn kept_by_brokers(replicas: u16) -> [TopicSetting; 2] {
+    let in_sync = replicas.min(2);
+    [
+        setting("unclean.leader.election.enable", "false", Rule::Same),
+        setting("min.insync.replicas", in_sync, Rule::AtLeast(in_sync.into())),
+    ]
+}
+
+fn wanted_input(name: &str, partitions: u16, replicas: u16, keeps_snapshots: bool) -> WantedTopic {
     let after = TIMESTAMP_AFTER_MS_MAX;
     let [age, bytes] = kept_for_replays(keeps_snapshots);
+    let [election, in_sync] = kept_by_brokers(replicas);
     WantedTopic {
         name: name.to_owned(),
         partitions: Some(partitions),
@@ -154,13 +168,15 @@ fn wanted_input(name: &str, partitions: u16, keeps_snapshots: bool) -> WantedTop
             deleted_by_age(),
             age,
             bytes,
+            election,
+            in_sync,
         ],
     }
 }
 
 fn wanted_output(name: &str, partitions: u16, replicas: u16, keeps_snapshots: bool) -> WantedTopic {
-    let in_sync = replicas.min(2);
     let [age, bytes_kept] = kept_for_replays(keeps_snapshots);
+    let [election, in_sync] = kept_by_brokers(replicas);
     // A frame, and what the batch around it needs.
     let bytes = (FRAME_BYTES_MAX + RECORD_BYTES_MAX) as u64;
     WantedTopic {
@@ -170,9 +186,8 @@ fn wanted_output(name: &str, partitions: u16, replicas: u16, keeps_snapshots: bo
             deleted_by_age(),
             age,
             bytes_kept,
-            // A log that is cut short after an acknowledgement breaks any recovery.
-            setting("unclean.leader.election.enable", "false", Rule::Same),
-            setting("min.insync.replicas", in_sync, Rule::AtLeast(in_sync.into())),
+            election,
+            in_sync,
             setting("max.message.bytes", BROKER_BATCH_BYTES, Rule::AtLeast(bytes)),
         ],
     }
@@ -246,7 +261,7 @@ mod tests {
     #[test]
     fn a_topic_as_it_is_created_has_no_problem() {
         let of_both =
-            |snapshots| [wanted_input("t", 4, snapshots), wanted_output("t", 4, 3, snapshots)];
+            |snapshots| [wanted_input("t", 4, 3, snapshots), wanted_output("t", 4, 3, snapshots)];
         for wanted in of_both(false).into_iter().chain(of_both(true)) {
             let pairs: Vec<(&str, &str)> =
                 wanted.settings.iter().map(|s| (s.name, s.value.as_str())).collect();
@@ -261,7 +276,7 @@ mod tests {
             ("message.timestamp.after.max.ms", "9223372036854775807"),
             ("cleanup.policy", "compact"),
         ];
-        let found = problems(&wanted_input("t", 4, false), &pairs);
+        let found = problems(&wanted_input("t", 4, 3, false), &pairs);
         assert_eq!(
             found,
             [
@@ -272,13 +287,15 @@ mod tests {
             ]
         );
         let pairs = [("unclean.leader.election.enable", "true"), ("min.insync.replicas", "1")];
-        assert_eq!(problems(&wanted_output("t", 4, 3, true), &pairs).len(), 2);
+        for wanted in [wanted_input("t", 4, 3, true), wanted_output("t", 4, 3, true)] {
+            assert_eq!(problems(&wanted, &pairs).len(), 2);
+        }
     }
 
     #[test]
     fn input_and_output_may_be_deleted_after_a_day_where_snapshots_are_kept() {
         let found = |snapshots, ms| {
-            let wanted = [wanted_input("t", 4, snapshots), wanted_output("t", 4, 3, snapshots)];
+            let wanted = [wanted_input("t", 4, 3, snapshots), wanted_output("t", 4, 3, snapshots)];
             let [input, output] = wanted.map(|topic| problems(&topic, &[("retention.ms", ms)]));
             assert_eq!(input, output);
             input
@@ -311,7 +328,7 @@ mod tests {
             let fatal = problems.into_iter().filter(|problem| problem.is_fatal);
             fatal.map(|problem| problem.sentence).collect()
         };
-        let found: Vec<String> = names.wanted(4, 3).iter().flat_map(fatal).collect();
+        let found: Vec<String> = names.wanted(4, [3, 3]).iter().flat_map(fatal).collect();
         let sentence =
             |name| format!("`{name}` has cleanup.policy = compact,delete; set it to delete");
         assert_eq!(found, ["in", "out", "dead"].map(sentence));
@@ -319,6 +336,6 @@ mod tests {
 
     #[test]
     fn settings_that_an_old_broker_does_not_know_are_no_problem() {
-        assert!(problems(&wanted_input("t", 4, false), &[]).is_empty());
+        assert!(problems(&wanted_input("t", 4, 3, false), &[]).is_empty());
     }
 }

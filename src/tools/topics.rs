@@ -82,10 +82,10 @@ pub(super) fn prepare(
     let there = output.or(input).map(|found| found.replicas as u16);
     let replicas = args.replicas.or(there).unwrap_or(REPLICAS);
     has_room_for(client, &names.input, replicas)?;
-    let output_replicas = output.map_or(replicas, |found| found.replicas as u16);
+    let existing = [input, output].map(|found| found.map_or(replicas, |it| it.replicas as u16));
     let mut out = std::io::stdout().lock();
     let (mut missing, mut problems) = (Vec::new(), Vec::new());
-    for wanted in &names.wanted(partitions, output_replicas) {
+    for wanted in &names.wanted(partitions, existing) {
         let name = &wanted.name;
         let Some(PreparedTopic { topic, is_new }) = find_or_create(client, wanted, args, replicas)?
         else {
