@@ -61,7 +61,9 @@ impl Failure {
                 _ => ExitCode::RingUnavailable,
             },
             Failure::StateDirectory(_) => ExitCode::Config,
-            Failure::Service(service::Error::Listen { .. }) => ExitCode::Config,
+            Failure::Service(service::Error::Listen { source, .. }) => {
+                ExitCode::of_listening(source)
+            }
             Failure::Service(service::Error::Resources(_)) => ExitCode::OutOfResources,
             Failure::Publisher(PublisherError::NotFlushed(_)) => ExitCode::KafkaUnreachable,
             Failure::Publisher(_) => ExitCode::OutOfResources,

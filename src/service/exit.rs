@@ -4,7 +4,7 @@ use super::log;
 use crate::runtime::end::end_now;
 use crate::telemetry::printable::printable;
 use std::backtrace::{Backtrace, BacktraceStatus};
-use std::io::Write;
+use std::io::{self, Write};
 
 /// Generates the enum and the meanings from one table.
 macro_rules! exit_codes {
@@ -51,7 +51,8 @@ exit_codes! {
     ShardHalted = 10,
         "A shard had halted when huntd was stopped: the log names partition and reason.";
     OutOfResources = 11,
-        "File descriptors, threads or disk space ran out: the message says what to do.";
+        "File descriptors, threads or disk space ran out, or huntd cannot listen on an address yet: \
+         the message says what to do.";
     TlsRefused = 12,
         "TLS verification failed or was refused: check certificates and `[kafka.tls]`.";
     NotAuthenticated = 13,
@@ -65,6 +66,15 @@ exit_codes! {
 }
 
 impl ExitCode {
+    /// The code of a process that cannot listen on an address. One that is in use, or that the
+    /// host does not have yet, may be free after a restart.
+    pub(crate) fn of_listening(error: &io::Error) -> ExitCode {
+        match error.kind() {
+            io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable => ExitCode::OutOfResources,
+            _ => ExitCode::Config,
+        }
+    }
+
     /// The exit status of the process.
     pub fn number(self) -> u8 {
         self as u8

@@ -103,6 +103,10 @@ pub(super) fn failure(error: ServeError) -> ToolError {
         error @ ServeError::Resources(_) => {
             ToolError::Daemon { sentence: error.to_string(), code: ExitCode::OutOfResources }
         }
+        ServeError::Listen { ref source, .. } => {
+            let code = ExitCode::of_listening(source);
+            ToolError::Daemon { sentence: error.to_string(), code }
+        }
         ServeError::Ring(error) => ToolError::from(Failure::Ring(error)),
         other => ToolError::Config(other.to_string()),
     }
