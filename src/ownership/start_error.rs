@@ -199,7 +199,7 @@ pub enum StartError {
     /// The input asks for rules that this daemon does not have.
     #[error(
         "the input asks at offset {offset} for ruleset {ruleset}, which is not loaded: add its \
-         file to rules.files (`replay --rules`), or pass the record over with `huntd run --skip` \
+         file to rules.files and restart, or pass the record over with `huntd run --skip` \
          (docs/RUNBOOKS.md#ruleset-missing)"
     )]
     RulesMissing {

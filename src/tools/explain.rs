@@ -55,7 +55,8 @@ pub fn run(args: &ExplainArgs, edition: &Edition) -> Result<(), ToolError> {
     };
     let offset = found.filter(|offset| (start..end).contains(offset)).ok_or_else(|| {
         ToolError::TopicWrong(format!(
-            "zone {zone} has no such event from offset {start} to {end}; look in the other zones"
+            "zone {zone} has no such event from offset {start} to {end}: it is in another zone, \
+             was deleted by retention, or is not written yet"
         ))
     })?;
     let skips = args.skip.iter().filter(|(of, _)| *of == i32::from(zone));

@@ -90,7 +90,9 @@ impl Published {
             )
         });
         let late = (!self.late.is_empty()).then(|| {
-            "the last updates could not be read in time: not all zones are known".to_owned()
+            "the last updates could not be read in time: not all zones are known; run it again, or \
+             look at the brokers that lead the output topic"
+                .to_owned()
         });
         unread.chain(late).collect()
     }
