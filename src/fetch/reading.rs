@@ -11,9 +11,8 @@ use crate::fetch::dialling::Endpoint;
 use crate::fetch::leadership_claims::LeadershipClaim;
 use crate::fetch::task::{AskedPartition, FetchTask, PartitionAnswer, UnconfirmedClaim};
 use crate::kafka::error_code::ErrorCode;
-use crate::kafka::fetch::{
-    self, CurrentLeader, EpochEnd, FetchError, FetchRemedy, FetchedPartition,
-};
+use crate::kafka::fetch::{self, EpochEnd, FetchError, FetchRemedy, FetchedPartition};
+use crate::kafka::leader_hint::CurrentLeader;
 use crate::kafka::message::Broker;
 use crate::kafka::record_batch::{self, BatchError, BatchHeader, BatchReason, BatchStart};
 use crate::ownership::event::{Claim, InputTrouble, ToControl};

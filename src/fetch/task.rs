@@ -13,8 +13,9 @@ use crate::fetch::stage::{ASKED_AGAIN, SharedFetch};
 use crate::fetch::topic_check::TopicCheck;
 use crate::kafka::aborted::AbortedTransactions;
 use crate::kafka::fetch::{
-    self, CurrentLeader, FetchPartition, FetchRequest, FetchedPartition, VERSION_BY_NAME_MAX,
+    self, FetchPartition, FetchRequest, FetchedPartition, VERSION_BY_NAME_MAX,
 };
+use crate::kafka::leader_hint::CurrentLeader;
 use crate::kafka::message::{self, TOPIC_ID_VERSION_MIN, Versions};
 use crate::kafka::throttle::Throttle;
 use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};

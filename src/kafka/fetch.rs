@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use crate::kafka::aborted::AbortedTransaction;
 use crate::kafka::error_code::ErrorCode;
+use crate::kafka::leader_hint::{CurrentLeader, EndpointList};
 use crate::kafka::message::Broker;
 use crate::kafka::wire::{WireError, WireReader, WireWriter};
 
@@ -244,15 +245,6 @@ pub struct FetchedPartition {
     pub records: Range<usize>,
 }
 
-/// A partition's leader as a response names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CurrentLeader {
-    /// The broker.
-    pub node_id: i32,
-    /// Its leader epoch.
-    pub leader_epoch: i32,
-}
-
 /// The end of a leader epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpochEnd {
@@ -316,46 +308,7 @@ impl Partitions {
     /// The endpoints of the leaders that partitions name along with an error (KIP-951, from version
     /// 16 on). Available after the last partition.
     pub fn endpoints<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = Broker> + 'a {
-        let EndpointList { at, count } = self.endpoints;
-        let mut reader = WireReader::resume(bytes, at);
-        (0..count).map_while(move |_| EndpointList::read_one(&mut reader).ok())
-    }
-}
-
-/// Position of a response's endpoints. Their bytes are checked already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct EndpointList {
-    at: usize,
-    count: usize,
-}
-
-impl EndpointList {
-    const EMPTY: EndpointList = EndpointList { at: 0, count: 0 };
-
-    /// Reads the tagged fields at the end of a response.
-    fn read(reader: &mut WireReader<'_>) -> Result<EndpointList, WireError> {
-        let mut list = EndpointList::EMPTY;
-        for _ in 0..reader.tagged_fields()? {
-            let (tag, mut value) = reader.tagged_field()?;
-            if tag != 0 {
-                continue;
-            }
-            list.count = value.array(true)?;
-            list.at = value.at();
-            for _ in 0..list.count {
-                EndpointList::read_one(&mut value)?;
-            }
-        }
-        Ok(list)
-    }
-
-    fn read_one(reader: &mut WireReader<'_>) -> Result<Broker, WireError> {
-        let node_id = reader.i32()?;
-        let host = reader.string(true)?.to_owned();
-        let port = u16::try_from(reader.i32()?).unwrap_or(0);
-        let _rack = reader.nullable_string(true)?;
-        reader.skip_tagged_fields()?;
-        Ok(Broker { node_id, host, port })
+        self.endpoints.of(bytes)
     }
 }
 
@@ -381,10 +334,7 @@ fn read_partition(
                     let (leader_epoch, end_offset) = (value.i32()?, value.i64()?);
                     diverging = (end_offset >= 0).then_some(EpochEnd { leader_epoch, end_offset });
                 }
-                (1, mut value) => {
-                    let (node_id, leader_epoch) = (value.i32()?, value.i32()?);
-                    leader = (node_id >= 0).then_some(CurrentLeader { node_id, leader_epoch });
-                }
+                (1, mut value) => leader = CurrentLeader::read(&mut value)?,
                 _ => {}
             }
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 
 use crate::kafka::error_code::ErrorCode;
-use crate::kafka::fetch::CurrentLeader;
+use crate::kafka::leader_hint::CurrentLeader;
 use crate::kafka::message::{Broker, Metadata, PartitionLeader};
 
 /// An id that no broker has.
@@ -168,7 +168,7 @@ impl LeaderTable {
         self.rows.iter().any(|row| row.stale && row.lagging > 0)
     }
 
-    /// Learns the endpoint of a broker that a Fetch response names. Above the limit, the next
+    /// Learns the endpoint of a broker that an answer names. Above the limit, the next
     /// Metadata answer has to name it.
     pub(crate) fn learn_broker(&mut self, broker: Broker) {
         match self.brokers.iter().position(|known| known.node_id == broker.node_id) {
@@ -179,7 +179,7 @@ impl LeaderTable {
         self.edition += 1;
     }
 
-    /// Learns the leader that a Fetch response names along with an error. Returns whether it was
+    /// Learns the leader that an answer names along with an error. Returns whether it was
     /// new.
     pub(crate) fn learn(&mut self, partition: i32, leader: CurrentLeader) -> bool {
         let known_broker = self.broker(leader.node_id).is_some();

@@ -12,6 +12,8 @@ pub mod metadata;
 
 pub mod fetch;
 
+pub mod leader_hint;
+
 pub mod list_offsets;
 
 pub(crate) mod coordinator;

@@ -1,17 +1,18 @@
-//! Produce, versions 3 to 9: one batch for each of some partitions of one topic.
+//! Produce, versions 3 to 10: one batch for each of some partitions of one topic.
 //!
 //! Later versions name topics by id or concern transactions, which are not used here. Source:
 //! Kafka's protocol guide, ProduceRequest.json and ProduceResponse.json.
 
 use crate::kafka::error_code::ErrorCode;
-use crate::kafka::message::{Envelope, MessageError, PRODUCE, parse, read_array};
+use crate::kafka::leader_hint::{CurrentLeader, EndpointList};
+use crate::kafka::message::{Broker, Envelope, MessageError, PRODUCE, parse, read_array};
 use crate::kafka::wire::{WireError, WireReader, WireWriter};
 
 /// The oldest supported version: the first that accepts batches of format 2.
 pub(crate) const PRODUCE_VERSION_MIN: i16 = 3;
 
 /// The newest supported version.
-pub(crate) const PRODUCE_VERSION_MAX: i16 = 9;
+pub(crate) const PRODUCE_VERSION_MAX: i16 = 10;
 
 /// The first version in the compact, tagged encoding (KIP-482).
 const VERSION_FLEXIBLE: i16 = 9;
@@ -31,6 +32,19 @@ pub(crate) struct Produced {
     pub error: ErrorCode,
     /// Offset of its first record; -1 with an error.
     pub base_offset: i64,
+    /// The current leader, if the broker names it along with an error.
+    pub leader: Option<CurrentLeader>,
+}
+
+/// A broker's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ProduceAnswer {
+    /// The result of each partition's batch.
+    pub produced: Vec<Produced>,
+    /// The endpoints of the leaders that are named.
+    pub brokers: Vec<Broker>,
+    /// Milliseconds for which the broker throttles the client.
+    pub throttle_ms: u32,
 }
 
 /// How to handle a partition's error.
@@ -116,24 +130,32 @@ pub(crate) fn request<'b>(
     writer.end_frame(start);
 }
 
-/// Parses an answer: the result of each partition's batch, and the throttle time in milliseconds.
+/// Parses an answer.
 pub(crate) fn parse_answer(
     bytes: &[u8],
     version: i16,
     correlation_id: i32,
     topic: &str,
-) -> Result<(Vec<Produced>, u32), MessageError> {
+) -> Result<ProduceAnswer, MessageError> {
     let flexible = version >= VERSION_FLEXIBLE;
-    let (topics, throttle_ms) = parse(&PRODUCE, flexible, bytes, correlation_id, |reader| {
-        let topics = read_array(reader, flexible, |reader| {
-            let is_asked = reader.string(flexible)? == topic;
-            let partitions = read_array(reader, flexible, |reader| read_one(reader, version))?;
-            Ok(is_asked.then_some(partitions))
+    let (topics, brokers, throttle_ms) =
+        parse(&PRODUCE, flexible, bytes, correlation_id, |reader| {
+            let topics = read_array(reader, flexible, |reader| {
+                let is_asked = reader.string(flexible)? == topic;
+                let mut partitions = Vec::new();
+                for _ in 0..reader.array(flexible)? {
+                    partitions.push(read_one(reader, version)?);
+                }
+                Ok(is_asked.then_some(partitions))
+            })?;
+            let throttle_ms = u32::try_from(reader.i32()?).unwrap_or(0);
+            let endpoints =
+                if flexible { EndpointList::read(reader)? } else { EndpointList::EMPTY };
+            Ok((topics, endpoints.of(bytes).collect(), throttle_ms))
         })?;
-        Ok((topics, u32::try_from(reader.i32()?).unwrap_or(0)))
-    })?;
     let asked = topics.into_iter().flatten().next();
-    Ok((asked.ok_or(MessageError::TopicMissing { api: PRODUCE.name })?, throttle_ms))
+    let produced = asked.ok_or(MessageError::TopicMissing { api: PRODUCE.name })?;
+    Ok(ProduceAnswer { produced, brokers, throttle_ms })
 }
 
 fn read_one(reader: &mut WireReader<'_>, version: i16) -> Result<Produced, WireError> {
@@ -155,7 +177,15 @@ fn read_one(reader: &mut WireReader<'_>, version: i16) -> Result<Produced, WireE
         })?;
         let _sentence = reader.nullable_string(flexible)?;
     }
-    Ok(Produced { partition, error, base_offset })
+    let mut leader = None;
+    if flexible {
+        for _ in 0..reader.tagged_fields()? {
+            if let (0, mut value) = reader.tagged_field()? {
+                leader = CurrentLeader::read(&mut value)?;
+            }
+        }
+    }
+    Ok(Produced { partition, error, base_offset, leader })
 }
 
 #[cfg(test)]
@@ -260,11 +290,31 @@ mod tests {
                 }
                 writer.null_string(flexible);
             }
-            writer.no_tagged_fields(flexible);
+            match version >= 10 && error != 0 {
+                // Broker 2 leads it, in epoch 9.
+                true => {
+                    [1, 0, 9].map(|byte| writer.i8(byte));
+                    writer.i32(2);
+                    writer.i32(9);
+                    writer.no_tagged_fields(flexible);
+                }
+                false => writer.no_tagged_fields(flexible),
+            }
         }
         writer.no_tagged_fields(flexible);
         writer.i32(250);
-        writer.no_tagged_fields(flexible);
+        match version >= 10 {
+            // It listens at `b:9092`.
+            true => {
+                [1, 0, 13, 2].map(|byte| writer.i8(byte));
+                writer.i32(2);
+                writer.string("b", flexible);
+                writer.i32(9092);
+                writer.null_string(flexible);
+                writer.no_tagged_fields(flexible);
+            }
+            false => writer.no_tagged_fields(flexible),
+        }
         bytes
     }
 
@@ -272,12 +322,25 @@ mod tests {
     fn an_answer_of_any_version_is_read_and_cut_anywhere_it_is_refused() {
         for version in PRODUCE_VERSION_MIN..=PRODUCE_VERSION_MAX {
             let bytes = answer(version);
-            let expected = vec![
-                Produced { partition: 3, error: ErrorCode::NONE, base_offset: 41 },
-                Produced { partition: 7, error: ErrorCode(87), base_offset: -1 },
-            ];
+            let leader = CurrentLeader { node_id: 2, leader_epoch: 9 };
+            let leader = (version >= 10).then_some(leader);
+            let broker = Broker { node_id: 2, host: "b".to_owned(), port: 9092 };
+            let error = ErrorCode(87);
+            let expected = ProduceAnswer {
+                produced: vec![
+                    Produced {
+                        partition: 3,
+                        error: ErrorCode::NONE,
+                        base_offset: 41,
+                        leader: None,
+                    },
+                    Produced { partition: 7, error, base_offset: -1, leader },
+                ],
+                brokers: leader.map(|_| broker).into_iter().collect(),
+                throttle_ms: 250,
+            };
             let read = |bytes: &[u8]| parse_answer(bytes, version, 77, "updates");
-            assert_eq!(read(&bytes), Ok((expected, 250)), "version {version}");
+            assert_eq!(read(&bytes), Ok(expected), "version {version}");
             let header_bytes = if version >= VERSION_FLEXIBLE { 5 } else { 4 };
             let mut rest = Bytes::copy_from_slice(&bytes[header_bytes..]);
             let theirs = ProduceResponse::decode(&mut rest, version).expect("they read it too");
@@ -287,9 +350,7 @@ mod tests {
             let missing = MessageError::TopicMissing { api: "Produce" };
             assert_eq!(parse_answer(&bytes, version, 77, "other"), Err(missing));
             assert!(parse_answer(&bytes, version, 78, "updates").is_err());
-            // The last byte may be an empty list of tagged fields, which is not read.
-            let end_max = bytes.len() - usize::from(version >= VERSION_FLEXIBLE);
-            for end in 0..end_max {
+            for end in 0..bytes.len() {
                 assert!(read(&bytes[..end]).is_err(), "version {version}, cut at {end}");
             }
         }
@@ -299,12 +360,12 @@ mod tests {
     fn random_bytes_are_refused_without_a_panic() {
         let mut random = crate::testing::random::Random::new(19);
         for _ in 0..20_000 {
-            let mut bytes = answer(9);
+            let mut bytes = answer(10);
             for _ in 0..1 + random.below(4) {
                 let at = random.below(bytes.len() as u64) as usize;
                 bytes[at] = random.below(256) as u8;
             }
-            drop(parse_answer(&bytes, 9, 77, "updates"));
+            drop(parse_answer(&bytes, 10, 77, "updates"));
         }
     }
 }

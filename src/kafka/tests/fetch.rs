@@ -3,9 +3,10 @@
 use crate::kafka::aborted::AbortedTransaction;
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::fetch::{
-    self, CurrentLeader, EpochEnd, FETCH_VERSION_MAX, FETCH_VERSION_MIN, FetchError,
-    FetchPartition, FetchRemedy, FetchRequest, FetchedPartition, TopicKey, VERSION_BY_NAME_MAX,
+    self, EpochEnd, FETCH_VERSION_MAX, FETCH_VERSION_MIN, FetchError, FetchPartition, FetchRemedy,
+    FetchRequest, FetchedPartition, TopicKey, VERSION_BY_NAME_MAX,
 };
+use crate::kafka::leader_hint::CurrentLeader;
 use crate::kafka::wire::WireWriter;
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::fetch_request::{

@@ -104,7 +104,7 @@ fn the_newest_common_versions_are_chosen() {
     let chosen = Versions {
         fetch: 17,
         metadata: 12,
-        produce: 9,
+        produce: 10,
         init_producer_id: 1,
         tells_settings: false,
     };

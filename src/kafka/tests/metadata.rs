@@ -1,7 +1,7 @@
 //! The table of leaders: which answers are applied, what is stale, what stops the daemon.
 
 use crate::kafka::error_code::ErrorCode;
-use crate::kafka::fetch::CurrentLeader;
+use crate::kafka::leader_hint::CurrentLeader;
 use crate::kafka::message::{Broker, Metadata, PartitionLeader};
 use crate::kafka::metadata::{BROKERS_MAX, LeaderTable, MetadataError};
 

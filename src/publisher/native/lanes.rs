@@ -15,7 +15,7 @@ use crate::kafka::error_code::ErrorCode;
 use crate::kafka::lz4_text::TextCompressor;
 use crate::kafka::message::{Envelope, MessageError, Metadata, Versions};
 use crate::kafka::metadata::{LeaderTable, MetadataError};
-use crate::kafka::produce::{self, ProduceRemedy, Produced};
+use crate::kafka::produce::{self, ProduceAnswer, ProduceRemedy, Produced};
 use crate::kafka::producer_id;
 use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
@@ -322,9 +322,11 @@ impl<T> Lanes<T> {
             RequestKind::Batches(numbers) => {
                 let (topic, id) = (&self.options.topic, asked.correlation_id);
                 let answer = produce::parse_answer(bytes, asked.version, id, topic);
+                let brokers = answer.iter().flat_map(|answer| &answer.brokers);
+                brokers.for_each(|broker| self.table.learn_broker(broker.clone()));
                 for (partition, number) in numbers {
-                    let produced = answer.as_ref().ok().and_then(|(all, _)| {
-                        all.iter().find(|produced| produced.partition == *partition)
+                    let produced = answer.as_ref().ok().and_then(|answer| {
+                        answer.produced.iter().find(|produced| produced.partition == *partition)
                     });
                     match produced {
                         Some(produced) => self.settle(*number, *produced, node_id, now),
@@ -332,7 +334,11 @@ impl<T> Lanes<T> {
                     }
                 }
                 match answer? {
-                    (all, throttle_ms) if all.len() >= numbers.len() => Ok(throttle_ms),
+                    ProduceAnswer { produced, throttle_ms, .. }
+                        if produced.len() >= numbers.len() =>
+                    {
+                        Ok(throttle_ms)
+                    }
                     _ => Err(MessageError::TopicMissing { api: "Produce" }),
                 }
             }
@@ -386,7 +392,7 @@ impl<T> Lanes<T> {
     }
 
     fn settle(&mut self, number: u64, produced: Produced, node_id: i32, now: Instant) {
-        let Produced { partition, error, base_offset } = produced;
+        let Produced { partition, error, base_offset, leader } = produced;
         let lane = &mut self.lanes[partition as usize];
         if error.is_none() {
             if let Some(done) = lane.acked(number) {
@@ -409,7 +415,9 @@ impl<T> Lanes<T> {
             ProduceRemedy::ResendSometimes if !lane.waits_longest() => {}
             ProduceRemedy::ResendDoubting => self.suspects.add(node_id),
             ProduceRemedy::AskLeader => {
-                self.table.mark_stale(partition, node_id);
+                if !leader.is_some_and(|leader| self.table.learn(partition, leader)) {
+                    self.table.mark_stale(partition, node_id);
+                }
                 wait_ms_max = LEADERLESS_MS_MAX;
             }
             ProduceRemedy::ResendBefore if !lane.is_oldest(number) => {}

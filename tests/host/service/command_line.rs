@@ -327,6 +327,19 @@ fn an_address_that_another_program_listens_on_is_warned_of_or_denied() {
     assert_eq!(free, (Some(0), String::new()));
 }
 
+/// The units start a process again that ends with this code.
+#[test]
+fn a_daemon_that_cannot_listen_yet_ends_with_a_code_that_is_worth_a_restart() {
+    let other = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let taken = other.local_addr().expect("it listens").to_string();
+    for address in [taken.as_str(), "192.0.2.1:9464"] {
+        let set = format!("service.listen={address}");
+        let (code, _, error) = huntd(&["run", "--config", "config/huntd.toml", "--set", &set], &[]);
+        assert_eq!(code, Some(11), "{error}");
+        assert!(error.contains(&format!("cannot listen on {address}")), "{error}");
+    }
+}
+
 #[test]
 fn a_secret_that_is_sent_in_clear_text_is_warned_of_or_denied() {
     let mut secret = tempfile::NamedTempFile::new().expect("a temporary file");

@@ -1,6 +1,8 @@
 //! Lanes against brokers that say what a test wants: which bytes leave, and what is delivered.
 
-use super::bench::{Bench, HELD_BYTES_MAX, Sent};
+use super::bench::{Bench, HELD_BYTES_MAX, Sent, TOPIC, VERSIONS};
+use crate::kafka::message::Versions;
+use crate::kafka::wire::{WireReader, WireWriter};
 use crate::publisher::producer::SendError;
 
 #[test]
@@ -273,6 +275,48 @@ fn a_batch_that_arrives_damaged_again_and_again_is_given_up() {
     bench.push(0, 2);
     let sent = bench.request(1).unwrap();
     assert_eq!(sent.heads(), [(0, 4711, 1, 0, 1)], "the next epoch");
+}
+
+/// KIP-951: nobody has to be asked who leads.
+#[test]
+fn a_refused_batch_goes_at_once_to_the_leader_that_the_answer_names() {
+    let mut bench = Bench::new(&[1], Some(4711));
+    bench.push(0, 1);
+    let versions = Versions { produce: 10, ..VERSIONS };
+    let mut request = Vec::new();
+    assert!(bench.lanes.next_request(1, versions, (bench.now, 1_000), &mut request));
+    let id = WireReader::resume(&request, 8).i32().unwrap();
+    bench.lanes.answered(1, &refused_naming(id, 2, 9), bench.now).expect("it is whole");
+    assert!(!bench.lanes.needs_metadata());
+    assert_eq!(bench.request(2).expect("at once").heads(), [(0, 4711, 0, 1, 1)]);
+}
+
+/// An answer of version 10: partition 0 is led by this broker in this leader epoch.
+fn refused_naming(correlation_id: i32, node_id: i32, leader_epoch: i32) -> Vec<u8> {
+    let mut answer = Vec::new();
+    let mut writer = WireWriter::new(&mut answer);
+    writer.i32(correlation_id);
+    writer.no_tagged_fields(true);
+    writer.array(1, true);
+    writer.string(TOPIC, true);
+    writer.array(1, true);
+    writer.i32(0);
+    writer.i16(6);
+    [-1, -1, -1].map(|offset| writer.i64(offset));
+    writer.array(0, true);
+    writer.null_string(true);
+    [1, 0, 9].map(|byte| writer.i8(byte));
+    writer.i32(node_id);
+    writer.i32(leader_epoch);
+    [0, 0].map(|byte| writer.i8(byte));
+    writer.i32(0);
+    [1, 0, 17, 2].map(|byte| writer.i8(byte));
+    writer.i32(node_id);
+    writer.string("kafka", true);
+    writer.i32(9092);
+    writer.null_string(true);
+    writer.no_tagged_fields(true);
+    answer
 }
 
 /// The broker that moved it may answer late, after others have named the new leader.
