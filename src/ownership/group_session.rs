@@ -29,7 +29,9 @@ pub(super) struct GroupSession {
 enum SessionState {
     /// The group has not let us in yet.
     Joining,
-    Member,
+    Member {
+        since: Instant,
+    },
     /// Our instance id is taken: we join as another member.
     Rejoining {
         since: Instant,
@@ -52,7 +54,7 @@ impl GroupSession {
 
     /// Whether the group has let us in.
     pub(super) fn is_member(&self) -> bool {
-        self.state == SessionState::Member
+        matches!(self.state, SessionState::Member { .. })
     }
 
     /// Returns the trouble that keeps us out of the group, if the group or a broker has named it.
@@ -74,8 +76,10 @@ impl GroupSession {
             self.losses.group_is_away(now);
         }
         self.state = match (event, self.state) {
-            (MembershipEvent::Assigned(_), SessionState::Joining) => SessionState::Member,
-            (MembershipEvent::Lost(_), SessionState::Member) => SessionState::Joining,
+            (MembershipEvent::Assigned(_), SessionState::Joining) => {
+                SessionState::Member { since: now }
+            }
+            (MembershipEvent::Lost(_), SessionState::Member { .. }) => SessionState::Joining,
             (_, state) => state,
         };
     }
@@ -89,7 +93,11 @@ impl GroupSession {
     /// Handles the loss of our instance id. If we join again, nothing is assigned to us, and the
     /// cause is returned.
     pub(super) fn lose_id(&mut self, now: Instant) -> Option<IdLoss> {
-        let loss = self.losses.lose(now)?;
+        let held_for = match self.state {
+            SessionState::Member { since } => now.saturating_duration_since(since),
+            SessionState::Joining | SessionState::Rejoining { .. } => Duration::ZERO,
+        };
+        let loss = self.losses.lose(now, held_for)?;
         let retry_at = Some(now + self.losses.wait());
         self.state = SessionState::Rejoining { since: now, retry_at };
         Some(loss)
@@ -273,7 +281,7 @@ mod tests {
         let now = Instant::now();
         let mut session = GroupSession::new(now);
         session.on_group_event(&MembershipEvent::Lost(vec![0]), now);
-        for wait_ms in [0, 1_000, 2_000, 4_000, 8_000, 8_000] {
+        for wait_ms in [0, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 64_000] {
             assert_eq!(session.lose_id(now), Some(IdLoss::GroupAway));
             if wait_ms > 0 {
                 assert_eq!(session.next_action(after_ms(now, wait_ms - 1)), None, "{wait_ms}");

@@ -7,13 +7,16 @@
 
 use std::time::{Duration, Instant};
 
-/// How often within [`INSTANCE_ID_TAKEN_S`] a member joins again under its instance id after the
-/// group has given it to another one, while the group was there: two instances that share an id do
-/// so without end.
-const INSTANCE_ID_TAKEN_MAX: u32 = 3;
+/// How many losses of its instance id within [`FORGOTTEN`] a member bears that count: two instances
+/// that share an id lose it again and again.
+const LOSSES_MAX: usize = 1;
 
-/// Seconds after which the loss of an instance id is forgotten.
-const INSTANCE_ID_TAKEN_S: u64 = 300;
+/// How long a process has to have been a member before the loss of its id counts: brokers have
+/// answered by then what it sent before, however slow they are.
+const HELD_MIN: Duration = Duration::from_secs(60);
+
+/// Time after which the loss of an instance id is forgotten.
+const FORGOTTEN: Duration = Duration::from_secs(900);
 
 /// Milliseconds between two checks of the clock after which this process has stood still for so
 /// long that the group may have removed it: with their defaults, brokers allow no shorter group
@@ -27,8 +30,9 @@ const EXPLAINS: Duration = Duration::from_secs(60);
 pub(super) const REJOIN_MS: u64 = 1_000;
 
 /// How often the wait before a member joins again doubles: each attempt makes the others join
-/// again, too, and a group that is slow gets slower.
-const DOUBLINGS_MAX: u32 = 3;
+/// again, too, and a group that is slow gets slower. The longest is more than [`HELD_MIN`]: of two
+/// instances that share an id, each holds it for so long.
+const DOUBLINGS_MAX: u32 = 6;
 
 /// Why the group has given our instance id to another member.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,22 +43,23 @@ pub enum IdLoss {
     /// A broker was away, or the group had given us up: it may not know us any more, or it has
     /// answered an old request of ours late and takes it for another member.
     GroupAway,
-    /// No known reason: another process may use the id.
+    /// No known reason: another process may use the id, or a slow broker has answered an old
+    /// request of ours.
     Unexplained,
 }
 
 /// The times at which our instance id was given away.
 #[derive(Debug, Default)]
 pub(crate) struct InstanceIdLosses {
-    /// Losses without an explanation.
-    unexplained: Vec<Instant>,
+    /// Losses that count.
+    counted: Vec<Instant>,
     /// When a broker did not answer last, or the group gave us up.
     group_away_at: Option<Instant>,
     /// When the clock was checked last.
     checked_at: Option<Instant>,
     /// When a standstill ended, and how long it was.
     stood_still: Option<(Instant, Duration)>,
-    /// The last loss, and how many came within [`EXPLAINS`] of each other.
+    /// The last loss, and how many came in a row, each soon after we had joined again.
     last: Option<(Instant, u32)>,
 }
 
@@ -76,12 +81,16 @@ impl InstanceIdLosses {
         self.group_away_at = Some(now);
     }
 
-    /// Our id was given away: returns why, or `None` if that happened too often for us to join
-    /// again. A standstill explains one loss. An absence explains several: a request to join that
-    /// the old coordinator has never answered may reach the new one late.
-    pub(crate) fn lose(&mut self, now: Instant) -> Option<IdLoss> {
+    /// Our id was given away after we have been a member for so long: returns why, or `None` if
+    /// that happened too often for us to join again. A standstill explains one loss. An absence
+    /// explains several: a request to join that the old coordinator has never answered may reach
+    /// the new one late.
+    pub(crate) fn lose(&mut self, now: Instant, held_for: Duration) -> Option<IdLoss> {
         let is_near = |end: Instant| now.saturating_duration_since(end) < EXPLAINS;
-        let before = self.last.filter(|(at, _)| is_near(*at)).map_or(0, |(_, count)| count);
+        let is_kept = |at: Instant| now.saturating_duration_since(at) < FORGOTTEN;
+        let is_stable = held_for >= HELD_MIN;
+        let before = self.last.filter(|(at, _)| is_kept(*at) && !is_stable);
+        let before = before.map_or(0, |(_, count)| count);
         self.last = Some((now, before + 1));
         if let Some((_, pause)) = self.stood_still.take().filter(|(end, _)| is_near(*end)) {
             return Some(IdLoss::StoodStill(pause));
@@ -89,11 +98,11 @@ impl InstanceIdLosses {
         if self.group_away_at.is_some_and(is_near) {
             return Some(IdLoss::GroupAway);
         }
-        let window = Duration::from_secs(INSTANCE_ID_TAKEN_S);
-        self.unexplained.retain(|at| now.saturating_duration_since(*at) < window);
-        self.unexplained.push(now);
-        let is_bearable = self.unexplained.len() <= INSTANCE_ID_TAKEN_MAX as usize;
-        is_bearable.then_some(IdLoss::Unexplained)
+        self.counted.retain(|at| is_kept(*at));
+        if is_stable {
+            self.counted.push(now);
+        }
+        (self.counted.len() <= LOSSES_MAX).then_some(IdLoss::Unexplained)
     }
 
     /// How long to wait after the last loss before joining again.
@@ -115,18 +124,37 @@ mod tests {
         let mut losses = InstanceIdLosses::default();
         for _ in 0..100 {
             losses.group_is_away(now);
-            assert_eq!(losses.lose(now), Some(IdLoss::GroupAway));
+            assert_eq!(losses.lose(now, HELD_MIN), Some(IdLoss::GroupAway));
         }
         let now = now + EXPLAINS;
-        for _ in 0..INSTANCE_ID_TAKEN_MAX {
-            assert_eq!(losses.lose(now), Some(IdLoss::Unexplained));
+        for _ in 0..100 {
+            let lost = losses.lose(now, HELD_MIN - Duration::from_millis(1));
+            assert_eq!(lost, Some(IdLoss::Unexplained), "it may be an old request of ours");
         }
-        assert_eq!(losses.lose(now), None);
+        for _ in 0..LOSSES_MAX {
+            assert_eq!(losses.lose(now, HELD_MIN), Some(IdLoss::Unexplained));
+        }
+        assert_eq!(losses.lose(now, HELD_MIN), None);
         losses.group_is_away(now);
-        assert_eq!(losses.lose(now), Some(IdLoss::GroupAway));
-        assert_eq!(losses.lose(now + EXPLAINS), None, "it was long ago");
-        let later = now + EXPLAINS + Duration::from_secs(INSTANCE_ID_TAKEN_S);
-        assert!(losses.lose(later).is_some(), "the others are long ago");
+        assert_eq!(losses.lose(now, HELD_MIN), Some(IdLoss::GroupAway));
+        assert_eq!(losses.lose(now + EXPLAINS, HELD_MIN), None, "it was long ago");
+        let later = now + EXPLAINS + FORGOTTEN;
+        assert!(losses.lose(later, HELD_MIN).is_some(), "the others are long ago");
+    }
+
+    /// Each joins again once its wait is over, and so takes the id from the other one.
+    #[test]
+    fn of_two_instances_that_share_an_id_one_gives_up_within_ten_minutes() {
+        let begun = Instant::now();
+        let (mut both, mut now) = ([(); 2].map(|()| InstanceIdLosses::default()), begun);
+        let mut held_since = begun;
+        let ended = (0..).map(|turn| turn % 2).find(|loser| {
+            let lost = both[*loser].lose(now, now - held_since);
+            held_since = now;
+            now += both[*loser].wait();
+            lost.is_none()
+        });
+        assert!(ended.is_some() && now - begun < Duration::from_secs(600), "{:?}", now - begun);
     }
 
     #[test]
@@ -136,15 +164,17 @@ mod tests {
         let mut losses = InstanceIdLosses::default();
         assert_eq!(losses.check_clock(at(0)), None);
         assert_eq!(losses.check_clock(at(STOOD_STILL_MS_MIN - 1)), None);
-        assert_eq!(losses.lose(at(STOOD_STILL_MS_MIN - 1)), Some(IdLoss::Unexplained));
+        assert_eq!(losses.lose(at(STOOD_STILL_MS_MIN - 1), HELD_MIN), Some(IdLoss::Unexplained));
         let pause = Duration::from_millis(30_001 - STOOD_STILL_MS_MIN);
         assert_eq!(losses.check_clock(at(30_000)), Some(pause));
         assert_eq!(losses.check_clock(at(30_010)), None);
-        assert_eq!(losses.lose(at(30_500)), Some(IdLoss::StoodStill(pause)));
-        assert_eq!(losses.lose(at(30_600)), Some(IdLoss::Unexplained), "it explains one loss");
+        assert_eq!(losses.lose(at(30_500), HELD_MIN), Some(IdLoss::StoodStill(pause)));
+        assert_eq!(losses.lose(at(30_600), HELD_MIN), None, "it explains one loss");
+        let mut losses = InstanceIdLosses::default();
+        losses.check_clock(at(30_010));
         losses.check_clock(at(40_010));
         losses.check_clock(at(40_020));
         let late = at(40_010) + EXPLAINS;
-        assert_eq!(losses.lose(late), Some(IdLoss::Unexplained), "it was long ago");
+        assert_eq!(losses.lose(late, HELD_MIN), Some(IdLoss::Unexplained), "it was long ago");
     }
 }
