@@ -91,7 +91,11 @@ enum UpdatesFrom {
     /// There, too, but the client was at another position, and gets a `reset` first.
     Reset,
     /// At this update.
-    Next(u64),
+    Next {
+        update: u64,
+        /// [`ZoneView::genesis`], as far as the client knows.
+        genesis: u64,
+    },
 }
 
 /// The next turn of a stream.
@@ -215,8 +219,16 @@ impl Stream {
                             let others = || other_positions(*zone, earlier.iter().chain(&*later));
                             let moment = served.moment(known);
                             write_staleness(moment, is_stale, &mut events);
+                            let first = begin_updates(known, moment, *from, &mut events);
                             let updates = served.schema().game.updates;
-                            write_updates((known, updates), moment, from, others, &mut events)
+                            let zone = (known, updates);
+                            let next = write_updates(zone, first, others, &mut events);
+                            *from = UpdatesFrom::Next { update: next, genesis: known.genesis() };
+                            match next {
+                                _ if next < known.recent().next() => UpdatesWritten::Some,
+                                _ if next > first => UpdatesWritten::All,
+                                _ => UpdatesWritten::None,
+                            }
                         }
                         Err(_) => UpdatesWritten::None,
                     };
@@ -285,7 +297,7 @@ impl StreamTopic {
             "zone" => {
                 let zone = zone.ok_or(wrong("zone", "a zone's number"))?;
                 let from = match resumed.iter().find(|(of, _)| *of == zone) {
-                    Some((_, next)) => UpdatesFrom::Next(*next),
+                    Some((_, next)) => UpdatesFrom::Next { update: *next, genesis: 0 },
                     None if resumed.is_empty() => UpdatesFrom::Present,
                     None => UpdatesFrom::Reset,
                 };
@@ -340,9 +352,9 @@ fn resumed(last_event_id: Option<&str>) -> Vec<(u16, u64)> {
 fn other_positions<'a>(own: u16, topics: impl Iterator<Item = &'a StreamTopic>) -> String {
     let mut others = String::new();
     for topic in topics {
-        if let StreamTopic::Updates { zone, from: UpdatesFrom::Next(next), .. } = *topic
+        if let StreamTopic::Updates { zone, from: UpdatesFrom::Next { update, .. }, .. } = *topic
             && zone != own
-            && let Some(last) = next.checked_sub(1)
+            && let Some(last) = update.checked_sub(1)
         {
             others += &format!(",{zone}:{last}");
         }
@@ -353,7 +365,7 @@ fn other_positions<'a>(own: u16, topics: impl Iterator<Item = &'a StreamTopic>) 
 /// Whether a client is further than the zone, which may still come there.
 fn is_ahead(zone: &ZoneView, from: UpdatesFrom, since_ms: &mut Option<u64>, now_ms: u64) -> bool {
     match from {
-        UpdatesFrom::Next(next) if next > zone.recent().next() => {
+        UpdatesFrom::Next { update, .. } if update > zone.recent().next() => {
             now_ms < *since_ms.get_or_insert(now_ms) + AHEAD_MS_MAX
         }
         _ => {
@@ -363,26 +375,38 @@ fn is_ahead(zone: &ZoneView, from: UpdatesFrom, since_ms: &mut Option<u64>, now_
     }
 }
 
-/// Writes a zone's next updates. Their ids end with the positions of the stream's other zones.
+/// Returns the update with which a zone's stream goes on. If it does not follow what the client
+/// knows, the client is told the position.
+fn begin_updates(
+    zone: &ZoneView,
+    moment: Moment,
+    from: UpdatesFrom,
+    events: &mut EventBatch,
+) -> u64 {
+    let recent = zone.recent();
+    let event = match from {
+        UpdatesFrom::Next { update, genesis }
+            if (recent.first()..=recent.next()).contains(&update)
+                && (zone.genesis() < update || zone.genesis() == genesis) =>
+        {
+            return update;
+        }
+        UpdatesFrom::Present => "at",
+        UpdatesFrom::Next { .. } | UpdatesFrom::Reset => "reset",
+    };
+    write_position(moment, event, events);
+    recent.next()
+}
+
+/// Writes a zone's next updates, from this one on. Their ids end with the positions of the stream's
+/// other zones. Returns the update that comes next.
 fn write_updates(
     (zone, updates): (&ZoneView, &UpdateTable),
-    moment: Moment,
-    place: &mut UpdatesFrom,
+    from: u64,
     others: impl FnOnce() -> String,
     events: &mut EventBatch,
-) -> UpdatesWritten {
+) -> u64 {
     let recent = zone.recent();
-    let from = match *place {
-        UpdatesFrom::Present => {
-            write_position(moment, "at", events);
-            recent.next()
-        }
-        UpdatesFrom::Next(next) if (recent.first()..=recent.next()).contains(&next) => next,
-        UpdatesFrom::Next(_) | UpdatesFrom::Reset => {
-            write_position(moment, "reset", events);
-            recent.next()
-        }
-    };
     let to = recent.next().min(from + UPDATES_PER_PIECE as u64);
     let others = if to > from { others() } else { String::new() };
     for number in from..to {
@@ -392,12 +416,7 @@ fn write_updates(
             updates.write(std::slice::from_ref(update), out);
         });
     }
-    *place = UpdatesFrom::Next(to);
-    match to {
-        _ if to < recent.next() => UpdatesWritten::Some,
-        _ if to > from => UpdatesWritten::All,
-        _ => UpdatesWritten::None,
-    }
+    to
 }
 
 /// Writes whether a zone's owner has fallen silent or is heard again, if the client does not know.

@@ -72,6 +72,7 @@ pub struct ZoneView {
     /// With the fields of the card that say where a player is; `None`: the game has no positions.
     nearby: Option<(Nearby, [usize; 2])>,
     recent: Recent,
+    genesis: u64,
     /// By kind of update.
     folds: Vec<KindFold>,
     rules: Arc<dyn ViewedGame>,
@@ -79,14 +80,15 @@ pub struct ZoneView {
 }
 
 impl ZoneView {
-    /// Creates the view of an empty zone at this position.
+    /// Creates the view of an empty zone at this position: where its log begins, or at a genesis.
     pub(crate) fn new(
         partition: u16,
         rules: Arc<dyn ViewedGame>,
         position: ZonePosition,
     ) -> ZoneView {
         let (ruleset, game) = (rules.first_ruleset(), rules.view());
-        ZoneView::with(partition, ruleset, (rules, game), position)
+        let zone = ZoneView::with(partition, ruleset, (rules, game), position);
+        ZoneView { genesis: position.update, ..zone }
     }
 
     fn with(
@@ -112,6 +114,7 @@ impl ZoneView {
             board: RankTree::new(rows_max),
             nearby: rules.view_schema().position_fields().map(|of| (Nearby::new(rows_max), of)),
             recent: Recent::new(position.update, position.next_offset),
+            genesis: 0,
             folds: KindFold::all(rules.view_schema()),
             rules,
             game,
@@ -260,6 +263,12 @@ impl ZoneView {
 
     pub(super) fn find(&self, player_id: u64) -> Option<u32> {
         self.index.find(player_id, |row| self.cards[row].player_id)
+    }
+
+    /// Returns the number of the first update after the last genesis that is known; 0 if none is.
+    /// The zone was empty there, so it is another one than before that update.
+    pub(crate) fn genesis(&self) -> u64 {
+        self.genesis
     }
 
     pub(super) fn world_key(&self, row: u32) -> Key {

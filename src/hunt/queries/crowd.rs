@@ -41,11 +41,10 @@ impl Crowd {
             .map(|(tile, (players, _))| (tile, *players))
     }
 
-    /// Takes all tiles as changed before this update, and those with players by it.
+    /// Takes all tiles as changed by this update: what they were before it is not known, and a
+    /// genesis has emptied them.
     pub(super) fn begin_at(&mut self, update: u64) {
-        for (changed, players) in self.changed.iter_mut().zip(&self.players) {
-            *changed = update + u64::from(*players > 0);
-        }
+        self.changed.fill(update + 1);
     }
 
     /// Moves a player from one position to another; `None` is outside of the zone.

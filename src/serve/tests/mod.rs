@@ -41,6 +41,7 @@ use crate::testing::random::Random;
 use crate::view::game::ZoneImage;
 use crate::view::zone::{ZonePosition, ZoneView};
 use simd_json::prelude::*;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -102,6 +103,13 @@ impl World {
         let mut updates = Updates::new();
         self.shard.apply(&event, &mut updates);
         self.served.view.fold(0, updates.as_slice()).unwrap();
+    }
+
+    /// A genesis of the first zone.
+    fn start_over(&mut self) {
+        let position = self.served.view.zone(0).unwrap().position();
+        self.shard = Shard::new(0, &self.rulebook);
+        self.served.begin(ZoneView::new(0, Arc::new(self.rulebook.clone()), position));
     }
 
     /// Number of the first zone's next update.
@@ -278,6 +286,25 @@ fn a_card_that_did_not_change_is_not_sent_again() {
     world.act(1, Action::Rotate { heading: 5 });
     assert_eq!(world.status("/v1/players/2?after=4"), "204");
     assert_eq!(world.status("/v1/players/1?after=4"), "200");
+}
+
+#[test]
+fn a_client_that_asks_for_changed_tiles_learns_that_a_genesis_has_emptied_them() {
+    let mut world = World::new();
+    let players = |world: &World, since: u64| {
+        let tiles = json(&world.body(&format!("/v1/zones/0/tiles?since={since}")));
+        let rows = tiles["players"].as_array().expect("a list").iter();
+        rows.filter_map(|row| Some((row[0].as_u64()?, row[1].as_u64()?)))
+            .collect::<BTreeMap<_, _>>()
+    };
+    let (before, next) = (players(&world, 0), world.next_update());
+    assert!(!before.is_empty() && players(&world, next).is_empty());
+    world.start_over();
+    let emptied = players(&world, next);
+    assert!(before.keys().all(|tile| emptied.get(tile) == Some(&0)), "{emptied:?}");
+    assert!(players(&world, 0).is_empty());
+    world.act(1, Action::Join { x: 70, y: 70 });
+    assert_eq!(players(&world, next + 1), BTreeMap::new());
 }
 
 /// Point 4 of the contract.

@@ -67,6 +67,29 @@ fn a_client_that_is_ahead_of_a_process_is_waited_for_and_not_for_ever() {
 }
 
 #[test]
+fn a_genesis_is_a_reset_for_each_client_that_was_there_before_it_and_for_no_other() {
+    let mut world = World::new();
+    let mut open = stream("/v1/stream?zone=0", "");
+    assert_eq!(read_stream(&world, &mut open, 0), ["at"]);
+    let genesis = world.next_update();
+    world.start_over();
+    assert_eq!(read_stream(&world, &mut open, 20), ["reset"]);
+    let resume = |world: &World, last: u64| {
+        let mut resumed = stream("/v1/stream?zone=0", &format!("0:{last}"));
+        read_stream(world, &mut resumed, 20)
+    };
+    assert_eq!(resume(&world, genesis - 1), ["reset"]);
+    world.act(1, Action::Join { x: 70, y: 70 });
+    world.act(2, Action::Join { x: 70, y: 70 });
+    let ids = [genesis, genesis + 1].map(|update| format!("0:{update}"));
+    assert_eq!(read_stream(&world, &mut open, 40), ids);
+    assert_eq!(resume(&world, genesis - 1), ["reset"]);
+    assert_eq!(resume(&world, genesis), ids[1..]);
+    world.start_over();
+    assert_eq!(read_stream(&world, &mut open, 60), ["reset"]);
+}
+
+#[test]
 fn state_is_streamed_when_it_changed_and_no_more_often_than_asked() {
     let mut world = World::new();
     // The clock starts, which moves the times of all that came before.
