@@ -16,6 +16,10 @@ pub(crate) const SIGHT_PLAYERS_MAX: usize = 128;
 /// How far a client may ask to see, in units of the game's positions: half a kilometre in cm.
 pub(crate) const SIGHT_RADIUS_MAX: u32 = 50_000;
 
+/// Players that a topic looks at in a millisecond, on average, to find those in sight: so it takes
+/// about a thousandth of the thread's time, however many are near.
+const LOOKED_AT_PER_MS: u32 = 100;
+
 /// The players in sight of a player, as its client knows them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sight {
@@ -31,8 +35,8 @@ enum Told {
     Nothing,
     /// The player cannot be seen around, for this reason.
     Nobody(Problem),
-    /// These players in a zone, ordered by their numbers.
-    Players { zone: u16, players: Vec<SeenPlayer> },
+    /// These players in a zone before this update, ordered by their numbers.
+    Players { zone: u16, update: u64, players: Vec<SeenPlayer> },
 }
 
 /// A player in sight.
@@ -54,16 +58,26 @@ impl Sight {
         self.player_id
     }
 
-    /// Writes what has changed, if anything has. Returns false if the zone is within a frame, and
+    /// Writes what has changed, if anything has. Returns the milliseconds for which nothing more is
+    /// to be written, because of the work that this was; `None` if the zone is within a frame, and
     /// nothing can be said.
-    pub(crate) fn write(&mut self, served: &Served, events: &mut EventBatch) -> bool {
+    pub(crate) fn write(&mut self, served: &Served, events: &mut EventBatch) -> Option<u64> {
         let zone = served.zone_of(self.player_id).and_then(|zone| served.zone(zone));
         match zone {
-            Ok(zone) if zone.is_within_frame() => return false,
-            Ok(zone) => self.write_players(served, zone, events),
-            Err(problem) => self.write_nobody(problem, events),
+            Ok(zone) if zone.is_within_frame() => None,
+            Ok(zone) if self.knows(zone) => Some(0),
+            Ok(zone) => Some(self.write_players(served, zone, events)),
+            Err(problem) => {
+                self.write_nobody(problem, events);
+                Some(0)
+            }
         }
-        true
+    }
+
+    /// Returns whether nothing has happened in the zone since the last event.
+    fn knows(&self, zone: &ZoneView) -> bool {
+        let now = (zone.partition(), zone.position().update);
+        matches!(self.told, Told::Players { zone, update, .. } if (zone, update) == now)
     }
 
     fn write_nobody(&mut self, problem: Problem, events: &mut EventBatch) {
@@ -75,8 +89,8 @@ impl Sight {
         }
     }
 
-    fn write_players(&mut self, served: &Served, zone: &ZoneView, events: &mut EventBatch) {
-        let cards = in_sight(zone, self.player_id, self.radius);
+    fn write_players(&mut self, served: &Served, zone: &ZoneView, events: &mut EventBatch) -> u64 {
+        let (cards, looked_at) = in_sight(zone, self.player_id, self.radius);
         let seen = |card: &&Card| SeenPlayer { player_id: card.player_id, changed: card.changed };
         let players: Vec<SeenPlayer> = cards.iter().map(seen).collect();
         let partition = zone.partition();
@@ -86,10 +100,9 @@ impl Sight {
             schema.write_fields(card, json);
         };
         match &self.told {
-            Told::Players { zone: known, players: before } if *known == partition => {
-                if *before == players {
-                    return;
-                }
+            Told::Players { zone, players: before, .. }
+                if (*zone, before) == (partition, &players) => {}
+            Told::Players { zone: known, players: before, .. } if *known == partition => {
                 let find = |list: &[SeenPlayer], player_id: u64| {
                     let at = list.binary_search_by_key(&player_id, |seen| seen.player_id);
                     at.ok().map(|at| list[at])
@@ -115,14 +128,16 @@ impl Sight {
                 json.objects("players", cards.iter(), write);
             }),
         }
-        self.told = Told::Players { zone: partition, players };
+        self.told = Told::Players { zone: partition, update: zone.position().update, players };
+        (looked_at / LOOKED_AT_PER_MS).into()
     }
 }
 
 /// The players in sight, ordered by their numbers: the player itself, and those who are nearest.
-fn in_sight(zone: &ZoneView, player_id: u64, radius: u32) -> Vec<&Card> {
+/// With them the number of players who were looked at.
+fn in_sight(zone: &ZoneView, player_id: u64, radius: u32) -> (Vec<&Card>, u32) {
     let mut found = Vec::new();
-    zone.around(player_id, radius, |distance, card| {
+    let looked_at = zone.around(player_id, radius, |distance, card| {
         found.push((distance, card.player_id != player_id, card.player_id, card));
     });
     if found.len() > SIGHT_PLAYERS_MAX {
@@ -130,5 +145,5 @@ fn in_sight(zone: &ZoneView, player_id: u64, radius: u32) -> Vec<&Card> {
         found.truncate(SIGHT_PLAYERS_MAX);
     }
     found.sort_unstable_by_key(|(_, _, player_id, _)| *player_id);
-    found.into_iter().map(|(.., card)| card).collect()
+    (found.into_iter().map(|(.., card)| card).collect(), looked_at)
 }

@@ -49,6 +49,12 @@ const UPDATES_PER_PIECE: usize = 64;
 const PARAMETERS: &[&str] =
     &["zone", "player", "board", AROUND_KEY, RADIUS_KEY, "every_ms", TICKET_KEY, LAST_EVENT_ID_KEY];
 
+/// The refusal of a stream's topics.
+const WRONG_TOPICS: Problem = Problem::Parameter {
+    name: "zone",
+    must_be: "one to eight topics, each once: zone=3, player=ID, board=world, around=ID",
+};
+
 /// The key of the player whose sight is streamed.
 const AROUND_KEY: &str = "around";
 
@@ -126,7 +132,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// The stream that a query asks for: `zone`, `player`, `board`, each more than once if need be.
+    /// The stream that a query asks for: `zone`, `player`, `board`, each of several if need be.
     /// `last_event_id` is where the client's last stream ended, unless the query says it; the world
     /// has this many zones.
     pub(crate) fn open(
@@ -152,17 +158,19 @@ impl Stream {
                 // As for posts: they mean nothing here.
                 "at" | "wait_ms" => {}
                 RADIUS_KEY | TICKET_KEY | LAST_EVENT_ID_KEY => {}
-                _ => stream.topics.push(StreamTopic::of((&key, &value), query, &resumed, zones)?),
+                _ => {
+                    let topic = StreamTopic::of((&key, &value), query, &resumed, zones)?;
+                    if stream.topics.len() == TOPICS_MAX || stream.topics.contains(&topic) {
+                        return Err(WRONG_TOPICS);
+                    }
+                    stream.topics.push(topic);
+                }
             }
         }
-        match stream.topics.len() {
-            1..=TOPICS_MAX => Ok(stream),
-            // Its client sends commands.
-            0 if form == EventForm::WebSocket => Ok(stream),
-            _ => Err(Problem::Parameter {
-                name: "zone",
-                must_be: "one to eight topics: zone=3, player=ID, board=world, around=ID",
-            }),
+        // A client without topics sends commands.
+        match stream.topics.is_empty() && form != EventForm::WebSocket {
+            true => Err(WRONG_TOPICS),
+            false => Ok(stream),
         }
     }
 
@@ -254,8 +262,8 @@ impl Stream {
                 }
                 StreamTopic::Sight { sight, due_ms: due } => {
                     if *due <= now_ms {
-                        let is_said = sight.write(served, &mut events);
-                        *due = now_ms + if is_said { self.every_ms } else { 1 };
+                        let pause_ms = sight.write(served, &mut events);
+                        *due = now_ms + pause_ms.map_or(1, |least| least.max(self.every_ms));
                     }
                     due_ms = due_ms.min(*due);
                 }

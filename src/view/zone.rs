@@ -229,19 +229,22 @@ impl ZoneView {
     }
 
     /// Visits the players around one who is here, itself included: those at most `radius` away, in
-    /// no particular order, with the square of the distance.
+    /// no particular order, with the square of the distance. Returns how many players it has looked
+    /// at.
     pub(crate) fn around<'a>(
         &'a self,
         player_id: u64,
         radius: u32,
         mut visit: impl FnMut(u64, &'a Card),
-    ) {
+    ) -> u32 {
         let (Some((nearby, fields)), Some(row)) = (&self.nearby, self.find(player_id)) else {
-            return;
+            return 0;
         };
+        let mut seen = 0;
         let spot_of = |row: u32| spot(&self.cards[row], fields);
         let centre = spot_of(row);
         nearby.visit(centre, radius, spot_of, |row| {
+            seen += 1;
             let (x, y) = spot_of(row);
             let square = |at: i32, from: i32| u64::from(at.abs_diff(from)).pow(2);
             let distance = square(x, centre.0).saturating_add(square(y, centre.1));
@@ -249,6 +252,7 @@ impl ZoneView {
                 visit(distance, &self.cards[row]);
             }
         });
+        seen
     }
 
     /// Returns the game's part.
@@ -261,14 +265,14 @@ impl ZoneView {
         &self.recent
     }
 
-    pub(super) fn find(&self, player_id: u64) -> Option<u32> {
-        self.index.find(player_id, |row| self.cards[row].player_id)
-    }
-
     /// Returns the number of the first update after the last genesis that is known; 0 if none is.
     /// The zone was empty there, so it is another one than before that update.
     pub(crate) fn genesis(&self) -> u64 {
         self.genesis
+    }
+
+    pub(super) fn find(&self, player_id: u64) -> Option<u32> {
+        self.index.find(player_id, |row| self.cards[row].player_id)
     }
 
     pub(super) fn world_key(&self, row: u32) -> Key {

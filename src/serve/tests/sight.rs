@@ -142,8 +142,8 @@ fn a_client_knows_exactly_the_players_around_one_while_all_of_them_move() {
     assert_eq!(told.into_iter().collect::<Vec<_>>(), all);
 }
 
-#[test]
-fn of_a_crowd_those_are_in_sight_who_are_nearest() {
+/// A zone where so many players are near the first one.
+fn crowd(players: u64) -> Served {
     let rulebook = Rulebook::of(built_in());
     let mut served = Served::new(&rulebook, 1, Duration::from_secs(2));
     served.view.put(ZoneView::new(0, Arc::new(rulebook), ZonePosition::default()));
@@ -155,9 +155,37 @@ fn of_a_crowd_those_are_in_sight_who_are_nearest() {
         let (x, y) = (random.below(100) as i32 * 100, random.below(100) as i32 * 100);
         Update::new(player_id, 0, Change::Joined { health: 100, x, y })
     };
-    updates.extend((2..=2_000).map(joined));
+    updates.extend((2..=players).map(joined));
     served.fold(0, &updates);
     served.seal(0, 1, 1, 0);
+    served
+}
+
+#[test]
+fn who_is_in_a_crowd_is_told_of_it_less_often_and_looks_at_it_only_when_something_has_changed() {
+    let mut served = crowd(10_000);
+    let mut watcher = Watcher::new(1, 50_000);
+    let mut seen = |served: &Served, now_ms| {
+        watcher.read(served, now_ms);
+        watcher.in_sight[&1]["heading"].as_u64()
+    };
+    let turn = |served: &mut Served, heading| {
+        served.fold(0, &[Update::new(1, 0, Change::Rotated { heading })]);
+        served.seal(0, 1, 1, 0);
+    };
+    assert_eq!(seen(&served, 0), Some(0));
+    turn(&mut served, 1);
+    // To look at a hundred players takes a millisecond.
+    assert_eq!([99, 100].map(|now_ms| seen(&served, now_ms)), [Some(0), Some(1)]);
+    // Nobody is looked at where nothing has happened.
+    seen(&served, 200);
+    turn(&mut served, 2);
+    assert_eq!([249, 250].map(|now_ms| seen(&served, now_ms)), [Some(1), Some(2)]);
+}
+
+#[test]
+fn of_a_crowd_those_are_in_sight_who_are_nearest() {
+    let mut served = crowd(2_000);
     let mut watcher = Watcher::new(1, 50_000);
     watcher.read(&served, 0);
     assert_eq!(watcher.in_sight.len(), SIGHT_PLAYERS_MAX);
@@ -187,7 +215,14 @@ fn a_player_sees_from_where_it_is_and_no_other_sees_for_it() {
     assert_eq!(status(&player, "around=2&radius=5000"), "200");
     assert_eq!(status(&player, "around=1&radius=5000"), "403");
     assert_eq!(status(&token_of("reader"), "around=1&radius=5000"), "200");
-    for wrong in ["around=0&radius=5", "around=1", "around=1&radius=0", "around=1&radius=50001"] {
+    for wrong in [
+        "around=0&radius=5",
+        "around=1",
+        "around=1&radius=0",
+        "around=1&radius=50001",
+        "around=2&radius=5&around=2",
+        "player=2&board=0&player=02",
+    ] {
         assert_eq!(status(&player, wrong), "400", "{wrong}");
     }
 }
