@@ -320,7 +320,9 @@ impl Served {
         }
         let found = zone.card(player_id).ok_or(Problem::PlayerNotHere)?;
         let moment = self.moment(zone);
-        if after.is_some_and(|after| found.1.changed <= after) {
+        // Numbers of another zone's updates say nothing about this one's.
+        let is_known = |(of, update)| of == zone.partition() && found.1.changed <= update;
+        if after.is_some_and(is_known) {
             return Ok(Answer::Unchanged(moment));
         }
         write(self, zone, found, out);

@@ -90,8 +90,8 @@ pub(crate) struct PlayerQuery {
     pub player_id: u64,
     /// The zone; `None`: the one that it is in.
     pub zone: Option<u16>,
-    /// Only if an update from this one on changed it.
-    pub after: Option<u64>,
+    /// Only if it is in another zone than this one, or an update from this one on changed it.
+    pub after: Option<(u16, u64)>,
 }
 
 /// A request for places of a board.
@@ -226,7 +226,7 @@ pub(crate) fn wait_of(wait_ms: Option<u64>) -> Result<u64, Problem> {
 fn player_query(id: &str, query: &str) -> Result<PlayerQuery, Problem> {
     takes(query, &["zone", "after", "at", "wait_ms"])?;
     let zone = parameter(query, "zone").map(|zone| zone_of(&zone)).transpose()?;
-    let after = number(query, "after", "the number of an update")?;
+    let after = parameter(query, "after").map(|after| after_of(&after)).transpose()?;
     Ok(PlayerQuery { player_id: player_of("id", id)?, zone, after })
 }
 
@@ -278,6 +278,12 @@ fn player_of(name: &'static str, text: &str) -> Result<u64, Problem> {
 
 fn zone_of(text: &str) -> Result<u16, Problem> {
     whole(text).ok_or(Problem::Parameter { name: "zone", must_be: "a zone's number" })
+}
+
+/// The zone and the update of a player's card that the client has.
+fn after_of(text: &str) -> Result<(u16, u64), Problem> {
+    let of = text.split_once(':').and_then(|(zone, update)| Some((whole(zone)?, whole(update)?)));
+    of.ok_or(Problem::Parameter { name: "after", must_be: "zone:update, as in 3:1208" })
 }
 
 fn number(query: &str, name: &'static str, must_be: &'static str) -> Result<Option<u64>, Problem> {

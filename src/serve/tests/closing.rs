@@ -14,7 +14,7 @@ fn whatever_is_answered_says_close_where_the_connection_closes_and_nowhere_else(
         ("GET", "/metrics", "all", "200"),
         ("GET", "/metrics", "game", "403"),
         ("HEAD", "/v1/zones", "all", "200"),
-        ("GET", "/v1/players/1?after=9", "all", "204"),
+        ("GET", "/v1/players/1?after=0:9", "all", "204"),
         ("GET", "/v1/zones", "nobody", "401"),
         ("GET", "/v2", "all", "404"),
         ("POST", "/v1/zones", "all", "405"),

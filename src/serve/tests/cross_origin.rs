@@ -46,7 +46,7 @@ fn every_answer_names_the_origin_of_a_page_that_is_served_and_no_other() {
     let targets = [
         ("GET", "/v1/zones", "200"),
         ("HEAD", "/v1/zones", "200"),
-        ("GET", "/v1/players/2?after=99", "204"),
+        ("GET", "/v1/players/2?after=0:99", "204"),
         ("GET", "/v1/players/99", "404"),
         ("GET", "/v1/stream?zone=0", "200"),
         ("GET", "/v1/stream", "400"),

@@ -193,8 +193,8 @@ fn ask_all(shown: &mut Shown, served: &Served) {
     for player in 1..=PLAYERS {
         for target in [
             "players/{}",
-            "players/{}?after=99999",
-            "players/{}/poll?after=9",
+            "players/{}?after=0:99999",
+            "players/{}/poll?after=1:99999",
             "boards/world?around={}",
             "boards/1?around={}",
         ] {

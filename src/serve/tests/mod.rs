@@ -24,10 +24,11 @@ mod turns;
 mod zone_players;
 
 use crate::hunt::Shard;
+use crate::hunt::change::Change;
 use crate::hunt::event::{Action, Event};
 use crate::hunt::queries::VIEW_SCHEMA;
 use crate::hunt::rules::rulebook::Rulebook;
-use crate::kit::update::Updates;
+use crate::kit::update::{Update, Updates};
 use crate::runtime::allocator;
 use crate::serve::answers::{Served, ZoneState};
 use crate::serve::exchange::{Exchange, ExchangeNeed};
@@ -206,6 +207,8 @@ fn what_cannot_be_answered_is_refused_with_a_sentence() {
         ("/v1/boards/7", "404"),
         ("/v1/boards/moon", "400"),
         ("/v1/boards/0?around=9", "404"),
+        ("/v1/players/1?after=4", "400"),
+        ("/v1/players/1/poll?after=0:", "400"),
         ("/v1/zones/0/tiles?since=-1", "400"),
         ("/v1/zones?at=4", "400"),
         ("/v1/players/1?at=1:x", "400"),
@@ -282,10 +285,22 @@ fn a_request_waits_until_its_position_is_there_or_its_time_is_up() {
 #[test]
 fn a_card_that_did_not_change_is_not_sent_again() {
     let mut world = World::new();
-    assert_eq!(world.status("/v1/players/2?after=4"), "204");
+    assert_eq!(world.status("/v1/players/2?after=0:4"), "204");
     world.act(1, Action::Rotate { heading: 5 });
-    assert_eq!(world.status("/v1/players/2?after=4"), "204");
-    assert_eq!(world.status("/v1/players/1?after=4"), "200");
+    assert_eq!(world.status("/v1/players/2?after=0:4"), "204");
+    assert_eq!(world.status("/v1/players/1?after=0:4"), "200");
+}
+
+#[test]
+fn a_card_is_sent_again_when_its_player_has_crossed_to_a_zone_with_lower_numbers() {
+    let mut world = World::new();
+    world.act(2, Action::Leave { to_zone: Some(1) });
+    world.served.fold(1, &[Update::new(2, 0, Change::Joined { health: 100, x: 70, y: 70 })]);
+    world.served.seal(1, 1, 3, 0);
+    for path in ["/v1/players/2", "/v1/players/2/poll"] {
+        assert_eq!(world.status(&format!("{path}?after=0:4")), "200", "{path}");
+        assert_eq!(world.status(&format!("{path}?after=1:1")), "204", "{path}");
+    }
 }
 
 #[test]

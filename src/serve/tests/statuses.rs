@@ -16,7 +16,7 @@ const BURST: usize = 64;
 
 /// Each of them provokes another status of some routes.
 const QUERIES: [&str; 9] =
-    ["", "after=4", "zone=x", "zone=9", "zone=1", "at=x", "at=9:0", "at=1:0", "at=0:9&wait_ms=0"];
+    ["", "after=0:4", "zone=x", "zone=9", "zone=1", "at=x", "at=9:0", "at=1:0", "at=0:9&wait_ms=0"];
 
 fn world() -> World {
     let mut world = world_at_rate(1);

@@ -184,7 +184,7 @@ fn of_what_a_client_asks_for_at_once_a_bounded_part_is_answered_at_once() {
     let world = World::new();
     let targets = [
         "/v1/players/1/poll",
-        "/v1/players/1?after=99",
+        "/v1/players/1?after=0:99",
         "/v1/players/9",
         "/v1/boards/world?count=100",
         "/v1/boards/0?around=2&each_side=49",
