@@ -31,6 +31,8 @@ pub(super) struct ClientSession {
     pub(super) has_ended: bool,
     /// Bytes have come that the exchange has not looked at.
     pub(super) has_more: bool,
+    /// How often frames had been folded when its exchange went on.
+    pub(super) foldings: u64,
     /// It is among those that wait for a frame, or was.
     pub(super) is_listed: bool,
 }

@@ -86,6 +86,8 @@ pub(crate) struct Sessions {
     spare: Vec<Box<Exchange>>,
     /// Sessions that wait for the next frame.
     for_frame: Vec<SocketNumber>,
+    /// Counts how often frames were folded.
+    foldings: u64,
     /// Sessions that wait for an offset.
     for_offset: OffsetWaiters,
     /// Sessions that read a stream.
@@ -123,6 +125,7 @@ impl Sessions {
             postings,
             spare: Vec::with_capacity(SPARE_EXCHANGES),
             for_frame: Vec::new(),
+            foldings: 0,
             for_offset: OffsetWaiters::default(),
             streams: 0,
             woken: VecDeque::new(),
@@ -357,7 +360,8 @@ impl Sessions {
         session.taken = Duration::ZERO;
         exchange_of(session, &mut self.spare).sent(buffer);
         let SessionStage::Sending(need) = session.stage else { unreachable!("it was sending") };
-        if was_reached(served, need) || self.supply(served, number, need) {
+        let has_news = session.foldings != self.foldings && waits_for_frame(need);
+        if has_news || was_reached(served, need) || self.supply(served, number, need) {
             self.advance(served, number);
         }
     }
@@ -369,6 +373,7 @@ impl Sessions {
             let now_ms = self.now_ms();
             let session = &mut self.sessions[number as usize];
             session.has_more = false;
+            session.foldings = self.foldings;
             let exchange = exchange_of(session, &mut self.spare);
             let need = exchange.advance(served, &self.gate, now_ms);
             if !exchange.unsent().is_empty() {
@@ -543,6 +548,7 @@ impl Sessions {
     /// Frames were folded: those who wait for one go on, and those whose offset is reached.
     pub(crate) fn frames_folded(&mut self, served: &Served) {
         let now = Instant::now();
+        self.foldings += 1;
         for number in self.for_frame.drain(..) {
             self.sessions[number as usize].is_listed = false;
             self.woken.push_back((number, now));
@@ -568,6 +574,15 @@ impl Sessions {
                 SessionStage::Closed | SessionStage::Appending => {}
             }
         }
+    }
+}
+
+/// Returns whether an exchange goes on with the next frame.
+fn waits_for_frame(need: ExchangeNeed) -> bool {
+    match need {
+        ExchangeNeed::Frame { .. } => true,
+        ExchangeNeed::Turn(turn) => turn.or_frame,
+        _ => false,
     }
 }
 

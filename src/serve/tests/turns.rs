@@ -70,18 +70,22 @@ impl Turns {
     fn feed(&mut self) -> i64 {
         let first = self.next_offset + 1;
         while !self.feed.is_full() {
-            self.next_offset += 1;
-            let turned = |heading| Update::new(1, 0, Change::Rotated { heading });
-            let frame = FeedMessage::Frame {
-                zone: 0,
-                updates: (0..PIECE as u16).map(turned).collect(),
-                next_offset: self.next_offset,
-                owner_epoch: 1,
-                published: Instant::now(),
-            };
-            self.feed.try_send(frame).expect("there is room");
+            self.feed_frame();
         }
         first
+    }
+
+    fn feed_frame(&mut self) {
+        self.next_offset += 1;
+        let turned = |heading| Update::new(1, 0, Change::Rotated { heading });
+        let frame = FeedMessage::Frame {
+            zone: 0,
+            updates: (0..PIECE as u16).map(turned).collect(),
+            next_offset: self.next_offset,
+            owner_epoch: 1,
+            published: Instant::now(),
+        };
+        self.feed.try_send(frame).expect("there is room");
     }
 
     /// A turn of no time. Gives how many updates were folded.
@@ -111,6 +115,16 @@ impl Flooder {
                 Err(error) => panic!("{error}"),
             }
         }
+    }
+}
+
+/// Reads what there is.
+fn read_text(client: &mut TcpStream) -> String {
+    let mut buffer = [0; 64 * 1024];
+    match client.read(&mut buffer) {
+        Ok(bytes) => String::from_utf8(buffer[..bytes].to_vec()).expect("it is text"),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => String::new(),
+        Err(error) => panic!("{error}"),
     }
 }
 
@@ -177,6 +191,29 @@ fn assert_each_turn_folds(kind: RingKind) {
         assert!(begun.elapsed() < PATIENCE, "{answers} answers");
     }
     assert!(2 * busy > turns.turns - first, "clients have mostly had no work");
+}
+
+#[test]
+fn a_frame_that_is_folded_at_any_moment_reaches_a_stream_at_once() {
+    for kind in [RingKind::IoUring, RingKind::Epoll] {
+        for moment in 0..16 {
+            let mut turns = Turns::new(kind);
+            let mut client = turns.connect();
+            let request = "GET /v1/stream?zone=0 HTTP/1.1\r\nHost: localhost\r\n\r\n";
+            client.write_all(request.as_bytes()).expect("it reads");
+            (0..moment).for_each(|_| _ = turns.turn());
+            turns.feed_frame();
+            let end = format!("\"update\":{}", 4 + PIECE);
+            let last = format!("id: 0:{}\n", 3 + PIECE);
+            let (begun, mut text) = (Instant::now(), String::new());
+            // The stream begins after the frame, or has it.
+            while !text.contains(&end) && !text.contains(&last) {
+                turns.turn();
+                text += &read_text(&mut client);
+                assert!(begun.elapsed() < Duration::from_secs(5), "{moment}: {text}");
+            }
+        }
+    }
 }
 
 #[test]
