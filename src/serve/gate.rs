@@ -44,8 +44,8 @@ pub struct Gate {
     permits: RefCell<Permits>,
     /// Counts how often the keys were replaced.
     edition: Cell<u32>,
-    /// The Unix time at 0 of the caller's clock, in milliseconds.
-    origin_ms: u64,
+    /// The Unix time at 0 of the caller's clock, in milliseconds, by the host's clock as it is now.
+    origin_ms: Cell<u64>,
     buckets: RefCell<HashMap<Client, RequestBucket>>,
     /// Each stream that is read without a token has a reference.
     streams: Arc<()>,
@@ -85,7 +85,7 @@ impl Gate {
             origins,
             permits: RefCell::default(),
             edition: Cell::new(0),
-            origin_ms,
+            origin_ms: Cell::new(origin_ms),
             buckets: RefCell::new(HashMap::new()),
             streams: Arc::default(),
         }
@@ -101,6 +101,12 @@ impl Gate {
         self.permits.borrow_mut().clear();
         self.edition.set(self.edition.get() + 1);
         self.buckets.borrow_mut().clear();
+    }
+
+    /// Follows the host's clock, which may be set, and which goes on while the host is suspended.
+    /// It is `unix_ms` when the caller's is `now_ms`.
+    pub(crate) fn set_time(&self, unix_ms: u64, now_ms: u64) {
+        self.origin_ms.set(unix_ms.saturating_sub(now_ms));
     }
 
     /// The header lines for the page that asks.
@@ -211,7 +217,7 @@ impl Gate {
     }
 
     fn unix_s(&self, now_ms: u64) -> u64 {
-        (self.origin_ms + now_ms) / 1000
+        (self.origin_ms.get() + now_ms) / 1000
     }
 
     fn count(

@@ -3,6 +3,7 @@
 
 use crate::runtime::ring_error::RingError;
 use crate::runtime::sockets::{SocketEvent, SocketNumber, Sockets};
+use crate::runtime::wall_clock::unix_ms;
 use crate::serve::answers::Served;
 use crate::serve::counts::AnswerKind;
 use crate::serve::exchange::{Exchange, ExchangeNeed};
@@ -561,6 +562,7 @@ impl Sessions {
     /// Deals with the sessions whose time has come.
     pub(crate) fn times_passed(&mut self) {
         self.now = self.started.elapsed();
+        self.gate.set_time(unix_ms().cast_unsigned(), self.now_ms());
         for _ in 0..TIMES_PER_TURN {
             let Some(number) = self.timers.take_due(self.now_ms()) else { break };
             match self.sessions[number as usize].stage {

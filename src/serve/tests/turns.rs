@@ -1,6 +1,7 @@
 //! What one turn of the serving thread does at most, whatever clients ask for. Time is given: with
 //! none at all, a turn is the least piece of folding and of answering.
 
+use super::access::{gate_of, token_of};
 use super::{World, text_of};
 use crate::hunt::change::Change;
 use crate::kit::update::Update;
@@ -14,6 +15,7 @@ use crate::serve::gate::Gate;
 use crate::serve::postings::Postings;
 use crate::serve::serving::Serving;
 use crate::serve::sessions::Sessions;
+use crate::service::AllowedOrigins;
 use smol::channel::{self, Sender};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -45,15 +47,18 @@ struct Turns {
 
 impl Turns {
     fn new(kind: RingKind) -> Turns {
+        Turns::behind(Gate::open(), kind)
+    }
+
+    fn behind(gate: Gate, kind: RingKind) -> Turns {
         let World { served, events, .. } = World::new();
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let bell = Arc::new(Bell::new().expect("an eventfd"));
         let sockets = Sockets::new(kind, listener.try_clone().expect("a descriptor"), bell.clone());
         let (_, reports) = queue::bounded(1);
         let sockets = sockets.expect("this kernel has both");
-        let gate = Rc::new(Gate::open());
         let postings = Postings::new(served.schema().game.events, None, reports);
-        let sessions = Sessions::new(sockets, gate, postings);
+        let sessions = Sessions::new(sockets, Rc::new(gate), postings);
         let (feed, messages) = channel::bounded(FEED_MESSAGES_MAX);
         let serving = Serving::new(served, sessions, messages, bell);
         Turns { serving, feed, listener, next_offset: events, turns: 0 }
@@ -86,6 +91,17 @@ impl Turns {
             published: Instant::now(),
         };
         self.feed.try_send(frame).expect("there is room");
+    }
+
+    /// Takes turns until a client has got this many times what is given.
+    fn turn_until(&mut self, client: &mut TcpStream, times: usize, part: &str) -> String {
+        let (begun, mut text) = (Instant::now(), String::new());
+        while text.matches(part).count() < times {
+            self.turn();
+            text += &read_text(client);
+            assert!(begun.elapsed() < Duration::from_secs(5), "{text}");
+        }
+        text
     }
 
     /// A turn of no time. Gives how many updates were folded.
@@ -214,6 +230,20 @@ fn a_frame_that_is_folded_at_any_moment_reaches_a_stream_at_once() {
             }
         }
     }
+}
+
+#[test]
+fn tokens_are_judged_by_the_host_s_clock_as_it_is_now() {
+    // The gate was made when the clock was wrong.
+    let gate = gate_of(AllowedOrigins::default(), 1_000);
+    let mut turns = Turns::behind(gate, RingKind::Epoll);
+    let mut client = turns.connect();
+    let token = token_of("reader");
+    let request = format!(
+        "GET /v1/zones HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n"
+    );
+    client.write_all(request.as_bytes()).expect("it reads");
+    turns.turn_until(&mut client, 1, "the token has expired");
 }
 
 #[test]
