@@ -348,9 +348,10 @@ impl Exchange {
     fn command(&mut self, gate: &Gate, message: &str, now_ms: u64) -> Post {
         let open = self.stream.as_mut().expect("there is a stream");
         let socket = open.socket.as_mut().expect("it has a socket");
-        let posted = SocketCommand::of(message).and_then(|command| {
-            socket.request = Some(command.request);
-            gate.count_message(&open.pass, now_ms)?;
+        let counted = gate.count_message(&open.pass, now_ms);
+        let command = SocketCommand::of(message);
+        socket.request = command.as_ref().ok().map(|command| command.request);
+        let posted = counted.and(command).and_then(|command| {
             let until_ms = now_ms.saturating_add(wait_of(command.wait_ms)?);
             let body = command.post.get().as_bytes().to_vec();
             Ok(Post::Posted { body, zone: command.zone, until_ms })

@@ -434,6 +434,23 @@ fn a_page_gets_a_socket_if_it_is_served_and_may_post_if_it_is_listed() {
 }
 
 #[test]
+fn messages_that_are_no_commands_count_too() {
+    let world = world_at_rate(1);
+    let token = format!("Authorization: Bearer {}\r\n", token_of("all"));
+    let mut client = Client::open(&world, "/v1/stream", &token);
+    for message in 1..=64 {
+        client.send(Message::text("no command"));
+        client.advance(&world);
+        let status = if message < 64 { 400 } else { 429 };
+        assert_eq!(client.events()[0]["status"], status, "{message}");
+    }
+    client.command(&json!({"request": 7, "post": []}));
+    client.advance(&world);
+    let answer = client.events();
+    assert_eq!((&answer[0]["status"], &answer[0]["request"]), (&json!(429), &json!(7)));
+}
+
+#[test]
 fn messages_count_as_requests_and_a_socket_ends_with_its_token() {
     let world = world_at_rate(1);
     let token = player_token(2, ORIGIN_S + 60);
