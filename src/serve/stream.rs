@@ -220,7 +220,11 @@ impl Stream {
                 StreamTopic::Updates { zone, from, ahead_since_ms, is_stale } => {
                     let written = match served.zone(*zone) {
                         Ok(known) if known.is_within_frame() => UpdatesWritten::None,
-                        Ok(known) if is_ahead(known, *from, ahead_since_ms, now_ms) => {
+                        Ok(known)
+                            if let Some(left_ms) =
+                                ahead_ms(known, *from, ahead_since_ms, now_ms) =>
+                        {
+                            due_ms = due_ms.min(now_ms + left_ms);
                             UpdatesWritten::None
                         }
                         Ok(known) => {
@@ -370,15 +374,22 @@ fn other_positions<'a>(own: u16, topics: impl Iterator<Item = &'a StreamTopic>) 
     others
 }
 
-/// Whether a client is further than the zone, which may still come there.
-fn is_ahead(zone: &ZoneView, from: UpdatesFrom, since_ms: &mut Option<u64>, now_ms: u64) -> bool {
+/// How long a client that is further than the zone still waits for the zone to come there; `None`:
+/// it does not.
+fn ahead_ms(
+    zone: &ZoneView,
+    from: UpdatesFrom,
+    since_ms: &mut Option<u64>,
+    now_ms: u64,
+) -> Option<u64> {
     match from {
         UpdatesFrom::Next { update, .. } if update > zone.recent().next() => {
-            now_ms < *since_ms.get_or_insert(now_ms) + AHEAD_MS_MAX
+            let until_ms = *since_ms.get_or_insert(now_ms) + AHEAD_MS_MAX;
+            until_ms.checked_sub(now_ms).filter(|left_ms| *left_ms > 0)
         }
         _ => {
             *since_ms = None;
-            false
+            None
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::hunt::Shard;
 use crate::hunt::event::{Action, Event};
 use crate::kit::update::Updates;
 use crate::serve::exchange::{Exchange, ExchangeNeed};
+use std::time::{Duration, Instant};
 
 /// Reads a zone's stream to its end: the numbers of its updates, and names of other events.
 fn read_stream(world: &World, exchange: &mut Exchange, now_ms: u64) -> Vec<String> {
@@ -64,6 +65,21 @@ fn a_client_that_is_ahead_of_a_process_is_waited_for_and_not_for_ever() {
     assert_eq!(read_stream(&world, &mut ahead, 9_999), rest);
     assert!(read_stream(&world, &mut nowhere, 9_999).is_empty());
     assert_eq!(read_stream(&world, &mut nowhere, 10_000), ["reset"]);
+}
+
+#[test]
+fn a_client_that_is_ahead_gets_its_reset_when_ten_seconds_have_passed() {
+    let mut world = World::new();
+    // Nor does it wait until the zone is stale.
+    world.served.pass_time(Instant::now() + Duration::from_secs(60));
+    let mut nowhere = stream("/v1/stream?zone=0", "0:99999");
+    nowhere.advance(&world.served, &world.gate, 0);
+    nowhere.take_unsent();
+    for now_ms in [0, 300] {
+        let need = nowhere.advance(&world.served, &world.gate, now_ms);
+        let ExchangeNeed::Turn(turn) = need else { panic!("{need:?}") };
+        assert_eq!(turn.until_ms, 10_000);
+    }
 }
 
 #[test]
