@@ -261,7 +261,7 @@ fn board_query(board: &str, query: &str) -> Result<BoardQuery, Problem> {
             BoardPlaces::Around(player_of("around", &player)?, each_side.unwrap_or(5) as u32)
         }
         None => {
-            let from = number(query, "from", "a rank, 1 or more")?.unwrap_or(1);
+            let from = number_in(query, "from", 1..=u64::MAX, "a rank, 1 or more")?.unwrap_or(1);
             let must_be = "a number from 1 to 100";
             let count = number_in(query, "count", 1..=BOARD_PLACES_MAX, must_be)?;
             let count = count.unwrap_or(BOARD_PLACES) as u32;

@@ -207,6 +207,7 @@ fn what_cannot_be_answered_is_refused_with_a_sentence() {
         ("/v1/boards/7", "404"),
         ("/v1/boards/moon", "400"),
         ("/v1/boards/0?around=9", "404"),
+        ("/v1/boards/0?from=0", "400"),
         ("/v1/players/1?after=4", "400"),
         ("/v1/players/1/poll?after=0:", "400"),
         ("/v1/zones/0/tiles?since=-1", "400"),
