@@ -66,6 +66,19 @@ pub enum ExchangeNeed {
     Close,
 }
 
+impl ExchangeNeed {
+    /// Returns whether the next request has come and is not answered yet.
+    pub(super) fn has_request(self) -> bool {
+        match self {
+            ExchangeNeed::Sending
+            | ExchangeNeed::Post
+            | ExchangeNeed::Frame { .. }
+            | ExchangeNeed::Offset { .. } => true,
+            ExchangeNeed::Bytes | ExchangeNeed::Turn(_) | ExchangeNeed::Close => false,
+        }
+    }
+}
+
 /// Events that a client has posted.
 #[derive(Debug)]
 enum Post {

@@ -29,8 +29,9 @@ pub(super) struct ClientSession {
     pub(super) kind: AnswerKind,
     /// The client sends no more.
     pub(super) has_ended: bool,
-    /// Bytes have come that the exchange has not looked at.
-    pub(super) has_more: bool,
+    /// Since when there is something that the exchange has not looked at: bytes of its client, or
+    /// what became of its events.
+    pub(super) more_at: Option<Instant>,
     /// How often frames had been folded when its exchange went on.
     pub(super) foldings: u64,
     /// It is among those that wait for a frame, or was.

@@ -324,15 +324,12 @@ impl Sessions {
     fn received(&mut self, served: &mut Served, number: SocketNumber, taken_at: Instant) {
         let session = &mut self.sessions[number as usize];
         if session.is_listening() {
-            if !matches!(session.stage, SessionStage::Waiting) {
-                session.kind = AnswerKind::Request;
-            }
             session.taken_at.get_or_insert(taken_at);
             self.wait_no_more(number);
             self.advance(served, number);
             return;
         }
-        session.has_more = true;
+        session.more_at.get_or_insert(taken_at);
         if self.has_too_much(number) {
             self.sockets.stop_receiving(number);
         }
@@ -354,13 +351,19 @@ impl Sessions {
 
     fn sent(&mut self, served: &mut Served, number: SocketNumber, buffer: Vec<u8>) {
         let session = &mut self.sessions[number as usize];
-        if let Some(taken_at) = session.taken_at.take() {
+        let SessionStage::Sending(need) = session.stage else { unreachable!("it was sending") };
+        let taken_at = session.taken_at.take();
+        if let Some(taken_at) = taken_at {
             let time = (self.started + self.now).saturating_duration_since(taken_at);
             served.counts.answered(session.kind, session.taken + time);
         }
         session.taken = Duration::ZERO;
+        if session.kind != AnswerKind::Stream {
+            session.kind = AnswerKind::Request;
+            // The next request has come with those that are answered.
+            session.taken_at = taken_at.filter(|_| need.has_request());
+        }
         exchange_of(session, &mut self.spare).sent(buffer);
-        let SessionStage::Sending(need) = session.stage else { unreachable!("it was sending") };
         let has_news = session.foldings != self.foldings && waits_for_frame(need);
         if has_news || was_reached(served, need) || self.supply(served, number, need) {
             self.advance(served, number);
@@ -373,7 +376,9 @@ impl Sessions {
         loop {
             let now_ms = self.now_ms();
             let session = &mut self.sessions[number as usize];
-            session.has_more = false;
+            if let Some(more_at) = session.more_at.take() {
+                session.taken_at.get_or_insert(more_at);
+            }
             session.foldings = self.foldings;
             let exchange = exchange_of(session, &mut self.spare);
             let need = exchange.advance(served, &self.gate, now_ms);
@@ -414,7 +419,7 @@ impl Sessions {
             }
             ExchangeNeed::Turn(_) if session.has_ended => self.close(number),
             // More of the client's commands, or what became of one.
-            ExchangeNeed::Turn(_) if session.has_more => return true,
+            ExchangeNeed::Turn(_) if session.more_at.is_some() => return true,
             ExchangeNeed::Turn(StreamTurn { until_ms, or_frame, or_offset }) => {
                 let kind = std::mem::replace(&mut session.kind, AnswerKind::Stream);
                 self.streams += usize::from(kind != AnswerKind::Stream);
@@ -426,7 +431,7 @@ impl Sessions {
                 self.wait(number, until_ms, or_frame);
                 self.hear_commands(number);
             }
-            ExchangeNeed::Bytes if session.has_more => return true,
+            ExchangeNeed::Bytes if session.more_at.is_some() => return true,
             ExchangeNeed::Bytes if session.has_ended => self.close(number),
             ExchangeNeed::Bytes => self.wait_for_bytes(number),
         }
@@ -490,7 +495,6 @@ impl Sessions {
         let is_request = session.exchange.as_ref().is_some_and(|exchange| !exchange.is_socket());
         if is_request {
             session.kind = AnswerKind::Post;
-            session.pause();
         }
         let exchange = session.exchange.as_mut().expect("it has posted");
         let (body, zone, pass) = exchange.posted().expect("it asks for this");
@@ -500,6 +504,7 @@ impl Sessions {
                 exchange.begin_append();
                 session.posting = Some(posting);
                 if is_request {
+                    session.pause();
                     session.stage = SessionStage::Appending;
                     self.timers.clear(number);
                 }
@@ -536,7 +541,9 @@ impl Sessions {
             }
             let session = &mut self.sessions[number as usize];
             match session.stage {
-                SessionStage::Sending(_) => session.has_more = true,
+                SessionStage::Sending(_) => {
+                    session.more_at.get_or_insert(self.started + self.now);
+                }
                 _ => {
                     session.stage = SessionStage::Waiting;
                     self.woken.push_back((number, self.started + self.now));

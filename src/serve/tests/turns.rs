@@ -9,6 +9,7 @@ use crate::queue;
 use crate::queue::bell::Bell;
 use crate::runtime::ring::RingKind;
 use crate::runtime::sockets::Sockets;
+use crate::serve::counts::AnswerKind;
 use crate::serve::exchange::{Exchange, ExchangeNeed};
 use crate::serve::feed_messages::{FEED_MESSAGES_MAX, FeedMessage};
 use crate::serve::gate::Gate;
@@ -229,6 +230,27 @@ fn a_frame_that_is_folded_at_any_moment_reaches_a_stream_at_once() {
                 assert!(begun.elapsed() < Duration::from_secs(5), "{moment}: {text}");
             }
         }
+    }
+}
+
+#[test]
+fn pipelined_requests_are_counted_by_their_kind_each_time_that_some_are_answered() {
+    for kind in [RingKind::IoUring, RingKind::Epoll] {
+        let mut turns = Turns::new(kind);
+        let mut client = turns.connect();
+        let post = "POST /v1/events HTTP/1.1\r\nHost: localhost\r\n\
+                    Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
+        let get = "GET /v1/players/1/poll HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let requests = [post.to_owned(), get.repeat(3 * ANSWERS)].concat();
+        client.write_all(requests.as_bytes()).expect("it reads");
+        turns.turn_until(&mut client, 3 * ANSWERS, "HTTP/1.1 200 ");
+        // The kernel says that the last ones are sent.
+        (0..8).for_each(|_| _ = turns.turn());
+        let answers = &turns.serving.served.counts.answers;
+        let [gets, posts] = [AnswerKind::Request, AnswerKind::Post]
+            .map(|kind| answers[kind as usize].counts.iter().sum::<u64>());
+        assert_eq!(posts, 1);
+        assert!(gets >= 3, "{gets}");
     }
 }
 
