@@ -230,8 +230,8 @@ impl Stream {
                         Ok(known) => {
                             let others = || other_positions(*zone, earlier.iter().chain(&*later));
                             let moment = served.moment(known);
-                            write_staleness(moment, is_stale, &mut events);
                             let first = begin_updates(known, moment, *from, &mut events);
+                            write_staleness(moment, is_stale, &mut events);
                             let updates = served.schema().game.updates;
                             let zone = (known, updates);
                             let next = write_updates(zone, first, others, &mut events);

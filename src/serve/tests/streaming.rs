@@ -106,6 +106,17 @@ fn a_genesis_is_a_reset_for_each_client_that_was_there_before_it_and_for_no_othe
 }
 
 #[test]
+fn a_stream_of_a_stale_zone_begins_with_its_position() {
+    let mut world = World::new();
+    world.served.pass_time(Instant::now() + Duration::from_secs(60));
+    for (id, first) in [("", "at"), ("0:3", ""), ("9:1", "reset")] {
+        let names = read_stream(&world, &mut stream("/v1/stream?zone=0", id), 0);
+        let expected = [first, "stale"].into_iter().filter(|name| !name.is_empty());
+        assert_eq!(names, expected.collect::<Vec<_>>(), "{id}");
+    }
+}
+
+#[test]
 fn state_is_streamed_when_it_changed_and_no_more_often_than_asked() {
     let mut world = World::new();
     // The clock starts, which moves the times of all that came before.
