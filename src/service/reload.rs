@@ -25,7 +25,19 @@ const RELOADED: [&str; 2] = ["rules.files", "service.log_level"];
 const KEYS_OF_SERVE: [&str; 1] = ["serve."];
 
 /// Prefixes of keys that only `huntd run` uses.
-const KEYS_OF_RUN: [&str; 5] = ["fetch.", "input.", "publish.", "cpu.", "service.listen"];
+const KEYS_OF_RUN: [&str; 11] = [
+    "kafka.group_",
+    "kafka.assignment",
+    "kafka.session_timeout_ms",
+    "kafka.dead_letter_topic",
+    "fetch.",
+    "input.carry_players",
+    "publish.",
+    "snapshot.every_ms",
+    "cpu.",
+    "standby.",
+    "service.listen",
+];
 
 /// True if the last reload of this process was refused.
 static IS_REFUSED: AtomicBool = AtomicBool::new(false);
@@ -202,5 +214,67 @@ impl Reloader {
             smol::Timer::after(Duration::from_millis(KNOWN_POLL_MS)).await;
         }
         tracing::info!(?rulesets, "reloaded");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::settings::Settings;
+    use crate::tools::serve::feed_options;
+
+    /// Of each key, one of these is a valid value that is not the default.
+    const VALUES: [&str; 22] = [
+        "true",
+        "false",
+        "0",
+        "1",
+        "5",
+        "400",
+        "70000",
+        "131072",
+        "1048576",
+        "8388608",
+        "other",
+        "other:1",
+        "none",
+        "text",
+        "binary",
+        "eager",
+        "debug",
+        "epoll",
+        "2",
+        "/other",
+        "127.0.0.1:1",
+        "https://a.example",
+    ];
+
+    #[test]
+    fn serve_goes_by_the_keys_that_change_what_it_takes_of_the_configuration() {
+        let parsed = |key: &str, value: &str| {
+            // Others are for processes with keys alone.
+            let variables = [("serve.keys", "/keys"), (key, value)].map(|(key, value)| {
+                (format!("HUNTD_{}", key.replace('.', "__").to_uppercase()), value.to_owned())
+            });
+            config::parse("", "", variables.into_iter()).ok()
+        };
+        let takes = |config: &Config| {
+            let mut feed = feed_options(config);
+            // It only reads them.
+            feed.snapshots.every_ms = 0;
+            let Config { serve, service, rules_files, .. } = config;
+            format!("{:?}", (feed, serve, service.log_format, service.log_level, rules_files))
+        };
+        let usual = parsed("serve.keys", "/keys").expect("the defaults are valid");
+        for path in Settings::defaults().by_path().keys() {
+            let of = |value: &&str| parsed(path, value);
+            let changed = VALUES.iter().filter_map(of).find(|config| *config != usual);
+            let is_taken = match &changed {
+                Some(changed) => takes(changed) != takes(&usual),
+                // Of these, one takes another.
+                None => ["kafka.sasl.", "kafka.tls."].iter().any(|start| path.starts_with(start)),
+            };
+            assert_eq!(Reloading::Serve.goes_by(path), is_taken, "{path}");
+        }
     }
 }

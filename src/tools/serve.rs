@@ -76,19 +76,24 @@ fn ask_brokers(config: &Config) -> Result<(), ToolError> {
     brokers::ask_first(&answering, &config.publisher.output_topic)
 }
 
-/// Returns the feed's options from a configuration, and a watch of its topics.
+/// Returns the feed's options, and a watch of its topics.
 pub(super) fn feed(config: &Config) -> (FeedOptions, TopicReports) {
     let dial = dial_options(config, &config.publisher.output_topic);
-    let options = FeedOptions {
+    let options = feed_options(config);
+    let (input, output) = (options.input_topic.clone(), options.output_topic.clone());
+    (options, topic_id_watch::start(dial, input, output))
+}
+
+/// Returns the feed's options from a configuration.
+pub(crate) fn feed_options(config: &Config) -> FeedOptions {
+    FeedOptions {
         client: config.group.client.clone(),
         input_topic: config.group.input_topic.clone(),
         output_topic: config.publisher.output_topic.clone(),
         snapshots: config.snapshot.clone(),
         tick_every_ms: config.publisher.tick_every_ms,
         moment: None,
-    };
-    let (input, output) = (options.input_topic.clone(), options.output_topic.clone());
-    (options, topic_id_watch::start(dial, input, output))
+    }
 }
 
 /// Translates an error of the server, with its exit code.
