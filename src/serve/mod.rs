@@ -122,6 +122,10 @@ use topic_reports::TopicReports;
 /// Limit of the clients that wait to be accepted.
 const BACKLOG: i32 = 4096;
 
+/// What to do if another program listens at the address.
+const IF_TAKEN: &str = "choose another serve.listen, or set serve.share_address for all processes \
+                        of this deployment that listen there";
+
 /// The reason why `serve` cannot start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
@@ -129,10 +133,7 @@ pub(crate) enum ServeError {
     #[error(transparent)]
     Topic(#[from] TopicError),
     /// The HTTP address is taken or is no address of this host.
-    #[error(
-        "cannot listen on {listen}: choose another serve.listen, or set serve.share_address for \
-         all processes of this deployment that listen there ({source})"
-    )]
+    #[error("cannot listen on {listen} ({source}): {}", remedy(source, IF_TAKEN))]
     Listen {
         /// The address.
         listen: SocketAddr,
@@ -243,6 +244,15 @@ impl Server {
         serving::run(served, sessions, receiver, (&bell, ring), beside)?;
         thread.join().expect("a panic in any thread ends the process");
         Ok(())
+    }
+}
+
+/// Returns what to do about an address at which a process cannot listen; `if_taken` is that if
+/// another program listens there.
+pub(crate) fn remedy<'a>(error: &io::Error, if_taken: &'a str) -> &'a str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => if_taken,
+        _ => "choose an address of this host and a port that this user may open",
     }
 }
 

@@ -99,13 +99,11 @@ fn readable_secret(security: &Security) -> Option<String> {
 
 /// Only a warning: a daemon about to be restarted may be listening there.
 fn unusable_address(key: &str, listen: SocketAddr, error: &io::Error) -> String {
-    let remedy = match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            "unless this is a huntd that this one replaces, choose another address, or stop the \
-             program that listens there (`ss -ltnp`)"
-        }
-        _ => "choose an address of this host and a port that this user may open",
-    };
+    let remedy = serve::remedy(
+        error,
+        "unless this is a huntd that this one replaces, choose another address, or stop the \
+         program that listens there (`ss -ltnp`)",
+    );
     format!("{key}: nothing more can listen on {listen} ({error}): {remedy}")
 }
 
