@@ -24,7 +24,7 @@ const CHECKPOINT_ROWS_PER_PIECE: u32 = 8192;
 /// Limit of a zone's encoded state. Each game asserts that its state fits.
 pub(crate) const STATE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Limit of a stored row, with its number if it has one. Each game asserts that its rows fit.
+/// Limit of a stored row, with its number if it has one. A table with longer rows does not compile.
 pub(crate) const STORED_ROW_WORDS_MAX: usize = 32;
 
 /// The result of reading a checkpoint.

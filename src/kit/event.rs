@@ -167,13 +167,23 @@ pub struct EventTable {
 pub(crate) const ACTIONS_MAX: usize = 32;
 
 impl EventTable {
+    /// Creates the table. It does not compile if a field's name has a digit: records that differ in
+    /// digits alone are read as having the same fields.
     pub const fn new(
         fields: &'static [FieldSpec],
         actions: &'static [ActionSpec],
         carried: &'static [CarriedField],
     ) -> EventTable {
-        let mut names = [""; ACTIONS_MAX];
-        let mut at = 0;
+        let (mut names, mut at) = ([""; ACTIONS_MAX], 0);
+        while at < fields.len() {
+            let (key, mut byte) = (fields[at].key.as_bytes(), 0);
+            while byte < key.len() {
+                assert!(!key[byte].is_ascii_digit(), "no digit may be in the name of a field");
+                byte += 1;
+            }
+            at += 1;
+        }
+        at = 0;
         while at < actions.len() {
             if !matches!(actions[at].subject, Subject::Arrival) {
                 names[at] = actions[at].type_name;

@@ -98,12 +98,12 @@ macro_rules! state {
             impl GameState for $state {
                 const FORMAT: u64 = u64::from_le_bytes(*$format);
                 const TABLES: &'static [StoredTable] = &[
-                    StoredTable::new(
+                    StoredTable::of_rows(
                         stringify!($players),
                         <$player as Row>::WORDS,
                         <$player>::FIELDS,
                     ),
-                    $(StoredTable::new(
+                    $(StoredTable::of_rows(
                         stringify!($table),
                         <$row as Row>::WORDS,
                         <$row>::FIELDS,

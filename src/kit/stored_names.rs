@@ -5,7 +5,7 @@
 //! NAMED_STATE | bytes of the text | the text, padded to words | number of runs | runs | rows
 //! ```
 
-use crate::kit::checkpoint::{STATE_BYTES_MAX, StateError};
+use crate::kit::checkpoint::{STATE_BYTES_MAX, STORED_ROW_WORDS_MAX, StateError};
 use crate::kit::words::Words;
 use std::fmt::Write;
 
@@ -67,6 +67,39 @@ impl StoredTable {
         }
         StoredTable { name, words, fields }
     }
+
+    /// Creates a table that a checkpoint reads row by row. Fails to compile if the rows are too
+    /// long for that.
+    pub const fn of_rows(
+        name: &'static str,
+        words: usize,
+        fields: &'static [StoredField],
+    ) -> StoredTable {
+        assert!(words <= STORED_ROW_WORDS_MAX, "a stored row has 32 words at most");
+        StoredTable::new(name, words, fields)
+    }
+
+    /// Returns whether the table has a field with this name, of a word at most.
+    const fn has_short_field(&self, name: &str) -> bool {
+        let mut at = 0;
+        while at < self.fields.len() {
+            if is_same(self.fields[at].name, name) {
+                return self.fields[at].bits <= 64;
+            }
+            at += 1;
+        }
+        false
+    }
+}
+
+/// Returns whether two texts are equal.
+const fn is_same(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let mut at = 0;
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len() && at == other.len()
 }
 
 /// Returns the fields of a row that has a word for each.
@@ -280,6 +313,25 @@ pub struct Migration {
     pub field: &'static str,
     /// Returns the field's bits for a stored row; `None` if there is no such value.
     pub migrate: fn(&StoredRowView) -> Option<u64>,
+}
+
+/// Panics, or does not compile, if a migration names no field of these tables, or a field of
+/// several words: no state would ever be moved by it.
+pub(crate) const fn check_migrations(migrations: &[Migration], tables: &[StoredTable]) {
+    let mut at = 0;
+    while at < migrations.len() {
+        let Migration { table: name, field, .. } = migrations[at];
+        let (mut is_known, mut table) = (false, 0);
+        while table < tables.len() {
+            is_known |= is_same(tables[table].name, name) && tables[table].has_short_field(field);
+            table += 1;
+        }
+        assert!(
+            is_known,
+            "each migration names a table of the state and a field of a word at most"
+        );
+        at += 1;
+    }
 }
 
 /// A row of a stored state, by its own names.

@@ -3,12 +3,13 @@
 use crate::kit::checkpoint::StateError;
 use crate::kit::engine::{Engine, encode_state};
 use crate::kit::rulebook::Rulebook;
-use crate::kit::stored_names::NamedState;
+use crate::kit::stored_names::{Migration, NamedState, StoredField, StoredTable, check_migrations};
 use crate::kit::update::{Update, Updates};
 use crate::kit::zone::Zone;
 use crate::testing::random::Random;
 use crate::testing::turf::{FIRST_RULES, SECOND_RULES, first, random_events, second, third};
 use proptest::prelude::*;
+use std::panic::catch_unwind;
 
 pub(super) fn encoded(zone: &mut (impl Engine + ?Sized)) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -141,6 +142,26 @@ fn a_state_of_before_names_is_read_by_its_own_version_and_by_no_other() {
         refused.expect_err("it is of another version"),
         StateError::OtherRules { ruleset: zone.ruleset() }
     );
+}
+
+#[test]
+fn a_migration_names_a_field_of_a_word_at_most() {
+    const FIELDS: &[StoredField] =
+        &[StoredField::new("score", "u64", 0, 64), StoredField::new("items", "[u64; 2]", 64, 128)];
+    let tables = [StoredTable::of_rows("players", 3, FIELDS)];
+    let names = |table, field| {
+        let migrations = [Migration { table, field, migrate: |_| None }];
+        catch_unwind(|| check_migrations(&migrations, &tables)).is_ok()
+    };
+    assert!(names("players", "score"));
+    let wrong = [("player", "score"), ("players", "scores"), ("players", "items"), ("", "score")];
+    assert!(wrong.iter().all(|(table, field)| !names(table, field)));
+}
+
+#[test]
+fn rows_that_a_checkpoint_cannot_read_are_in_no_table() {
+    assert!(catch_unwind(|| StoredTable::of_rows("cells", 32, &[])).is_ok());
+    assert!(catch_unwind(|| StoredTable::of_rows("cells", 33, &[])).is_err());
 }
 
 #[test]

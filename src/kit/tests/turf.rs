@@ -2,8 +2,9 @@
 
 use crate::decoder::{Decoder, RecordPosition};
 use crate::kit::engine::{AnyRulebook, BlockReport};
-use crate::kit::event::{ACTIONS_MAX, Event, Subject};
+use crate::kit::event::{ACTIONS_MAX, Event, EventTable, Subject};
 use crate::kit::event_list::Events;
+use crate::kit::field::{FieldForm, FieldSpec};
 use crate::kit::game::Game;
 use crate::kit::kinds::Kinds;
 use crate::kit::rulebook::{GameRules, Rulebook};
@@ -18,6 +19,7 @@ use crate::testing::turf::events::{TurfAction, TurfKind, TurfRefusal, TurfUpdate
 use crate::testing::turf::first::play::Turf;
 use crate::testing::turf::{FIRST_RULES, boastful, forgetful, random_events, secretive};
 use crate::view::game::Viewed;
+use std::panic::catch_unwind;
 
 fn play(zone: &mut Zone<Turf>, events: &[(u64, u64, i64, TurfAction)]) -> Vec<TurfUpdate> {
     let mut updates = Updates::new();
@@ -145,6 +147,17 @@ where
         let events = random_events(&mut Random::new(seed), 1000);
         prove::<R::Game>(&rules, &events, seed).err()
     })
+}
+
+#[test]
+fn a_digit_in_the_name_of_a_field_does_not_compile() {
+    let table = |key| {
+        let field = FieldSpec { key, form: FieldForm::Integer, least: 0, most: 9 };
+        let fields: &'static [FieldSpec] = Vec::leak(vec![field]);
+        catch_unwind(|| EventTable::new(fields, &[], &[])).is_ok()
+    };
+    assert!(table("x"));
+    assert!(["x1", "1", "x_2_y"].into_iter().all(|key| !table(key)));
 }
 
 #[test]
