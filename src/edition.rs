@@ -1,7 +1,7 @@
 //! A version of a game as a program plays it: the one value by which the verbs know a game.
 
 use crate::kit::bots::{BotOptions, Bots, SplitMix64};
-use crate::kit::rulebook::{GameRules, Rulebook, RulesError};
+use crate::kit::rulebook::{self, GameRules, Rulebook, RulesError};
 use crate::kit::update::Update;
 use crate::runtime::regular_file::{RegularFileError, read_text};
 use crate::view::game::{ViewSchema, Viewed, ViewedGame};
@@ -150,7 +150,7 @@ fn load<G: Playable>(path: &Path) -> Result<G::Rules, RulesFileError> {
 /// Reads and checks the rules in a text; they may name files in this folder.
 pub(crate) fn parse<G: Playable>(text: &str, folder: &Path) -> Result<G::Rules, RulesFileError> {
     let rules = G::read_rules(text, &RulesFolder(folder.to_owned()))?;
-    rules.check()?;
+    rulebook::check(&rules)?;
     Ok(rules)
 }
 

@@ -9,12 +9,11 @@ use crate::hunt::rules::{HEALTH_MAX, Rules};
 use crate::hunt::tables::{self, TABLES};
 use crate::hunt::tiles::Tiles;
 use crate::kit::PLAYERS_MAX;
-use crate::kit::checkpoint::{Checkpoint, Part, STATE_BYTES_MAX};
+use crate::kit::checkpoint::{Checkpoint, Part, state_fits};
 use crate::kit::players::Players;
 use crate::kit::row::Row;
 use crate::kit::state::GameState;
 use crate::kit::stored_names::StoredTable;
-use crate::kit::tombstones::{STORED_TOMBSTONE_WORDS, TOMBSTONES_MAX};
 use crate::kit::words::Words;
 
 /// First word of an encoded state: its name and the format's version.
@@ -27,14 +26,11 @@ const ACTORS_AHEAD: usize = 8;
 const ACTORS: u8 = 0;
 const HUNTS: u8 = ACTORS + 1;
 
-const _: () = assert!(
-    PLAYERS_MAX * ACTOR_WORDS * 8
-        + TOMBSTONES_MAX * STORED_TOMBSTONE_WORDS * 8
-        + HUNTS_MAX * TREASURES_MAX * (Treasure::WORDS + Finisher::WORDS) * 8
-        + HUNTS_MAX * 2 * TREASURES_MAX / 8
-        + 64 * 1024
-        <= STATE_BYTES_MAX
-);
+/// Words of the actors, and of each hunt: its treasures, its finishers, and what two searches seek.
+const ROW_WORDS_MAX: usize = PLAYERS_MAX * ACTOR_WORDS
+    + HUNTS_MAX * TREASURES_MAX * (Treasure::WORDS + Finisher::WORDS)
+    + HUNTS_MAX * 2 * TREASURES_MAX / 64;
+const _: () = assert!(state_fits(ROW_WORDS_MAX as u64));
 
 /// The treasure hunt's state of one zone.
 #[derive(Clone, Debug)]
@@ -54,6 +50,10 @@ impl GameState for TreasureHunt {
 
     type Rules = Rules;
     type Player = Body;
+
+    fn row_words_max(_: &Rules) -> u64 {
+        ROW_WORDS_MAX as u64
+    }
 
     fn new(rules: &Rules) -> TreasureHunt {
         let actors_max = rules.actors.count_max as usize;

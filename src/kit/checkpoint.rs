@@ -10,10 +10,11 @@
 //! state, or an error.
 
 use crate::kit::clock::Clock;
+use crate::kit::engine::encode_state;
 use crate::kit::game::Game;
 use crate::kit::rulebook::Rulebook;
 use crate::kit::stored_names::{DIGEST, NamedState, RowRun, ZONE, words_of_runs};
-use crate::kit::tombstones::Tombstones;
+use crate::kit::tombstones::{STORED_TOMBSTONE_WORDS, TOMBSTONES_MAX, Tombstones};
 use crate::kit::words::Words;
 use crate::kit::zone::Zone;
 use std::ops::Range;
@@ -21,11 +22,18 @@ use std::ops::Range;
 /// Rows that one piece of a checkpoint visits, including empty ones: some ten microseconds.
 const CHECKPOINT_ROWS_PER_PIECE: u32 = 8192;
 
-/// Limit of a zone's encoded state. Each game asserts that its state fits.
+/// Limit of a zone's encoded state. Rules whose largest state exceeds it are refused.
 pub(crate) const STATE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Limit of a stored row, with its number if it has one. A table with longer rows does not compile.
 pub(crate) const STORED_ROW_WORDS_MAX: usize = 32;
+
+/// Returns whether a state fits whose game has this many words of rows: beside them it has all
+/// tombstones, its names, and a zone's few words.
+pub(crate) const fn state_fits(row_words: u64) -> bool {
+    let tombstones = (TOMBSTONES_MAX * STORED_TOMBSTONE_WORDS * 8) as u64;
+    row_words.saturating_mul(8).saturating_add(tombstones + 128 * 1024) <= STATE_BYTES_MAX as u64
+}
 
 /// The result of reading a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -372,9 +380,7 @@ impl<G: Game> Zone<G> {
     ) -> Result<Zone<G>, StateError> {
         let state = NamedState::of(bytes).ok_or(StateError::Malformed)?;
         let mut begun = Vec::new();
-        let mut new = Zone::<G>::new(0, rulebook);
-        new.begin_checkpoint();
-        while new.write_checkpoint(&mut begun, STATE_BYTES_MAX) == CheckpointRead::More {}
+        encode_state(&mut Zone::<G>::new(0, rulebook), &mut begun);
         let begun = NamedState::of(&begun).ok_or(StateError::Malformed)?;
         let rows = state.moved_to(&begun, G::MIGRATIONS)?;
         let zone = Zone::decode_rows(&rows, rulebook, DigestCheck::Other);

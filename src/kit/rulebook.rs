@@ -3,7 +3,9 @@
 //! An event names rules by their hash. The meaning of an event must not depend on who replays it,
 //! so a zone stops at an event with rules that it does not have.
 
+use crate::kit::checkpoint::state_fits;
 use crate::kit::game::Game;
+use crate::kit::state::GameState;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -45,6 +47,16 @@ impl std::fmt::Display for RulesError {
 
 impl std::error::Error for RulesError {}
 
+/// Returns an error if no game can be played with these rules, or if the state of a zone that is
+/// full by them could not be stored.
+pub(crate) fn check<R: GameRules>(rules: &R) -> Result<(), RulesError> {
+    rules.check()?;
+    match state_fits(R::Game::row_words_max(rules)) {
+        true => Ok(()),
+        false => Err(RulesError { key: "the state of a full zone", must_be: "at most 64 MiB" }),
+    }
+}
+
 /// Rules between which a zone can switch.
 #[derive(Clone, Debug)]
 pub struct Rulebook<R> {
@@ -71,9 +83,10 @@ impl<R: GameRules> HashedRules<R> {
 }
 
 impl<R: GameRules> Rulebook<R> {
-    /// Creates a book with the rules of new zones. Panics if [`GameRules::check`] refuses them.
+    /// Creates a book with the rules of new zones. Panics if [`GameRules::check`] refuses them, or
+    /// if the state of a full zone could not be stored.
     pub fn of(first: R) -> Rulebook<R> {
-        if let Err(error) = first.check() {
+        if let Err(error) = check(&first) {
             panic!("{error}");
         }
         Rulebook { all: Arc::new([HashedRules::of(first)]) }
@@ -81,7 +94,7 @@ impl<R: GameRules> Rulebook<R> {
 
     /// Adds rules with which a game under the first rules can continue.
     pub fn add(&mut self, rules: R) -> Result<(), RulesError> {
-        rules.check()?;
+        check(&rules)?;
         rules.check_beside(&self.first().rules)?;
         let all = self.all.iter().cloned();
         self.all = all.chain([HashedRules::of(rules)]).collect();

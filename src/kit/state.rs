@@ -30,6 +30,9 @@ pub trait GameState: Clone + Debug {
     /// The part of a player that almost every event needs.
     type Player: Player;
 
+    /// Returns how many words the rows of the largest state by these rules have.
+    fn row_words_max(rules: &Self::Rules) -> u64;
+
     /// Returns the state before the first event.
     fn new(rules: &Self::Rules) -> Self;
 
@@ -65,7 +68,8 @@ pub trait GameState: Clone + Debug {
 /// Declares the state of a game: its players, and tables whose row numbers have a meaning.
 ///
 /// Both have a bound that may depend on the rules. All rows of a numbered table exist from the
-/// start.
+/// start. Rules are refused if a zone that is full by them takes more than 64 MiB, and a row has 32
+/// words at most.
 #[macro_export]
 macro_rules! state {
     (
@@ -114,6 +118,12 @@ macro_rules! state {
 
                 type Rules = $rules_type;
                 type Player = $player;
+
+                fn row_words_max($rules: &$rules_type) -> u64 {
+                    let words = |rows: u32, words: usize| u64::from(rows) * words as u64;
+                    let rest: &[u64] = &[$(words($rows, <$row as Row>::WORDS)),*];
+                    words($players_max, <$player as Row>::WORDS) + rest.iter().sum::<u64>()
+                }
 
                 fn new($rules: &$rules_type) -> $state {
                     $state {

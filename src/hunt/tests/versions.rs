@@ -155,6 +155,7 @@ const BESIDE_DECIDING: [&[&str]; 7] = [
         "NAMED_ROW_WORDS_MAX",
         "PLAYERS_MAX",
         "REFUSALS_MAX",
+        "ROW_WORDS_MAX",
         "RULES_FILES_MAX",
         "RUNS_MAX",
         "SETTLE_UPDATES_MAX",

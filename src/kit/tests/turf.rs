@@ -7,7 +7,7 @@ use crate::kit::event_list::Events;
 use crate::kit::field::{FieldForm, FieldSpec};
 use crate::kit::game::Game;
 use crate::kit::kinds::Kinds;
-use crate::kit::rulebook::{GameRules, Rulebook};
+use crate::kit::rulebook::{self, GameRules, Rulebook};
 use crate::kit::update::{Update, Updates};
 use crate::kit::zone::Zone;
 use crate::output::encode::{decode, encode};
@@ -16,7 +16,7 @@ use crate::output::frame::{Format, Frame, FrameHeader};
 use crate::testing::proof::prove;
 use crate::testing::random::Random;
 use crate::testing::turf::events::{TurfAction, TurfKind, TurfRefusal, TurfUpdate};
-use crate::testing::turf::first::play::Turf;
+use crate::testing::turf::first::play::{Turf, TurfRules};
 use crate::testing::turf::{FIRST_RULES, boastful, forgetful, random_events, secretive};
 use crate::view::game::Viewed;
 use std::panic::catch_unwind;
@@ -122,6 +122,17 @@ fn another_game_goes_from_records_to_frames_by_its_tables() {
 }
 
 #[test]
+fn rules_by_which_a_full_zone_could_not_be_stored_are_refused() {
+    let rules = |players_max| TurfRules { side: 64, players_max };
+    // 6 words for each player, and 5 MiB for those who have left.
+    assert_eq!(rulebook::check(&rules(1_200_000)), Ok(()));
+    let refused = rulebook::check(&rules(1_400_000)).expect_err("too many players");
+    assert_eq!(refused.to_string(), "the state of a full zone must be at most 64 MiB");
+    let mut book = Rulebook::of(rules(1_000));
+    assert_eq!(book.add(rules(u32::MAX)), Err(refused));
+}
+
+#[test]
 fn a_game_on_the_kit_is_a_function_of_its_log() {
     let mut made = std::collections::BTreeSet::new();
     for seed in 0..100 {
@@ -138,17 +149,6 @@ fn a_game_on_the_kit_is_a_function_of_its_log() {
     assert_eq!(TurfKind::Paint.name(), TurfKind::Paint.spec().name);
 }
 
-/// How the property of every game fails for a game that has these rules.
-fn caught<R: GameRules>(rules: R) -> Option<String>
-where
-    R::Game: Viewed<Action = TurfAction>,
-{
-    (0..100).find_map(|seed| {
-        let events = random_events(&mut Random::new(seed), 1000);
-        prove::<R::Game>(&rules, &events, seed).err()
-    })
-}
-
 #[test]
 fn a_digit_in_the_name_of_a_field_does_not_compile() {
     let table = |key| {
@@ -158,6 +158,17 @@ fn a_digit_in_the_name_of_a_field_does_not_compile() {
     };
     assert!(table("x"));
     assert!(["x1", "1", "x_2_y"].into_iter().all(|key| !table(key)));
+}
+
+/// How the property of every game fails for a game that has these rules.
+fn caught<R: GameRules>(rules: R) -> Option<String>
+where
+    R::Game: Viewed<Action = TurfAction>,
+{
+    (0..100).find_map(|seed| {
+        let events = random_events(&mut Random::new(seed), 1000);
+        prove::<R::Game>(&rules, &events, seed).err()
+    })
 }
 
 #[test]
