@@ -99,7 +99,9 @@ impl<D: Disk> Store<D> {
             self.lose(&slot);
             unreadable(&error)
         })?;
-        if let Err(error) = self.verify(&header) {
+        // What is read back is the header in the file, as a reader takes it.
+        let stored = self.inspect(header.partition, header.sequence).header;
+        if let Err(error) = stored.and_then(|stored| self.verify(&stored)) {
             self.lose(&name);
             return Err(error);
         }

@@ -213,6 +213,26 @@ fn a_changed_byte_anywhere_is_noticed() {
 }
 
 #[test]
+fn a_snapshot_that_no_reader_would_accept_fails_and_replaces_none() {
+    let (disk, mut zone) = (Memory::default(), Zone::new(0));
+    let mut store = store(&disk);
+    zone.join(20);
+    let stored = zone.store(&mut store).expect("the disk is fine");
+    for _ in 0..2 * KEEP {
+        let (mut checkpoint, buffers) = zone.checkpoint(1);
+        checkpoint.skips = vec![checkpoint.next_offset - 1];
+        let mut draft = store.begin(&checkpoint).expect("the disk is fine");
+        for mut buffer in buffers {
+            store.write_block(&mut draft, &mut buffer).expect("the disk is fine");
+        }
+        let committed = store.commit(draft, mark(&checkpoint), 5);
+        assert!(matches!(committed, Err(SnapshotError::Header(_))), "{committed:?}");
+    }
+    let found = store.found(0).expect("the disk is fine");
+    assert!(matches!(&found[..], [one] if one.header.as_ref() == Ok(&stored)), "{found:?}");
+}
+
+#[test]
 fn a_block_of_another_snapshot_or_of_another_place_is_not_taken() {
     let (disk, mut zone) = (Memory::default(), Zone::new(0));
     let mut store = store(&disk);
