@@ -531,15 +531,20 @@ struct MovedRows {
 }
 
 impl MovedRows {
-    /// Appends the rows of a stored run, with these moves; if a new zone has more rows, then its
-    /// rest. Without moves, the run is one of a new zone.
+    /// Appends the rows of a stored run, with these moves. Without moves, the run is one of a new
+    /// zone.
     fn append(
         &mut self,
         begun: &Section,
         stored: &Section,
         moves: &[Move],
     ) -> Result<(), StateError> {
-        let rows = stored.rows.max(begun.rows);
+        // The rows of a numbered table exist from the start. If there are others, their numbers may
+        // mean something else.
+        if !begun.is_counted && begun.rows > 0 && begun.rows != stored.rows {
+            return Err(StateError::Unfit);
+        }
+        let rows = stored.rows;
         if begun.is_counted {
             self.bytes.extend_from_slice(&u64::from(rows).to_le_bytes());
         }
@@ -549,13 +554,11 @@ impl MovedRows {
         for number in 0..rows as usize {
             row.fill(0);
             read_words(begun.bytes.get(number * row_bytes..).unwrap_or_default(), &mut row);
-            if number < stored.rows as usize {
-                read_words(&stored.bytes[number * stored_bytes..], &mut words);
-                let view = StoredRowView { table: stored.table, words: &words };
-                moves.iter().try_for_each(|it| it.make(&view, &mut row))?;
-                if is_zone {
-                    read_words(begun.bytes, &mut row[FORMAT_AND_RULESET]);
-                }
+            read_words(&stored.bytes[number * stored_bytes..], &mut words);
+            let view = StoredRowView { table: stored.table, words: &words };
+            moves.iter().try_for_each(|it| it.make(&view, &mut row))?;
+            if is_zone {
+                read_words(begun.bytes, &mut row[FORMAT_AND_RULESET]);
             }
             if self.bytes.len() + row_bytes > STATE_BYTES_MAX {
                 return Err(StateError::TooLarge);

@@ -175,6 +175,16 @@ fn a_state_that_the_rules_of_the_later_version_do_not_allow_is_refused() {
     assert_eq!(refused.expect_err("there is no room"), StateError::Unfit);
 }
 
+#[test]
+fn a_table_whose_rows_have_other_numbers_in_the_later_version_is_refused() {
+    let mut zone = played(5);
+    for side in [7, 9, 16] {
+        let book = Rulebook::of(second::play::TurfRules { side, ..SECOND_RULES });
+        let refused = Zone::<second::play::Turf>::migrate_state(&encoded(&mut zone), &book);
+        assert_eq!(refused.expect_err("a field is elsewhere"), StateError::Unfit, "side {side}");
+    }
+}
+
 /// What a zone of the second edition makes of events.
 fn published(zone: &mut Zone<second::play::Turf>, seed: u64) -> Vec<Update> {
     let mut updates = Updates::new();
