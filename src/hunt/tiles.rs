@@ -252,7 +252,7 @@ impl Tiles {
         let tile = &mut self.tiles[number as usize];
         let after = self.links[actor];
         tile.actors -= 1;
-        self.taken.set(number, tile.actors > 0);
+        self.taken.set(number, tile.actors > 0 || self.walls.has(number));
         if tile.first == actor + 1 {
             tile.first = after;
             return;

@@ -1,6 +1,9 @@
 //! Shooting, being downed, and respawning.
 
 use super::script::{Game, check, rules, sentence};
+use crate::hunt::Shard;
+use crate::hunt::rules::rulebook::Rulebook;
+use crate::kit::engine::encode_state;
 
 #[test]
 fn a_shot_hits_the_first_actor_along_its_heading() {
@@ -78,6 +81,23 @@ fn a_shot_through_the_corner_of_four_tiles_meets_the_one_along_x() {
     assert_eq!(east, "1 shot weapon=0 heading=4500 distance_cm=1024");
     let north = shot([1 << 16, 0, 0, 0]);
     assert_eq!(north, "1 shot weapon=0 heading=4500 distance_cm=4000");
+}
+
+/// A later version may have a wall there.
+#[test]
+fn an_actor_on_what_became_a_wall_leaves_it_and_the_wall_stays() {
+    let mut game = Game::new(rules());
+    game.play("1 join x=512 y=512");
+    game.play("2 join x=1536 y=512");
+    let mut walled = rules();
+    walled.world.walls = vec![0b10, 0, 0, 0];
+    let rulebook = Rulebook::of(walled);
+    let mut bytes = Vec::new();
+    encode_state(&mut game.shard, &mut bytes);
+    game.shard = Shard::migrate_state(&bytes, &rulebook).expect("a wall costs no player its place");
+    assert_eq!(sentence(&game.play("2 move x=1536 y=1536")[0]), "2 moved tile=17 x=1536 y=1536");
+    let shot = sentence(&game.play("1 shoot weapon=0 heading=0")[0]);
+    assert_eq!(shot, "1 shot weapon=0 heading=0 distance_cm=1024");
 }
 
 #[test]
