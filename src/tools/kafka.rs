@@ -30,6 +30,8 @@ pub(super) const FETCH_WAIT_MS: u32 = 100;
 pub(crate) struct Cluster {
     /// How to reach it.
     pub client: ClientOptions,
+    /// Which events count.
+    pub isolation: Isolation,
     /// The topic with events.
     pub input_topic: String,
     /// The topic with updates.
@@ -47,6 +49,7 @@ impl Cluster {
             Some(config) => Cluster::of_config(&config, verb),
             None => Ok(Cluster {
                 client: plaintext(&args.brokers, verb),
+                isolation: Isolation::Committed,
                 input_topic: "hunt-events".to_owned(),
                 output_topic: "hunt-updates".to_owned(),
                 dead_letter_topic: "hunt-dead-letters".to_owned(),
@@ -61,6 +64,10 @@ impl Cluster {
         dialler::check_files(&client.security).map_err(Failure::File)?;
         Ok(Cluster {
             client: ClientOptions { client_id: format!("huntd-{verb}"), ..client },
+            isolation: match config.fetch.read_committed {
+                true => Isolation::Committed,
+                false => Isolation::Uncommitted,
+            },
             input_topic: config.fetch.input_topic.clone(),
             output_topic: config.publisher.output_topic.clone(),
             dead_letter_topic: config.publisher.dead_letter_topic.clone(),
@@ -133,8 +140,8 @@ pub(crate) struct TopicReader {
 pub(crate) enum Isolation {
     /// Only committed records: events may be part of a transaction.
     Committed,
-    /// All records: frames and dead letters are never part of a transaction, and those of other
-    /// programs must not hide them.
+    /// All records. Frames and dead letters are never part of a transaction, and those of other
+    /// programs must not hide them; events may be read so, too.
     Uncommitted,
 }
 
@@ -302,4 +309,22 @@ fn is_damage(error: &KafkaError) -> bool {
 fn is_lost_offset(error: &KafkaError) -> bool {
     use rdkafka::error::RDKafkaErrorCode::{AutoOffsetReset, OffsetOutOfRange};
     matches!(error.rdkafka_error_code(), Some(AutoOffsetReset | OffsetOutOfRange))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::config::parse;
+
+    #[test]
+    fn events_are_read_as_the_daemon_reads_them() {
+        for (text, isolation) in [
+            ("", Isolation::Committed),
+            ("[fetch]\nread_committed = false", Isolation::Uncommitted),
+        ] {
+            let config = parse("huntd.toml", text, std::iter::empty()).expect("it is valid");
+            let cluster = Cluster::of_config(&config, "explain");
+            assert_eq!(cluster.expect("it names no files").isolation, isolation);
+        }
+    }
 }

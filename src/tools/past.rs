@@ -2,7 +2,7 @@
 
 use super::applier::Applier;
 use super::failure::ToolError;
-use super::kafka::{Cluster, FETCH_WAIT_MS, Isolation, TopicReader};
+use super::kafka::{Cluster, FETCH_WAIT_MS, TopicReader};
 use super::source::SourceRecord;
 use super::tap::write_update;
 use super::topics;
@@ -202,8 +202,9 @@ impl PlayedInput {
     /// Finds the input and the snapshots for this verb.
     pub(super) fn open(config: &Config, verb: &str) -> Result<PlayedInput, ToolError> {
         let input = topics::input(config)?;
-        let Cluster { client, input_topic: topic, .. } = Cluster::of_config(config, verb)?;
-        let reader = TopicReader::connect(&client, &topic, Isolation::Committed, FETCH_WAIT_MS)?;
+        let cluster = Cluster::of_config(config, verb)?;
+        let Cluster { client, isolation, input_topic: topic, .. } = cluster;
+        let reader = TopicReader::connect(&client, &topic, isolation, FETCH_WAIT_MS)?;
         let stored = StoredZones::open(config, input.id)?;
         Ok(PlayedInput { reader, zones: input.partitions, topic, stored })
     }

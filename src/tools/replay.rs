@@ -2,7 +2,7 @@
 
 use super::accounts::{Account, Applied, OfflineShards};
 use super::failure::ToolError;
-use super::kafka::{self, Cluster, FETCH_WAIT_MS, Isolation, TopicReader};
+use super::kafka::{self, Cluster, FETCH_WAIT_MS, TopicReader};
 use super::past::{PlayedInput, StateOrigin};
 use super::progress_bar::ProgressBar;
 use super::source::{Source, SourceRecord};
@@ -153,7 +153,7 @@ impl Play<'_> {
     fn topic(&mut self, cluster: &Cluster, topic: &str) -> Result<(), ToolError> {
         let partitions = kafka::topic_partitions(&cluster.client, topic, Right::Read)?;
         let reader =
-            TopicReader::connect(&cluster.client, topic, Isolation::Committed, FETCH_WAIT_MS)?;
+            TopicReader::connect(&cluster.client, topic, cluster.isolation, FETCH_WAIT_MS)?;
         let mut places = Vec::new();
         for partition in 0..partitions {
             let (start, end) = reader.bounds(partition)?;
