@@ -368,6 +368,9 @@ pub struct ServeArgs {
     /// Show one zone as it was after this record of the input, and nothing that came later.
     #[arg(long, value_name = "ZONE:OFFSET", value_parser = place)]
     pub at: Option<(i32, i64)>,
+    /// Skip a record, like a daemon with a `skip` for it; repeatable.
+    #[arg(long, value_name = "PARTITION:OFFSET", value_parser = place, requires = "at")]
+    pub skip: Vec<(i32, i64)>,
 }
 
 /// Arguments of `rehearse`.
@@ -379,6 +382,9 @@ pub struct RehearseArgs {
     /// Rules file of the version that is rehearsed; repeatable (default: the configuration's).
     #[arg(long, value_name = "FILE")]
     pub rules: Vec<PathBuf>,
+    /// Skip a record, like a daemon with a `skip` for it; repeatable.
+    #[arg(long, value_name = "PARTITION:OFFSET", value_parser = place)]
+    pub skip: Vec<(i32, i64)>,
     /// Exit at the current end of the input instead of waiting for more.
     #[arg(long)]
     pub once: bool,

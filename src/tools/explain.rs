@@ -2,7 +2,7 @@
 
 use super::failure::ToolError;
 use super::kafka::TopicReader;
-use super::past::{Decided, PastZone, PlayedInput, StateOrigin};
+use super::past::{Decided, PastZone, PlayedInput, StateOrigin, skips_of};
 use super::snapshot::time_text;
 use super::source::SourceRecord;
 use crate::decoder::{Decoder, RecordPosition};
@@ -59,8 +59,7 @@ pub fn run(args: &ExplainArgs, edition: &Edition) -> Result<(), ToolError> {
              was deleted by retention, or is not written yet"
         ))
     })?;
-    let skips = args.skip.iter().filter(|(of, _)| *of == i32::from(zone));
-    let skips = skips.map(|(_, offset)| *offset).collect();
+    let skips = skips_of(zone, &args.skip);
     let mut past = PastZone::before((zone, offset), &mut played, &rulebook, skips)?;
     let mut explained = None;
     played.reader.each(zone, offset..offset.saturating_add(1), |record| {

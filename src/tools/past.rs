@@ -34,6 +34,12 @@ pub(super) struct PastZone {
     applier: Applier,
 }
 
+/// Returns the records of a zone that the arguments skip.
+pub(super) fn skips_of(zone: u16, skip: &[(i32, i64)]) -> BTreeSet<i64> {
+    let of_zone = skip.iter().filter(|(of, _)| *of == i32::from(zone));
+    of_zone.map(|(_, offset)| *offset).collect()
+}
+
 /// A zone from which the next records of its input are applied.
 pub(super) struct BegunZone {
     pub engine: Box<dyn Engine>,

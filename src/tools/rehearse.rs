@@ -2,7 +2,7 @@
 
 use super::failure::ToolError;
 use super::kafka::NO_END;
-use super::past::{BegunZone, Decided, PastZone, PlayedInput};
+use super::past::{BegunZone, Decided, PastZone, PlayedInput, skips_of};
 use super::source::SourceRecord;
 use crate::edition::Edition;
 use crate::kit::engine::{AnyRulebook, encode_state};
@@ -41,7 +41,8 @@ pub fn run(args: &RehearseArgs, chosen: &Edition, editions: &[Edition]) -> Resul
         let (begun, playing) = newest(&mut input, zone, &others)?;
         let end = if args.once { input.offsets(zone)?.end } else { NO_END };
         places.push((zone, begun.next_offset..end));
-        zones.insert(zone, RehearsedZone::begin(begun, playing, &next)?);
+        let skips = skips_of(zone, &args.skip);
+        zones.insert(zone, RehearsedZone::begin(begun, (playing, skips), &next)?);
     }
     let mut rehearsal = Rehearsal { is_json: args.json, ..Rehearsal::default() };
     let mut reported_at = Instant::now();
@@ -91,10 +92,10 @@ struct RehearsedZone {
 impl RehearsedZone {
     fn begin(
         begun: BegunZone,
-        playing: &AnyRulebook,
+        (playing, skips): (&AnyRulebook, BTreeSet<i64>),
         next: &AnyRulebook,
     ) -> Result<RehearsedZone, ToolError> {
-        let mut playing = PastZone::new(begun, playing, BTreeSet::new());
+        let mut playing = PastZone::new(begun, playing, skips);
         let mut state = Vec::new();
         encode_state(&mut *playing.engine, &mut state);
         let engine = next.migrated_zone(&state);

@@ -2,7 +2,7 @@
 
 use super::brokers::{self, Reached};
 use super::failure::ToolError;
-use super::past::{PastZone, PlayedInput};
+use super::past::{PastZone, PlayedInput, skips_of};
 use super::rulebook;
 use crate::control::topic_id_watch;
 use crate::daemon::failure::Failure;
@@ -22,7 +22,6 @@ use crate::service::reload::{InForce, Reloading};
 use crate::service::{log, shutdown};
 use crate::view::game::ViewedGame;
 use crate::view::zone::ZonePosition;
-use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -38,7 +37,8 @@ pub fn run(args: &ServeArgs, edition: &Edition) -> Result<(), ToolError> {
     let in_force = InForce::new(Reloading::Serve, &config, rulebook.rulesets());
     let in_force = in_force.expect("huntd serve has read its configuration from a file");
     let (mut options, topics) = feed(&config);
-    options.moment = args.at.map(|place| moment(&config, place, &rulebook)).transpose()?;
+    let moment = args.at.map(|place| moment(&config, place, &args.skip, &rulebook));
+    options.moment = moment.transpose()?;
     serve::run((&config, in_force), (options, topics), rulebook).map_err(failure)
 }
 
@@ -46,6 +46,7 @@ pub fn run(args: &ServeArgs, edition: &Edition) -> Result<(), ToolError> {
 fn moment(
     config: &Config,
     (zone, offset): (i32, i64),
+    skip: &[(i32, i64)],
     rulebook: &Arc<dyn ViewedGame>,
 ) -> Result<ZoneMoment, ToolError> {
     let zone = zone as u16;
@@ -57,7 +58,7 @@ fn moment(
         time_ms = record.time_ms;
         Ok(ControlFlow::Continue(()))
     })?;
-    let skips = BTreeSet::new();
+    let skips = skips_of(zone, skip);
     let mut past = PastZone::before((zone, next_offset), &mut played, &rulebook, skips)?;
     let mut state = Vec::new();
     encode_state(&mut *past.engine, &mut state);

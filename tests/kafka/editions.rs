@@ -382,7 +382,8 @@ fn rehearse(playing: &Huntd) -> Value {
 fn the_next_version_is_rehearsed_beside_the_one_that_plays() {
     if let Some(file) = std::env::var_os(CONFIG) {
         let config = ConfigArgs { file: file.into(), set: Vec::new() };
-        let args = RehearseArgs { config, rules: Vec::new(), once: true, json: true };
+        let (rules, skip) = (Vec::new(), Vec::new());
+        let args = RehearseArgs { config, rules, skip, once: true, json: true };
         let editions = ["second", "first"].map(edition_of);
         let ended = rehearse::run(&args, &editions[0], &editions);
         std::process::exit(ended.map_or_else(
