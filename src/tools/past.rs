@@ -168,6 +168,11 @@ impl PastZone {
         })
     }
 
+    /// Returns whether the last record needs rules that are not loaded.
+    pub(super) fn lacks_rules(&self) -> bool {
+        self.applier.report().missing.is_some()
+    }
+
     /// Returns the number of the next update.
     pub(super) fn updates_made(&self) -> u64 {
         self.next_update + self.applier.updates().len() as u64

@@ -46,7 +46,7 @@ pub fn run(args: &RehearseArgs, chosen: &Edition, editions: &[Edition]) -> Resul
     }
     let mut rehearsal = Rehearsal { is_json: args.json, ..Rehearsal::default() };
     let mut reported_at = Instant::now();
-    input.reader.each_of(&places, |record| {
+    let ended = input.reader.each_of(&places, |record| {
         let zone = zones.get_mut(&record.partition).expect("only zones are read");
         rehearsal.take(zone, record)?;
         if !args.once && reported_at.elapsed() >= REPORT_EVERY {
@@ -54,8 +54,9 @@ pub fn run(args: &RehearseArgs, chosen: &Edition, editions: &[Edition]) -> Resul
             rehearsal.report()?;
         }
         Ok(ControlFlow::Continue(()))
-    })?;
-    rehearsal.report()
+    });
+    rehearsal.report()?;
+    ended
 }
 
 /// Returns a zone as the newest snapshot of one of these versions has it, and that version.
@@ -104,10 +105,17 @@ impl RehearsedZone {
         Ok(RehearsedZone { playing, next })
     }
 
-    /// Applies a record by both versions. Returns how each has decided it.
-    fn take(&mut self, record: &SourceRecord<'_>) -> Result<[Judgement; 2], ToolError> {
+    /// Applies a record by both versions. Returns how each has decided it; `None` if it names rules
+    /// that the rehearsed version does not have, which plays on by its own.
+    fn take(&mut self, record: &SourceRecord<'_>) -> Result<Option<[Judgement; 2]>, ToolError> {
         let RehearsedZone { playing, next } = self;
-        Ok([Judgement::of(playing, record)?, Judgement::of(next, record)?])
+        let played = Judgement::of(playing, record)?;
+        match Judgement::of(next, record) {
+            Ok(rehearsed) => Ok(Some([played, rehearsed])),
+            // Rules are named by a hash of all that decides, so each version has its own names.
+            Err(_) if next.lacks_rules() => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -152,7 +160,9 @@ struct Rehearsal {
     other_outcomes: u64,
     /// Events with the same outcome and other updates.
     other_updates: u64,
-    /// The first of both.
+    /// Events that name rules of the version that plays.
+    rules_changes: u64,
+    /// The first event with another outcome or other updates.
     first: Option<Value>,
 }
 
@@ -163,7 +173,10 @@ impl Rehearsal {
         record: &SourceRecord<'_>,
     ) -> Result<(), ToolError> {
         self.events += 1;
-        let judgements = zone.take(record)?;
+        let Some(judgements) = zone.take(record)? else {
+            self.rules_changes += 1;
+            return Ok(());
+        };
         let [played, rehearsed] = &judgements;
         if played == rehearsed {
             return Ok(());
@@ -220,7 +233,7 @@ impl Rehearsal {
     }
 
     fn report(&self) -> Result<(), ToolError> {
-        let Rehearsal { events, other_outcomes, other_updates, first, .. } = self;
+        let Rehearsal { events, other_outcomes, other_updates, rules_changes, first, .. } = self;
         let mut out = io::stdout().lock();
         match self.is_json {
             true => {
@@ -228,6 +241,7 @@ impl Rehearsal {
                     "events": events,
                     "other_outcomes": other_outcomes,
                     "other_updates": other_updates,
+                    "rules_changes": rules_changes,
                     "first": first,
                 });
                 writeln!(out, "{report}")?;
@@ -235,7 +249,7 @@ impl Rehearsal {
             false => writeln!(
                 out,
                 "{events} events, {other_outcomes} with another outcome, {other_updates} with \
-                 other updates alone"
+                 other updates alone, {rules_changes} changes of the rules that are not rehearsed"
             )?,
         }
         Ok(out.flush()?)
@@ -245,24 +259,55 @@ impl Rehearsal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kit::rulebook::Rulebook;
+    use crate::hunt::rules::tests::sample;
+    use crate::kit::rulebook::{GameRules, Rulebook};
     use crate::output::frame::Chain;
     use crate::testing::turf::FIRST_RULES;
     use crate::tools::past::StateOrigin;
+
+    /// A zone of this book before its first record.
+    fn begun(rulebook: &AnyRulebook, next_update: u64) -> BegunZone {
+        BegunZone {
+            engine: rulebook.new_zone(0),
+            origin: StateOrigin::Start,
+            next_offset: 0,
+            next_update,
+            chain: Chain::default(),
+            skips: BTreeSet::new(),
+        }
+    }
+
+    #[test]
+    fn a_change_of_the_rules_is_counted_and_the_rehearsal_goes_on() {
+        let (first, mut later) = (sample(), sample());
+        later.actors.respawn_ms += 1;
+        let mut both = Rulebook::of(first.clone());
+        both.add(later.clone()).expect("the map is the same");
+        let (playing, next) = (AnyRulebook::from(both), AnyRulebook::from(Rulebook::of(first)));
+        let begun = begun(&playing, 0);
+        let zone = RehearsedZone::begin(begun, (&playing, BTreeSet::from([1])), &next);
+        let mut zone = zone.unwrap_or_else(|error| panic!("{error}"));
+        let change = format!(r#"{{"type":"rules_change","ts_us":1,"ruleset":{}}}"#, later.hash());
+        let join = r#"{"type":"join","player_id":7,"seq":1,"ts_us":1,"x":1,"y":1}"#.to_owned();
+        let mut rehearsal = Rehearsal::default();
+        for (offset, value) in (0..).zip([&change, &join, &join]) {
+            let value = Some(value.as_bytes());
+            let record = SourceRecord { partition: 0, offset, time_ms: 1, value };
+            rehearsal.take(&mut zone, &record).unwrap_or_else(|error| panic!("{error}"));
+        }
+        let Rehearsal { events, rules_changes, other_outcomes, other_updates, .. } = rehearsal;
+        assert_eq!((events, rules_changes, other_outcomes, other_updates), (3, 1, 0, 0));
+        assert_eq!(zone.playing.engine.ruleset(), later.hash());
+        // The second record is skipped by both.
+        let joined = [&zone.playing, &zone.next].map(|zone| zone.updates_as_json(0).len());
+        assert_eq!(joined, [1, 1]);
+    }
 
     #[test]
     fn updates_that_differ_in_nothing_but_their_numbers_are_the_same() {
         let rulebook = AnyRulebook::from(Rulebook::of(FIRST_RULES));
         let [mut first, mut later] = [0, 5].map(|next_update| {
-            let begun = BegunZone {
-                engine: rulebook.new_zone(0),
-                origin: StateOrigin::Start,
-                next_offset: 0,
-                next_update,
-                chain: Chain::default(),
-                skips: BTreeSet::new(),
-            };
-            PastZone::new(begun, &rulebook, BTreeSet::new())
+            PastZone::new(begun(&rulebook, next_update), &rulebook, BTreeSet::new())
         });
         let value = br#"{"type":"join","player_id":7,"seq":1,"ts_us":1,"field":3}"#;
         let record = SourceRecord { partition: 0, offset: 0, time_ms: 1, value: Some(value) };
