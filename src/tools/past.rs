@@ -14,7 +14,7 @@ use crate::output::frame::Chain;
 use crate::service::config::Config;
 use crate::snapshot::disk::Files;
 use crate::snapshot::format::{Header, Origin};
-use crate::snapshot::replicas::Replicas;
+use crate::snapshot::replicas::{Replica, ReplicaError, Replicas};
 use crate::snapshot::slots::Store;
 use crate::telemetry::progress::TopicId;
 use serde_json::Value;
@@ -314,11 +314,10 @@ impl StoredZones {
                 && (start..=offset).contains(&header.next_offset)
                 && header.origin.agrees(&self.origin)
         };
-        let unreadable = |error| ToolError::TopicWrong(format!("{error}"));
         let mut watch = || ControlFlow::Continue(());
         let replica = match &self.topic {
-            Some(topic) => topic.newest(partition, &is_wanted, &mut watch).map_err(unreadable)?,
-            None => None,
+            Some(topic) => topic.newest(partition, &is_wanted, &mut watch),
+            None => Ok(None),
         };
         let mut headers = match &mut self.disk {
             Some(disk) => disk.candidates(partition),
@@ -326,17 +325,76 @@ impl StoredZones {
         };
         headers.retain(is_wanted);
         headers.sort_by_key(|header| Reverse(header.next_offset));
-        let newer = replica.filter(|replica| {
+        let is_newer = |replica: &Replica| {
             headers.first().is_none_or(|header| header.next_offset < replica.header.next_offset)
+        };
+        let newer = replica.map(|replica| self.topic.as_ref().zip(replica.filter(is_newer)));
+        let of_topic = newer.and_then(|newer| {
+            let Some((topic, replica)) = newer else { return Ok(None) };
+            let engine = topic.load(&replica, rulebook, &mut watch)?;
+            Ok(Some(BegunZone::of(StateOrigin::Topic, replica.header, engine)))
         });
-        if let (Some(topic), Some(replica)) = (&self.topic, newer) {
-            let engine = topic.load(&replica, rulebook, &mut watch).map_err(unreadable)?;
-            return Ok(Some(BegunZone::of(StateOrigin::Topic, replica.header, engine)));
-        }
-        let Some(disk) = &mut self.disk else { return Ok(None) };
-        Ok(headers.into_iter().find_map(|header| {
-            let engine = disk.load(&header, rulebook).ok()?;
+        let mut of_disk = headers.into_iter().filter_map(|header| {
+            let engine = self.disk.as_mut()?.load(&header, rulebook).ok()?;
             Some(BegunZone::of(StateOrigin::Disk, header, engine))
-        }))
+        });
+        choose(of_topic, || of_disk.next())
+    }
+}
+
+/// Returns the state of the topic, or that of the disk if there is none or it cannot be read. Fails
+/// if neither can, or if the topic is missing or denied, which a change of the configuration mends.
+fn choose(
+    of_topic: Result<Option<BegunZone>, ReplicaError>,
+    of_disk: impl FnOnce() -> Option<BegunZone>,
+) -> Result<Option<BegunZone>, ToolError> {
+    match of_topic {
+        Ok(Some(begun)) => Ok(Some(begun)),
+        Ok(None) => Ok(of_disk()),
+        Err(error) => {
+            let is_refused = matches!(error, ReplicaError::Refused(_));
+            let stored = if is_refused { None } else { of_disk() };
+            let begun = stored.ok_or_else(|| ToolError::TopicWrong(error.to_string()))?;
+            super::warn(&format!("the snapshot topic is left out: {error}"))?;
+            Ok(Some(begun))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kafka::topic_error::TopicError;
+    use crate::kit::rulebook::Rulebook;
+    use crate::snapshot::format::SnapshotError;
+    use crate::testing::turf::FIRST_RULES;
+
+    #[test]
+    fn a_bad_snapshot_in_the_topic_leaves_the_one_on_disk() {
+        let begun = |origin| BegunZone {
+            engine: AnyRulebook::from(Rulebook::of(FIRST_RULES)).new_zone(0),
+            origin,
+            next_offset: 5,
+            next_update: 0,
+            chain: Chain::default(),
+            skips: BTreeSet::new(),
+        };
+        let stored = || Some(begun(StateOrigin::Disk(5)));
+        let source = |chosen: Result<Option<BegunZone>, ToolError>| {
+            chosen.map(|begun| begun.map(|begun| begun.origin)).map_err(|error| error.to_string())
+        };
+        let bad = || ReplicaError::from(SnapshotError::Header("it is too short"));
+        assert_eq!(source(choose(Err(bad()), stored)), Ok(Some(StateOrigin::Disk(5))));
+        assert_eq!(source(choose(Err(bad()), || None)), Err(bad().to_string()));
+        assert_eq!(source(choose(Ok(None), stored)), Ok(Some(StateOrigin::Disk(5))));
+        let newer = choose(Ok(Some(begun(StateOrigin::Topic(6)))), stored);
+        assert_eq!(source(newer), Ok(Some(StateOrigin::Topic(6))));
+        let missing = ReplicaError::from(TopicError::Missing("snapshots".to_owned()));
+        assert_eq!(source(choose(Err(missing.clone()), stored)), Err(missing.to_string()));
+    }
+
+    #[test]
+    fn a_skip_is_of_its_own_zone() {
+        assert_eq!(skips_of(3, &[(3, 7), (4, 8), (3, 9)]), BTreeSet::from([7, 9]));
     }
 }
