@@ -89,12 +89,16 @@ Try another version of the game beside the running one: apply each event of the 
 zone by both versions, and report how many had another outcome or other updates, and the first of \
 them. Each zone begins with the newest snapshot of the version that plays, and the other version \
 takes it over as at an upgrade; from then on each plays its own game, so a difference may cause \
-others. Nothing is published and no group is joined. The program needs both versions; the first \
-one, or that of --edition, is rehearsed.
+others. A change of the rules counts by itself: the other version plays on by its first rules. \
+Nothing is published and no group is joined.
 
-Examples:
-  huntd rehearse --config huntd.toml --once
-  huntd rehearse --config huntd.toml --rules new-rules.toml --json";
+A program has to be built with both versions for this (docs/OPERATIONS.md); its first one is \
+rehearsed, unless its argument --edition, which a program with one version does not have, names \
+another.
+
+Examples, of a program `mygame` with two versions:
+  mygame rehearse --config huntd.toml --once
+  mygame rehearse --config huntd.toml --rules new-rules.toml --json";
 
 /// `huntd rules --help`.
 pub(crate) const RULES: &str = "\
