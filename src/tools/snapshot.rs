@@ -30,7 +30,10 @@ pub fn run(args: &SnapshotArgs, edition: &Edition) -> Result<(), ToolError> {
     let mut out = io::stdout().lock();
     match &args.verb {
         SnapshotVerb::List(_) => {
-            list(&mut store_of(&config, directory), chosen.partition, &mut out)
+            match list(&mut store_of(&config, directory), chosen.partition, &mut out)? {
+                0 => super::warn(&nothing_in(directory)),
+                _ => Ok(()),
+            }
         }
         SnapshotVerb::Verify(_) => verify(edition, &config, directory, chosen.partition, &mut out),
         SnapshotVerb::Drop(_) => drop_all(&config, directory, chosen.partition, &mut out),
@@ -54,17 +57,29 @@ fn partitions<D: Disk>(store: &mut Store<D>, chosen: Option<u16>) -> Result<Vec<
     Ok(all.into_iter().filter(is_chosen).collect())
 }
 
-fn list(
-    store: &mut Store<Files>,
+/// Says that there are no snapshots, and where others may be.
+fn nothing_in(directory: &Path) -> String {
+    format!(
+        "no snapshots in {}: the daemon has stored none yet, or stores them elsewhere; the unit \
+         huntd@2 does so in /var/lib/huntd/2",
+        directory.display()
+    )
+}
+
+/// Lists the snapshots, and returns how many there are.
+fn list<D: Disk>(
+    store: &mut Store<D>,
     chosen: Option<u16>,
     out: &mut dyn Write,
-) -> Result<(), ToolError> {
+) -> Result<usize, ToolError> {
+    let mut count = 0;
     for partition in partitions(store, chosen)? {
         for found in store.found(partition).map_err(unreadable)? {
             writeln!(out, "{}", line(&found))?;
+            count += 1;
         }
     }
-    Ok(())
+    Ok(count)
 }
 
 fn line(found: &Found) -> String {
@@ -106,26 +121,61 @@ fn verify(
     chosen: Option<u16>,
     out: &mut dyn Write,
 ) -> Result<(), ToolError> {
-    let (mut store, mut damaged) = (store_of(config, directory), 0);
+    let mut store = store_of(config, directory);
     let rulebook: AnyRulebook = rulebook(edition, &config.rules_files)?;
+    let mut verified = VerifiedCounts::default();
     for partition in partitions(&mut store, chosen)? {
-        for Found { name, header, .. } in store.found(partition).map_err(unreadable)? {
+        let found = store.found(partition).map_err(unreadable)?;
+        verified.add(&mut store, (partition, found), &rulebook, out)?;
+    }
+    match verified {
+        VerifiedCounts { whole: 0, damaged: 0 } => {
+            Err(ToolError::VerificationFailed(nothing_in(directory)))
+        }
+        VerifiedCounts { damaged: 0, .. } => Ok(()),
+        VerifiedCounts { whole, damaged } => Err(ToolError::VerificationFailed(format!(
+            "{damaged} snapshots cannot be used, and {whole} can: a start takes the newest of \
+             these, or replays the input. Check the disk. The damaged ones are replaced in time; \
+             to remove all of them at once, stop the daemon and use `huntd snapshot drop`"
+        ))),
+    }
+}
+
+/// How many snapshots can be used, and how many cannot.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct VerifiedCounts {
+    whole: usize,
+    damaged: usize,
+}
+
+impl VerifiedCounts {
+    /// Reads the snapshots that were found for a partition. The daemon may run: one that it has
+    /// replaced meanwhile counts as neither.
+    fn add<D: Disk>(
+        &mut self,
+        store: &mut Store<D>,
+        (partition, found): (i32, Vec<Found>),
+        rulebook: &AnyRulebook,
+        out: &mut dyn Write,
+    ) -> Result<(), ToolError> {
+        for Found { name, header, .. } in found {
             let checked: Result<_, SnapshotError> =
-                header.and_then(|header| store.load(&header, &rulebook));
+                header.clone().and_then(|header| store.load(&header, rulebook));
             match checked {
-                Ok(shard) => writeln!(out, "{name}  whole  digest={:016x}", shard.digest())?,
+                Ok(shard) => {
+                    self.whole += 1;
+                    writeln!(out, "{name}  whole  digest={:016x}", shard.digest())?;
+                }
                 Err(error) => {
-                    damaged += 1;
-                    writeln!(out, "{name}  {error}")?;
+                    let now = store.found(partition).map_err(unreadable)?;
+                    if now.iter().any(|now| (&now.name, &now.header) == (&name, &header)) {
+                        self.damaged += 1;
+                        writeln!(out, "{name}  {error}")?;
+                    }
                 }
             }
         }
-    }
-    match damaged {
-        0 => Ok(()),
-        count => Err(ToolError::VerificationFailed(format!(
-            "{count} snapshots cannot be used; the others can, and each start takes the newest"
-        ))),
+        Ok(())
     }
 }
 
@@ -147,4 +197,59 @@ fn drop_all(
 
 fn unreadable(error: io::Error) -> ToolError {
     ToolError::Config(format!("the state directory cannot be used: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kit::engine::encode_state;
+    use crate::kit::rulebook::Rulebook;
+    use crate::output::frame::Chain;
+    use crate::output::mark::Mark;
+    use crate::snapshot::checkpoint::{Buffer, CheckpointHeader, CheckpointId};
+    use crate::testing::memory_disk::Memory;
+    use crate::testing::turf::FIRST_RULES;
+
+    /// Stores a new zone's state, and returns the file's name.
+    fn store_one(store: &mut Store<Memory>, rulebook: &AnyRulebook) -> String {
+        let (mut zone, mut buffer) = (rulebook.new_zone(0), Buffer::new());
+        encode_state(&mut *zone, buffer.bytes_mut());
+        let checkpoint = CheckpointHeader {
+            id: CheckpointId { partition: 0, ownership_id: 1, number: 1 },
+            ruleset: zone.ruleset(),
+            engine_version: zone.version(),
+            next_offset: 5,
+            leader_epoch: None,
+            next_update: 0,
+            chain: Chain::default(),
+            digest: zone.digest(),
+            skips: Vec::new(),
+            state_bytes: zone.begin_checkpoint(),
+        };
+        let mut draft = store.begin(&checkpoint).expect("the disk is fine");
+        store.write_block(&mut draft, &mut buffer).expect("the disk is fine");
+        store.commit(draft, Mark::default(), 5).expect("the disk is fine");
+        let found = store.found(0).expect("the disk is fine");
+        found.first().expect("it was stored").name.clone()
+    }
+
+    #[test]
+    fn a_snapshot_that_the_daemon_replaces_while_it_is_read_is_not_damaged() {
+        let rulebook = AnyRulebook::from(Rulebook::of(FIRST_RULES));
+        let mut disk = Memory::default();
+        let mut store = Store::new(disk.clone(), Origin::default(), 3);
+        let mut out = Vec::new();
+        assert_eq!(list(&mut store, None, &mut out).expect("it can be read"), 0);
+        let [oldest, next, _newest] = [(); 3].map(|()| store_one(&mut store, &rulebook));
+        assert_eq!(list(&mut store, None, &mut out).expect("it can be read"), 3);
+        let found = || Store::new(disk.clone(), Origin::default(), 3).found(0).expect("it is fine");
+        let (before, again) = (found(), found());
+        disk.with_file(&next, |bytes| *bytes.last_mut().expect("it has a block") ^= 1);
+        disk.rename(&oldest, "shard-0000.writing").expect("the disk is fine");
+        for found in [before, again] {
+            let mut verified = VerifiedCounts::default();
+            verified.add(&mut store, (0, found), &rulebook, &mut out).expect("it can be read");
+            assert_eq!(verified, VerifiedCounts { whole: 1, damaged: 1 });
+        }
+    }
 }
