@@ -1,6 +1,6 @@
 //! The fields in which two stored states of a zone differ.
 
-use crate::kit::stored_names::{NamedState, NamedTable, Section, StateNames, bits_of, read_words};
+use crate::kit::stored_names::{NamedState, NamedTable, Section, bits_of, read_words};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -9,6 +9,8 @@ use std::fmt;
 pub(crate) struct FieldChange {
     /// The table.
     pub table: String,
+    /// The part of the table, if it has several.
+    pub instance: Option<u8>,
     /// The row.
     pub row: RowName,
     /// The field.
@@ -47,8 +49,18 @@ type Rows<'a> = BTreeMap<(&'a str, u8, RowName), (&'a NamedTable, Vec<u64>)>;
 pub(crate) fn changed_fields(before: &[u8], after: &[u8]) -> Option<Vec<FieldChange>> {
     let (before, after) = (NamedState::of(before)?, NamedState::of(after)?);
     let (names_before, names_after) = (before.parsed().ok()?, after.parsed().ok()?);
-    let (was, is) = (rows(&names_before, &before)?, rows(&names_after, &after)?);
+    let (was, is) = (names_before.sections(&before)?, names_after.sections(&after)?);
+    // Rows that are not counted keep their numbers as long as there are as many.
+    let is_numbered = |of: &Section| {
+        let same = |it: &Section| {
+            (&it.table.name, it.instance, it.rows) == (&of.table.name, of.instance, of.rows)
+        };
+        !of.is_counted && was.iter().any(same) && is.iter().any(same)
+    };
+    let (was, is) = (rows(&was, is_numbered), rows(&is, is_numbered));
     let keys: BTreeSet<_> = was.keys().chain(is.keys()).copied().collect();
+    let divided: BTreeSet<_> =
+        keys.iter().filter(|(_, instance, _)| *instance > 0).map(|(name, ..)| *name).collect();
     let mut changes = Vec::new();
     for key in keys {
         let (was, is) = (was.get(&key), is.get(&key));
@@ -62,34 +74,38 @@ pub(crate) fn changed_fields(before: &[u8], after: &[u8]) -> Option<Vec<FieldCha
             };
             let (before, after) = (value(was), value(is));
             if before != after {
-                let (name, _, row) = key;
-                let field = table.fields[number].name.clone();
-                changes.push(FieldChange { table: name.to_owned(), row, field, before, after });
+                let (name, instance, row) = key;
+                let instance = divided.contains(name).then_some(instance);
+                let (table, field) = (name.to_owned(), table.fields[number].name.clone());
+                changes.push(FieldChange { table, instance, row, field, before, after });
             }
         }
     }
     Some(changes)
 }
 
-fn rows<'a>(names: &'a StateNames, state: &NamedState<'a>) -> Option<Rows<'a>> {
+fn rows<'a>(sections: &[Section<'a>], is_numbered: impl Fn(&Section) -> bool) -> Rows<'a> {
     let mut rows = Rows::new();
-    for Section { table, instance, rows: count, bytes, .. } in names.sections(state)? {
+    for section in sections {
+        let Section { table, instance, rows: count, bytes, .. } = *section;
         let mut words = vec![0; table.words];
         for number in 0..count as usize {
             read_words(&bytes[number * 8 * table.words..], &mut words);
-            let name = row_name(table, number, &words);
+            let name = if is_numbered(section) { None } else { own_name(table, &words) };
+            let name = name.unwrap_or(RowName::Number(number as u64));
             rows.insert((table.name.as_str(), instance, name), (table, words.clone()));
         }
     }
-    Some(rows)
+    rows
 }
 
-/// Players and tombstones are stored without gaps, so their rows name themselves.
-fn row_name(table: &NamedTable, number: usize, words: &[u64]) -> RowName {
-    match table.fields.first().map(|field| field.name.as_str()) {
-        Some("player_id") => RowName::Player(words[0]),
-        Some("row") => RowName::Number(words[0]),
-        _ => RowName::Number(number as u64),
+/// Returns the name that a row has in its first word: where rows are stored without gaps, they name
+/// themselves.
+fn own_name(table: &NamedTable, words: &[u64]) -> Option<RowName> {
+    match table.fields.first()?.name.as_str() {
+        "player_id" => Some(RowName::Player(words[0])),
+        "row" => Some(RowName::Number(words[0])),
+        _ => None,
     }
 }
 

@@ -378,7 +378,7 @@ pub(super) struct NamedField {
 pub(super) struct Section<'a> {
     pub table: &'a NamedTable,
     pub instance: u8,
-    is_counted: bool,
+    pub is_counted: bool,
     pub rows: u32,
     pub bytes: &'a [u8],
 }

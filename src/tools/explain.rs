@@ -158,6 +158,7 @@ impl Explanation {
         let changes = self.changes.iter().map(|change| {
             json!({
                 "table": change.table,
+                "instance": change.instance,
                 "row": change.row.to_string(),
                 "field": change.field,
                 "before": change.before.as_ref().map(value),
@@ -199,11 +200,13 @@ impl Explanation {
         for update in updates {
             writeln!(out, "  update   {update}")?;
         }
-        for FieldChange { table, row, field, before, after } in changes {
+        for FieldChange { table, instance, row, field, before, after } in changes {
+            let part = instance.map_or_else(String::new, |instance| format!("[{instance}]"));
             let text = |value: &Option<FieldValue>| {
                 value.as_ref().map_or_else(|| "-".to_owned(), FieldValue::to_string)
             };
-            writeln!(out, "  changed  {table} {row}: {field} {} -> {}", text(before), text(after))?;
+            let (before, after) = (text(before), text(after));
+            writeln!(out, "  changed  {table}{part} {row}: {field} {before} -> {after}")?;
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! The fields that an event has changed.
 
 use super::migrating::{encoded, first_book};
-use crate::kit::state_changes::{FieldValue, RowName, changed_fields};
+use crate::kit::state_changes::{FieldChange, FieldValue, RowName, changed_fields};
+use crate::kit::stored_names::{GAME_TABLES, RowRun, StoredField, StoredTable, names_words};
 use crate::kit::update::Updates;
 use crate::kit::zone::{Outcome, Zone};
 use crate::testing::random::Random;
@@ -45,4 +46,47 @@ fn bytes_that_are_no_state_with_names_have_no_fields() {
     for length in (0..whole.len()).step_by(8) {
         assert_eq!(changed_fields(&whole[..length], &whole), None, "{length} bytes");
     }
+}
+
+/// A state of seats, which say who sits there, in each of these parts of a table.
+fn seats(parts: &[&[u64]]) -> Vec<u8> {
+    const FIELDS: &[StoredField] = &[StoredField::new("player_id", "u64", 0, 64)];
+    let mut words = names_words(1, &[StoredTable::of_rows("seats", 1, FIELDS)]);
+    words.push(parts.len() as u64);
+    let table = GAME_TABLES;
+    let runs = (0..).zip(parts).map(|(instance, part)| {
+        let rows = part.len() as u32;
+        RowRun { table, instance, is_counted: false, rows }
+    });
+    words.extend(runs.map(RowRun::to_word));
+    words.extend(parts.concat());
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// The only change between two such states: part, row, and the player before and after.
+fn changed(
+    before: &[&[u64]],
+    after: &[&[u64]],
+) -> (Option<u8>, RowName, Option<FieldValue>, Option<FieldValue>) {
+    let changes = changed_fields(&seats(before), &seats(after)).expect("both have names");
+    let [FieldChange { instance, row, before, after, .. }] = &changes[..] else {
+        panic!("{changes:?}")
+    };
+    (*instance, *row, before.clone(), after.clone())
+}
+
+#[test]
+fn numbered_rows_about_one_player_are_told_apart() {
+    let player = |id| Some(FieldValue::Bits(id));
+    let number = RowName::Number;
+    assert_eq!(changed(&[&[7, 7]], &[&[8, 7]]), (None, number(0), player(7), player(8)));
+    // Finishers who have been published are stored no more.
+    assert_eq!(changed(&[&[7, 8]], &[&[8]]), (None, RowName::Player(7), player(7), None));
+}
+
+#[test]
+fn a_change_in_a_table_of_several_parts_says_in_which() {
+    let before: [&[u64]; 2] = [&[1, 2], &[3, 4]];
+    assert_eq!(changed(&before, &[&[1, 9], &[3, 4]]).0, Some(0));
+    assert_eq!(changed(&before, &[&[1, 2], &[3, 9]]).0, Some(1));
 }
