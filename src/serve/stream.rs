@@ -232,8 +232,7 @@ impl Stream {
                             let moment = served.moment(known);
                             let first = begin_updates(known, moment, *from, &mut events);
                             write_staleness(moment, is_stale, &mut events);
-                            let updates = served.schema().game.updates;
-                            let zone = (known, updates);
+                            let zone = (known, served.schema().game.updates);
                             let next = write_updates(zone, first, others, &mut events);
                             *from = UpdatesFrom::Next { update: next, genesis: known.genesis() };
                             match next {
