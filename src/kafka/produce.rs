@@ -293,7 +293,7 @@ mod tests {
             match version >= 10 && error != 0 {
                 // Broker 2 leads it, in epoch 9.
                 true => {
-                    [1, 0, 9].map(|byte| writer.i8(byte));
+                    [1, 0, 9].into_iter().for_each(|byte| writer.i8(byte));
                     writer.i32(2);
                     writer.i32(9);
                     writer.no_tagged_fields(flexible);
@@ -306,7 +306,7 @@ mod tests {
         match version >= 10 {
             // It listens at `b:9092`.
             true => {
-                [1, 0, 13, 2].map(|byte| writer.i8(byte));
+                [1, 0, 13, 2].into_iter().for_each(|byte| writer.i8(byte));
                 writer.i32(2);
                 writer.string("b", flexible);
                 writer.i32(9092);

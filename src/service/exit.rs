@@ -51,7 +51,7 @@ exit_codes! {
     ShardHalted = 10,
         "A shard had halted when huntd was stopped: the log names partition and reason.";
     OutOfResources = 11,
-        "File descriptors, threads or disk space ran out, or huntd cannot listen on an address yet: \
+        "File descriptors, threads or disk space ran out, or an address cannot be listened on yet: \
          the message says what to do.";
     TlsRefused = 12,
         "TLS verification failed or was refused: check certificates and `[kafka.tls]`.";
