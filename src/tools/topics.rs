@@ -81,6 +81,7 @@ pub(super) fn prepare(
     // A new topic must not be less safe than the existing ones.
     let there = output.or(input).map(|found| found.replicas as u16);
     let replicas = args.replicas.or(there).unwrap_or(REPLICAS);
+    let is_unsafe = args.replicas.or(there).is_none() && !args.check;
     has_room_for(client, &names.input, replicas)?;
     let existing = [input, output].map(|found| found.map_or(replicas, |it| it.replicas as u16));
     let mut out = std::io::stdout().lock();
@@ -101,6 +102,12 @@ pub(super) fn prepare(
             report_unmet(name, "--partitions", args.partitions, partitions)?;
             report_unmet(name, "--replicas", args.replicas, replicas)?;
         }
+    }
+    if is_unsafe {
+        super::say(
+            "the new topics have one replica: acknowledged records are lost with a broker's disk; \
+             in production, create them with `--replicas 3`",
+        )?;
     }
     if !missing.is_empty() {
         let missing = missing.join(", ");

@@ -93,6 +93,7 @@ fn topics_are_created_as_they_are_checked_and_are_only_checked_when_they_are_the
     let ended = setup.run(&["topics", "--partitions", "3"]);
     assert_eq!(ended.code, 0, "{}", ended.errors);
     assert_eq!(ended.output.matches("created  3 partitions").count(), 3, "{}", ended.output);
+    assert!(ended.errors.contains("create them with `--replicas 3`"), "{}", ended.errors);
     // Another number would be for topics to create, and all of them exist.
     for verb in [&["topics", "--partitions", "7"][..], &["topics", "--check"], &["check"]] {
         let ended = setup.run(verb);
