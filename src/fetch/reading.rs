@@ -74,8 +74,7 @@ impl FetchTask {
         let mut table = self.shared.table.borrow_mut();
         endpoints.for_each(|broker| table.learn_broker(broker));
         for (cursor, leader) in std::mem::take(&mut self.hints) {
-            let is_learnt = leader.is_some_and(|leader| table.learn(cursor.partition, leader));
-            if !is_learnt && table.mark_stale(cursor.partition, self.node_id) {
+            if table.refused(cursor.partition, self.node_id, leader) {
                 cursor.retry_at.set(Some(self.retry_at()));
             }
             self.shared.context.turns.turn_again();

@@ -168,8 +168,8 @@ impl LeaderTable {
         self.rows.iter().any(|row| row.stale && row.lagging > 0)
     }
 
-    /// Learns the endpoint of a broker that an answer names. Above the limit, the next
-    /// Metadata answer has to name it.
+    /// Learns the endpoint of a broker that an answer names. Above the limit, the next Metadata
+    /// answer has to name it.
     pub(crate) fn learn_broker(&mut self, broker: Broker) {
         match self.brokers.iter().position(|known| known.node_id == broker.node_id) {
             Some(place) => self.brokers[place] = broker,
@@ -179,8 +179,7 @@ impl LeaderTable {
         self.edition += 1;
     }
 
-    /// Learns the leader that an answer names along with an error. Returns whether it was
-    /// new.
+    /// Learns the leader that an answer names along with an error. Returns whether it was new.
     pub(crate) fn learn(&mut self, partition: i32, leader: CurrentLeader) -> bool {
         let known_broker = self.broker(leader.node_id).is_some();
         let Some(row) = self.row_mut(partition) else {
@@ -207,6 +206,18 @@ impl LeaderTable {
                 (row.leader_epoch, row.lagging) = (leader_epoch, 0);
             }
         }
+    }
+
+    /// This broker does not lead a partition: learns the leader that it names, or else marks the
+    /// leader as stale. Returns whether it is stale.
+    pub(crate) fn refused(
+        &mut self,
+        partition: i32,
+        refused_by: i32,
+        named: Option<CurrentLeader>,
+    ) -> bool {
+        let is_learnt = named.is_some_and(|leader| self.learn(partition, leader));
+        !is_learnt && self.mark_stale(partition, refused_by)
     }
 
     /// Marks a partition's leader as stale, because this broker does not lead it. Returns whether

@@ -335,7 +335,7 @@ impl Ownership {
         let mut release = Release::new(now);
         self.acquirer.standby.end();
         self.table.drop_copies(|_| false);
-        // What was just fenced is released with the rest.
+        // A copy that has just fenced its zone is released with the other shards.
         self.table.copies.clear();
         let partitions = self.table.partitions();
         for partition in &partitions {

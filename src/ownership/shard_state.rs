@@ -71,7 +71,7 @@ pub(super) struct FollowingShard {
     /// How far the hot thread was told to go, and when.
     pub(super) covered: Mark,
     pub(super) covered_at: Instant,
-    /// What the output covered at this time, to which it has to come.
+    /// How far the output was at this time. The shard has to come there.
     pub(super) goal: (Mark, Instant),
     /// Since when it has made more updates than are published.
     pub(super) ahead_since: Option<Instant>,
@@ -112,8 +112,9 @@ impl FollowingShard {
         now.saturating_duration_since(since) >= Duration::from_millis(FOLLOWER_AHEAD_MS_MAX)
     }
 
-    /// Whether everything from its beginning on was applied that the output covered a moment ago,
-    /// and made as many updates. An owner of another version that may publish on has to be quiet.
+    /// Returns whether the shard has applied the input that the output covered a moment ago, and
+    /// has made as many updates. If an owner of another version may still publish, it has to be
+    /// quiet.
     pub(super) fn is_warm(
         &mut self,
         facts: &ShardFacts,
@@ -122,8 +123,8 @@ impl FollowingShard {
         now: Instant,
     ) -> bool {
         let (goal, since) = self.goal;
-        // A shard that comes to another cover while it is told of the next one has not compared its
-        // updates with the first.
+        // The shard compares its updates at the end of the newest cover alone, so one that has
+        // applied this input may have made fewer.
         let is_at_goal = goal.next_offset <= facts.applied && goal.next_update <= facts.next_update;
         if !is_at_goal || !is_read_to_end || self.ahead_since.is_some() {
             return false;

@@ -122,7 +122,7 @@ use topic_reports::TopicReports;
 /// Limit of the clients that wait to be accepted.
 const BACKLOG: i32 = 4096;
 
-/// What to do if another program listens at the address.
+/// The remedy if another program listens on the address.
 const IF_TAKEN: &str = "choose another serve.listen, or set serve.share_address for all processes \
                         of this deployment that listen there";
 
@@ -247,8 +247,8 @@ impl Server {
     }
 }
 
-/// Returns what to do about an address at which a process cannot listen; `if_taken` is that if
-/// another program listens there.
+/// Returns the remedy if a process cannot listen on an address: `if_taken` if another program
+/// listens there.
 pub(crate) fn remedy<'a>(error: &io::Error, if_taken: &'a str) -> &'a str {
     match error.kind() {
         io::ErrorKind::AddrInUse => if_taken,

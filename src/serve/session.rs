@@ -29,8 +29,8 @@ pub(super) struct ClientSession {
     pub(super) kind: AnswerKind,
     /// The client sends no more.
     pub(super) has_ended: bool,
-    /// Since when there is something that the exchange has not looked at: bytes of its client, or
-    /// what became of its events.
+    /// Since when the exchange has something to look at: bytes of its client, or the outcome of its
+    /// events.
     pub(super) more_at: Option<Instant>,
     /// How often frames had been folded when its exchange went on.
     pub(super) foldings: u64,

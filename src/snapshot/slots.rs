@@ -99,7 +99,7 @@ impl<D: Disk> Store<D> {
             self.lose(&slot);
             unreadable(&error)
         })?;
-        // What is read back is the header in the file, as a reader takes it.
+        // A reader has only the header in the file.
         let stored = self.inspect(header.partition, header.sequence).header;
         if let Err(error) = stored.and_then(|stored| self.verify(&stored)) {
             self.lose(&name);

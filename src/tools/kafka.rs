@@ -140,8 +140,8 @@ pub(crate) struct TopicReader {
 pub(crate) enum Isolation {
     /// Only committed records: events may be part of a transaction.
     Committed,
-    /// All records. Frames and dead letters are never part of a transaction, and those of other
-    /// programs must not hide them; events may be read so, too.
+    /// All records. Frames and dead letters are never part of a transaction, and transactions of
+    /// other programs must not hide them. Events are read so if `fetch.read_committed` is false.
     Uncommitted,
 }
 

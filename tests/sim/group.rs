@@ -23,7 +23,7 @@ pub(crate) enum GroupEvent {
 /// The coordinator.
 pub(crate) struct Group {
     partitions: i32,
-    /// If true, the operator assigns the partitions, and each daemon has those of its host.
+    /// True if the operator assigns the partitions: each daemon plays those of its host.
     is_listed: bool,
     members: BTreeMap<u64, Member>,
     /// The member that each partition belongs to.

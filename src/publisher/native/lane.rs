@@ -239,8 +239,7 @@ impl<T> Lane<T> {
         }
     }
 
-    /// Whether brokers have refused it so often in a row that it waits the longest between two
-    /// attempts.
+    /// Returns whether brokers have refused the lane so often in a row that its waits grow no more.
     pub(super) fn waits_longest(&self) -> bool {
         self.retry_ms == RECONNECT_MS_MAX
     }

@@ -415,9 +415,7 @@ impl<T> Lanes<T> {
             ProduceRemedy::ResendSometimes if !lane.waits_longest() => {}
             ProduceRemedy::ResendDoubting => self.suspects.add(node_id),
             ProduceRemedy::AskLeader => {
-                if !leader.is_some_and(|leader| self.table.learn(partition, leader)) {
-                    self.table.mark_stale(partition, node_id);
-                }
+                self.table.refused(partition, node_id, leader);
                 wait_ms_max = LEADERLESS_MS_MAX;
             }
             ProduceRemedy::ResendBefore if !lane.is_oldest(number) => {}
