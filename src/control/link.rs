@@ -191,8 +191,10 @@ impl Link {
             let envelope = envelope(options, list_offsets::LIST_OFFSETS_VERSION);
             list_offsets::request(envelope, topic, partitions, end, out);
         })?;
-        list_offsets::parse(&answer, CORRELATION_ID, topic)
-            .map_err(|error| self.channel.answer_error(error))
+        let mut offsets = Offsets::new();
+        list_offsets::parse(&answer, CORRELATION_ID, topic, &mut offsets)
+            .map_err(|error| self.channel.answer_error(error))?;
+        Ok(offsets)
     }
 
     /// Asks for the coordinator of a group: a broker, or why there is none.

@@ -6,8 +6,7 @@ use crate::fetch::cursor::{Cursor, CursorState};
 use crate::fetch::stage::SharedFetch;
 use crate::fetch::task::{BrokerLink, FetchTask};
 use crate::kafka::RECONNECT_MS_MAX;
-use crate::kafka::list_offsets::{self, LogEnd};
-use std::rc::Rc;
+use crate::kafka::list_offsets::{self, LogEnd, Offsets};
 use std::time::{Duration, Instant};
 
 /// Milliseconds between two questions for the end of a partition that is left out of Fetches.
@@ -22,8 +21,6 @@ const ENDS_ID: i32 = -2;
 
 /// An unknown log end.
 const END_UNKNOWN: i64 = -1;
-
-type EndsByPartition = Vec<(i32, Option<i64>)>;
 
 impl SharedFetch {
     /// Marks a log's end as unknown if no broker has confirmed it recently: the log may have grown.
@@ -71,19 +68,22 @@ impl FetchTask {
             return Ok(());
         }
         let now = self.shared.context.turns.now();
-        let mut cursors: Vec<Rc<Cursor>> = Vec::new();
+        let (mut partitions, mut offsets) = std::mem::take(&mut self.asked_ends);
+        partitions.clear();
         self.shared.cursors.each(|cursor| {
             if self.leads(cursor) && ends_due_at(cursor).is_some_and(|at| at <= now) {
-                cursors.push(cursor.clone());
+                partitions.push(cursor.partition);
             }
         });
-        let partitions: Vec<i32> = cursors.iter().map(|cursor| cursor.partition).collect();
-        let ends = self.ask_offsets(link, &partitions, LogEnd::Latest).await?;
-        for cursor in cursors {
-            cursor.end_known_at.set(Some(now));
-            let end = offset_of(&ends, cursor.partition).unwrap_or(END_UNKNOWN);
-            self.shared.context.progress.shard(cursor.partition).high_watermark.set(end);
-        }
+        self.ask_offsets(link, &partitions, LogEnd::Latest, &mut offsets).await?;
+        self.shared.cursors.each(|cursor| {
+            if partitions.contains(&cursor.partition) {
+                cursor.end_known_at.set(Some(now));
+                let end = offset_of(&offsets, cursor.partition).unwrap_or(END_UNKNOWN);
+                self.shared.context.progress.shard(cursor.partition).high_watermark.set(end);
+            }
+        });
+        self.asked_ends = (partitions, offsets);
         Ok(())
     }
 
@@ -101,8 +101,9 @@ impl FetchTask {
     ) -> Result<(), ConnectionError> {
         while let Some(cursor) = self.out_of_range.pop() {
             let (partition, position) = (cursor.partition, cursor.position.get());
-            let first = self.ask_offsets(link, &[partition], LogEnd::Earliest).await?;
-            let end = self.ask_offsets(link, &[partition], LogEnd::Latest).await?;
+            let (mut first, mut end) = (Offsets::new(), Offsets::new());
+            self.ask_offsets(link, &[partition], LogEnd::Earliest, &mut first).await?;
+            self.ask_offsets(link, &[partition], LogEnd::Latest, &mut end).await?;
             match (offset_of(&first, partition), offset_of(&end, partition)) {
                 (Some(first), _) if position < first => cursor.fail(format!(
                     "retention has passed offset {position} of input partition {partition}, whose \
@@ -126,23 +127,24 @@ impl FetchTask {
     }
 
     async fn ask_offsets(
-        &self,
+        &mut self,
         link: &mut BrokerLink,
         partitions: &[i32],
         end: LogEnd,
-    ) -> Result<EndsByPartition, ConnectionError> {
+        offsets: &mut Offsets,
+    ) -> Result<(), ConnectionError> {
+        let mut request = std::mem::take(&mut self.request);
         let shared = &self.shared;
         let (deadline, connection) = (link.deadline(shared), &mut link.connection);
         let topic = &shared.options.input_topic;
-        let mut request = Vec::new();
+        request.clear();
         let envelope = shared.envelope(list_offsets::LIST_OFFSETS_VERSION, ENDS_ID);
         list_offsets::request(envelope, topic, partitions, end, &mut request);
-        connection.send(request, deadline).await?;
+        self.request = connection.send(request, deadline).await?;
         let mut response = connection.receive(deadline).await?;
-        let offsets = list_offsets::parse(response.bytes(), ENDS_ID, topic);
+        let parsed = list_offsets::parse(response.bytes(), ENDS_ID, topic, offsets);
         connection.give_back(response);
-        let offsets = offsets.map_err(|error| connection.protocol(error))?;
-        Ok(offsets.into_iter().map(|(partition, offset)| (partition, offset.ok())).collect())
+        parsed.map_err(|error| connection.protocol(error))
     }
 }
 
@@ -151,6 +153,6 @@ fn ends_due_at(cursor: &Cursor) -> Option<Instant> {
     Some(known_at + Duration::from_millis(ENDS_EVERY_MS))
 }
 
-fn offset_of(offsets: &EndsByPartition, partition: i32) -> Option<i64> {
-    offsets.iter().find(|(of, _)| *of == partition)?.1
+fn offset_of(offsets: &Offsets, partition: i32) -> Option<i64> {
+    offsets.iter().find(|(of, _)| *of == partition)?.1.ok()
 }

@@ -16,6 +16,7 @@ use crate::kafka::fetch::{
     self, FetchPartition, FetchRequest, FetchedPartition, VERSION_BY_NAME_MAX,
 };
 use crate::kafka::leader_hint::CurrentLeader;
+use crate::kafka::list_offsets::Offsets;
 use crate::kafka::message::{self, TOPIC_ID_VERSION_MIN, Versions};
 use crate::kafka::throttle::Throttle;
 use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
@@ -49,7 +50,7 @@ pub(crate) struct FetchTask {
     /// The partitions of the last response that have records.
     pub(super) answers: Vec<PartitionAnswer>,
     /// A buffer that is reused for every request.
-    request: Vec<u8>,
+    pub(super) request: Vec<u8>,
     pub(super) partitions: Vec<FetchPartition>,
     pub(super) correlation_id: i32,
     /// Version of the outstanding Fetch.
@@ -64,6 +65,8 @@ pub(crate) struct FetchTask {
     pub(super) doubt: Option<UnconfirmedClaim>,
     /// Partitions whose position is out of range, as two connections have confirmed.
     pub(super) out_of_range: Vec<Rc<Cursor>>,
+    /// The partitions whose log ends are asked for, and the answer. Both are reused.
+    pub(super) asked_ends: (Vec<i32>, Offsets),
     /// True if the dialler was asked for a connection and has not answered yet.
     is_dialling: bool,
     /// The time since which the broker leads no partition of the topic; `None` while it leads one.
@@ -133,6 +136,7 @@ impl FetchTask {
             connection: 0,
             doubt: None,
             out_of_range: Vec::new(),
+            asked_ends: Default::default(),
             is_dialling: false,
             unneeded_since: None,
         }
@@ -281,9 +285,9 @@ impl FetchTask {
                     .map_err(|error| link.connection.protocol(error))?;
                 self.find_bounds(link).await?;
                 self.note_throttle(link, throttle_ms);
-                if throttle_ms == 0 && self.doubt.is_none() {
+                let is_next_a_fetch = throttle_ms == 0 && !self.has_old_ends();
+                if is_next_a_fetch && self.doubt.is_none() {
                     self.replace(link);
-                    self.ask_ends(link).await?;
                     self.send_fetch(link).await?;
                 } else {
                     self.asked.clear();

@@ -52,38 +52,47 @@ pub(crate) fn request(
 /// Partitions with their offsets, or with an error.
 pub(crate) type Offsets = Vec<(i32, Result<i64, ErrorCode>)>;
 
-/// Parses an answer: each partition with its offset, or with an error.
+/// Parses an answer into `offsets`: each partition with its offset, or with an error.
 pub(crate) fn parse(
     bytes: &[u8],
     correlation_id: i32,
     topic: &str,
-) -> Result<Offsets, MessageError> {
+    offsets: &mut Offsets,
+) -> Result<(), MessageError> {
     let malformed = |error: WireError| MessageError::Malformed { api: NAME, error };
     let mut reader = WireReader::new(bytes);
     let found = reader.i32().map_err(malformed)?;
     if found != correlation_id {
         return Err(MessageError::Correlation { expected: correlation_id, found });
     }
-    read(&mut reader, topic).map_err(malformed)?.ok_or(MessageError::TopicMissing { api: NAME })
+    match read(&mut reader, topic, offsets).map_err(malformed)? {
+        true => Ok(()),
+        false => Err(MessageError::TopicMissing { api: NAME }),
+    }
 }
 
-fn read(reader: &mut WireReader<'_>, topic: &str) -> Result<Option<Offsets>, WireError> {
-    let mut offsets = None;
+/// Returns whether the topic is in the answer.
+fn read(
+    reader: &mut WireReader<'_>,
+    topic: &str,
+    offsets: &mut Offsets,
+) -> Result<bool, WireError> {
+    let mut has_topic = false;
+    offsets.clear();
     for _ in 0..reader.array(false)? {
         let is_asked = reader.string(false)? == topic;
-        let mut found = Vec::new();
+        has_topic |= is_asked;
         for _ in 0..reader.array(false)? {
             let partition = reader.i32()?;
             let error = ErrorCode(reader.i16()?);
             let _time_ms = reader.i64()?;
             let offset = reader.i64()?;
-            found.push((partition, if error.is_none() { Ok(offset) } else { Err(error) }));
-        }
-        if is_asked {
-            offsets = Some(found);
+            if is_asked {
+                offsets.push((partition, if error.is_none() { Ok(offset) } else { Err(error) }));
+            }
         }
     }
-    Ok(offsets)
+    Ok(has_topic)
 }
 
 #[cfg(test)]
@@ -135,16 +144,19 @@ mod tests {
             writer.i64(-1);
             writer.i64(offset);
         }
-        assert_eq!(parse(&bytes, 7, "zones"), Ok(vec![(3, Ok(41)), (5, Err(ErrorCode(6)))]));
+        let mut offsets = vec![(1, Ok(2))];
+        assert_eq!(parse(&bytes, 7, "zones", &mut offsets), Ok(()));
+        assert_eq!(offsets, [(3, Ok(41)), (5, Err(ErrorCode(6)))]);
         let mut rest = bytes::Bytes::copy_from_slice(&bytes[4..]);
         let theirs = ListOffsetsResponse::decode(&mut rest, LIST_OFFSETS_VERSION).unwrap();
         let theirs = &theirs.topics[0].partitions;
         assert_eq!((theirs[0].partition_index, theirs[0].offset), (3, 41));
         assert_eq!((theirs[1].partition_index, theirs[1].error_code), (5, 6));
-        assert!(parse(&bytes, 8, "zones").is_err());
-        assert_eq!(parse(&bytes, 7, "other"), Err(MessageError::TopicMissing { api: NAME }));
+        assert!(parse(&bytes, 8, "zones", &mut offsets).is_err());
+        let missing = Err(MessageError::TopicMissing { api: NAME });
+        assert_eq!(parse(&bytes, 7, "other", &mut offsets), missing);
         for end in 0..bytes.len() {
-            assert!(parse(&bytes[..end], 7, "zones").is_err(), "cut at {end}");
+            assert!(parse(&bytes[..end], 7, "zones", &mut offsets).is_err(), "cut at {end}");
         }
     }
 }
