@@ -93,8 +93,16 @@ pub struct Replicas {
     options: ReplicaOptions,
     consumer: KafkaReader,
     writer: TopicWriter,
-    /// By partition: keys of all records of replicas that are there, as far as is known.
-    present: BTreeMap<i32, BTreeSet<String>>,
+    /// By partition.
+    present: BTreeMap<i32, PresentRecords>,
+}
+
+/// The records of replicas that are in a partition, as far as is known.
+#[derive(Default)]
+struct PresentRecords {
+    /// The owner epoch under which the partition was searched: another owner stores its own.
+    owner_epoch: u64,
+    keys: BTreeSet<String>,
 }
 
 impl Replicas {
@@ -115,15 +123,18 @@ impl Replicas {
         mut read_block: impl FnMut(u32) -> Result<Vec<u8>, SnapshotError>,
         watch: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<(), ReplicaError> {
-        let partition = header.partition;
-        if !self.present.contains_key(&partition) {
-            let (_, present) = self.find(partition, &|_| true, watch)?;
-            self.present.insert(partition, present);
+        let (partition, owner_epoch) = (header.partition, header.mark.owner_epoch);
+        let is_known = |present: &PresentRecords| present.owner_epoch == owner_epoch;
+        if !self.present.get(&partition).is_some_and(is_known) {
+            let (_, found) = self.find(partition, &|_| true, watch)?;
+            let present = self.present.entry(partition).or_default();
+            present.owner_epoch = owner_epoch;
+            present.keys.extend(found);
         }
         let keys = record_keys(header);
         let present = self.present.get_mut(&partition).expect("it was looked up above");
-        let old: Vec<String> = present.difference(&keys).cloned().collect();
-        present.extend(keys);
+        let old: Vec<String> = present.keys.difference(&keys).cloned().collect();
+        present.keys.extend(keys);
         let mut first_offset = None;
         let mut value = Vec::with_capacity(REPLICA_BLOCKS_PER_RECORD * SNAPSHOT_BLOCK_BYTES);
         for record in 0..records(header) {
@@ -151,7 +162,7 @@ impl Replicas {
             self.append(partition, key, None, watch)?;
         }
         self.wait(old.len(), watch)?;
-        self.present.insert(partition, record_keys(header));
+        self.present.insert(partition, PresentRecords { owner_epoch, keys: record_keys(header) });
         Ok(())
     }
 
@@ -505,8 +516,9 @@ fn consumer_config(options: &ReplicaOptions) -> ClientConfig {
 
 fn producer_config(options: &ReplicaOptions) -> ClientConfig {
     let mut config = writer_config(&options.client);
-    // Appending a record twice is harmless, so idempotence is not needed.
+    // A replica is read in order, and without idempotence retries may change the order.
     config
+        .set("enable.idempotence", "true")
         .set("message.timeout.ms", REPLICA_MS_MAX.to_string())
         .set("socket.timeout.ms", REPLICA_MS_MAX.to_string())
         .set("compression.type", "lz4")
