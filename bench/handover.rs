@@ -10,9 +10,11 @@
 //! (`tests/kafka/campaign`). What was published must be the replay of the input, or the bench
 //! fails.
 //!
-//! Then what copies cost: the hot thread of an owner of all zones, alone and beside an instance
-//! that keeps a copy of each, and the hot thread of that instance. Goals: 1 % and 60 % of the
-//! owner's. `--smoke` takes a few players and one round.
+//! Then what copies cost: the hot thread of an owner of all zones beside an instance that keeps a
+//! copy of each, and the hot thread of that instance. Both are compared with a rival that plays the
+//! same input into an output of its own on the same core: it takes as much of the machine, and
+//! nobody follows anybody. Goals: 1 % more for the owner, and 60 % of the rival for the copies.
+//! `--smoke` takes a few players and one round.
 
 use huntd::hunt::frames::decode_frame;
 use rdkafka::Message;
@@ -215,16 +217,16 @@ fn round(instances: &mut Instances<'_>, first: &mut Huntd, changes: &mut Vec<(u6
     }
 }
 
-/// Measures what copies cost at this rate: an owner has all zones, and another instance comes and
-/// goes.
+/// Measures what copies cost at this rate: an owner has all zones, and other instances come and go
+/// on another core.
 fn measure_copies(cluster: &Cluster, size: &Size, rate: u64) {
     let topics = Topics::create(cluster, "copied", PARTITIONS);
     let mut load = Load::new(size.players, PARTITIONS);
     load.produce(cluster, &topics, size.players);
-    let start = |name: &str, core: u32| {
+    let start = |topics: &Topics, name: &str, core: u32| {
         let zones = PARTITIONS - 1;
         let kafka = format!(
-            "group_instance_id = \"{name}\"\nassignment = [\"owner: 0-{zones}\", \"other:\"]"
+            "group_instance_id = \"{name}\"\nassignment = [\"owner: 0-{zones}\", \"copier:\"]"
         );
         // On a single core nothing is pinned.
         let has_cores = thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
@@ -238,27 +240,30 @@ fn measure_copies(cluster: &Cluster, size: &Size, rate: u64) {
             ("publish", "format = \"binary\""),
             ("cpu", &core),
         ];
-        let mut huntd = Huntd::start(cluster, &topics, &settings);
+        let mut huntd = Huntd::start(cluster, topics, &settings);
         huntd.wait_for_address();
         huntd
     };
-    let mut owner = start("owner", 1);
+    let mut owner = start(&topics, "owner", 1);
     wait_for_zones(&mut owner, PARTITIONS);
     let is_over = AtomicBool::new(false);
     let mut costs = Vec::new();
     thread::scope(|scope| {
         scope.spawn(|| send_until(&is_over, &mut load, rate, cluster, &topics));
         for _ in 0..size.rounds {
+            let mut rival = start(&topics.again(cluster), "owner", 0);
+            wait_for_zones(&mut rival, PARTITIONS);
             thread::sleep(CALM);
-            let [alone] = hot_ns([&owner], size.measured);
-            let mut other = start("other", 0);
-            other.wait_until("its copies", |other| {
-                other.metric("huntd_copies_warm") == PARTITIONS as u64
+            let beside_rival = hot_costs([&owner, &rival], size.measured);
+            rival.stop();
+            let mut copier = start(&topics, "copier", 0);
+            copier.wait_until("its copies", |copier| {
+                copier.metric("huntd_copies_warm") == PARTITIONS as u64
             });
             thread::sleep(CALM);
-            let [owner, copies] = hot_ns([&owner, &other], size.measured);
-            costs.push(Cost { alone, followed: owner, copies });
-            other.stop();
+            let beside_copier = hot_costs([&owner, &copier], size.measured);
+            costs.push(Cost { beside_rival, beside_copier });
+            copier.stop();
         }
         is_over.store(true, Ordering::Relaxed);
     });
@@ -269,45 +274,63 @@ fn measure_copies(cluster: &Cluster, size: &Size, rate: u64) {
     report_costs(rate, &costs);
 }
 
-/// What an event costs hot threads, in nanoseconds.
+/// What an event costs two hot threads: the owner's, and the other instance's.
 struct Cost {
-    /// An owner without copies.
-    alone: f64,
-    /// The same owner beside an instance that copies its zones.
-    followed: f64,
-    /// That instance.
-    copies: f64,
+    beside_rival: [HotCost; 2],
+    beside_copier: [HotCost; 2],
 }
 
-/// Nanoseconds of each daemon's hot thread per event that the first one plays.
-fn hot_ns<const N: usize>(daemons: [&Huntd; N], time: Duration) -> [f64; N] {
+/// What an event costs a hot thread.
+#[derive(Clone, Copy)]
+struct HotCost {
+    ns: f64,
+    /// How many times it was given a core, which is how often it was woken up.
+    wakeups: f64,
+}
+
+/// The cost of each daemon's hot thread for an event that the first one plays.
+fn hot_costs<const N: usize>(daemons: [&Huntd; N], time: Duration) -> [HotCost; N] {
     let sample = || {
-        let ran = daemons.map(|huntd| scrape::hot_task(huntd.pid()).ran_ns);
-        (Page::of(&daemons[0].address()).events(), ran)
+        let tasks = daemons.map(|huntd| scrape::hot_task(huntd.pid()));
+        (Page::of(&daemons[0].address()).events(), tasks.map(|task| [task.ran_ns, task.times]))
     };
-    let (events_before, ran_before) = sample();
+    let (events_before, before) = sample();
     thread::sleep(time);
-    let (events, ran) = sample();
+    let (events, after) = sample();
     let events = (events - events_before).max(1) as f64;
-    std::array::from_fn(|at| (ran[at] - ran_before[at]) as f64 / events)
+    std::array::from_fn(|at| {
+        let [ns, wakeups] = [0, 1].map(|of| (after[at][of] - before[at][of]) as f64 / events);
+        HotCost { ns, wakeups }
+    })
 }
 
 fn report_costs(rate: u64, costs: &[Cost]) {
-    let median = |of: fn(&Cost) -> f64| {
+    let median = |of: &dyn Fn(&Cost) -> f64| {
         let mut all: Vec<f64> = costs.iter().map(of).collect();
         all.sort_by(f64::total_cmp);
         all[all.len() / 2]
     };
-    let [alone, followed, copies] =
-        [|cost: &Cost| cost.alone, |cost: &Cost| cost.followed, |cost: &Cost| cost.copies]
-            .map(median);
-    let (more, share) = (followed / alone * 100.0 - 100.0, copies / followed * 100.0);
-    let line = format!(
-        "{rate} events/s, an owner of all zones: {alone:.0} ns of its hot thread per event; beside \
-         copies of all zones {followed:.0} ns, {more:+.1} % (goal: 1 %); the copies' hot thread \
-         {copies:.0} ns, {share:.0} % of it (goal: 60 %)\n"
-    );
-    std::io::stdout().write_all(line.as_bytes()).expect("standard output is open");
+    let of = |part: fn(&Cost) -> HotCost| {
+        let ns = median(&|cost| part(cost).ns);
+        (ns, median(&|cost| part(cost).wakeups * rate as f64))
+    };
+    let rows = [
+        ("an owner beside a rival", of(|cost| cost.beside_rival[0])),
+        ("the rival", of(|cost| cost.beside_rival[1])),
+        ("the owner beside its copies", of(|cost| cost.beside_copier[0])),
+        ("the copies", of(|cost| cost.beside_copier[1])),
+    ];
+    let mut lines = format!("{rate} events/s, hot threads\n");
+    for (name, (ns, wakeups)) in rows {
+        lines.push_str(&format!("{name}: {ns:.0} ns per event, {wakeups:.0} wakeups/s\n"));
+    }
+    let [owner, rival, followed, copies] = rows.map(|(_, (ns, _))| ns);
+    let (more, share) = (followed / owner * 100.0 - 100.0, copies / rival * 100.0);
+    lines.push_str(&format!(
+        "beside copies, an owner pays {more:+.1} % (goal: 1 %); copies cost {share:.0} % of a \
+         rival (goal: 60 %)\n"
+    ));
+    std::io::stdout().write_all(lines.as_bytes()).expect("standard output is open");
 }
 
 fn wait_for_zones(huntd: &mut Huntd, count: i32) {
