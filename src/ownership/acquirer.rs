@@ -70,8 +70,13 @@ impl Acquirer {
         self.panics = Some(panics);
     }
 
-    /// The operator has added rules.
-    pub(super) fn rules_loaded(&mut self, rulesets: Vec<u32>) {
+    /// The operator has added rules. A copy that began before may take over by them.
+    pub(super) fn rules_loaded(&mut self, table: &mut ShardTable, rulesets: Vec<u32>) {
+        for partition in table.partitions() {
+            if let Some(task) = table.task(partition) {
+                task.know(&rulesets);
+            }
+        }
         self.options.rulesets = rulesets;
     }
 
@@ -275,6 +280,7 @@ impl Acquirer {
             let why = "the input ends before what the output covers of it".to_owned();
             return self.fail(table, partition, &TopicError::NotNow(why), now);
         }
+        task.see_input_end(facts.input_end);
         let mut cover = None;
         if let Some(mark) = task.cover().filter(|mark| *mark != follower.covered) {
             (follower.covered, follower.covered_at) = (mark, now);

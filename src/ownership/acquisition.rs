@@ -168,6 +168,8 @@ pub struct Acquisition {
     /// The input offset that the output covered when its end was surveyed, as far as is read.
     surveyed_cover: i64,
     state: AcquisitionState,
+    /// It began while another instance played the zone, and may follow for weeks.
+    is_copy: bool,
     owner_epoch: u64,
     fence_id: u128,
     fences: usize,
@@ -189,6 +191,7 @@ impl Acquisition {
             is_at_end: false,
             surveyed_cover: 0,
             state: AcquisitionState::Head,
+            is_copy: false,
             owner_epoch: 0,
             fence_id: 0,
             fences: 0,
@@ -203,7 +206,7 @@ impl Acquisition {
     /// The same for a zone that another instance plays: its states are newer than those that are
     /// here, so all are looked at before the output is read.
     pub(super) fn begin_as_copy(brief: Brief, bounds: Bounds) -> Acquisition {
-        let mut acquisition = Acquisition::begin(brief, bounds);
+        let mut acquisition = Acquisition { is_copy: true, ..Acquisition::begin(brief, bounds) };
         if acquisition.state == AcquisitionState::Head {
             acquisition.state = AcquisitionState::Asking;
         }
@@ -239,6 +242,16 @@ impl Acquisition {
         };
         self.note_surveyed_cover();
         self.go_on();
+    }
+
+    /// The operator has added rules; the first are those of an empty zone.
+    pub(super) fn know(&mut self, rulesets: &[u32]) {
+        self.brief.rulesets = rulesets.to_vec();
+    }
+
+    /// The input ends here by now: it may have grown for as long as an engine has followed.
+    pub(super) fn see_input_end(&mut self, input_end: i64) {
+        self.bounds.input_end = self.bounds.input_end.max(input_end);
     }
 
     /// What it waits for now.
@@ -469,13 +482,16 @@ impl Acquisition {
 
     /// Chooses where an engine begins that follows. If none can, the fence comes first: only after
     /// it is known all that the log says, and an empty zone can begin. So it does if a record is to
-    /// be skipped: an engine that follows would meet it.
+    /// be skipped, which the fetch path may not be able to read. A copy may not fence yet, so it
+    /// follows up to that record.
     fn begin_to_follow(&mut self) {
         self.followed = None;
         let mark = self.fold.mark().filter(|mark| can_go_on(mark.position()));
         let Some(mark) = mark else { return self.ask_group() };
         match self.choose_start(mark) {
-            Ok(start) if self.next_skip(mark, start).is_some() => self.ask_group(),
+            Ok(start) if !self.is_copy && self.next_skip(mark, start).is_some() => {
+                self.ask_group();
+            }
             Ok(start) => {
                 self.followed = Some(self.acquired(mark, start));
                 self.skips_followed = self.fold.skips().len();

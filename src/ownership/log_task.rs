@@ -136,6 +136,20 @@ impl LogTask {
         self.acquisition()?.behind()
     }
 
+    /// The operator has added rules; the first are those of an empty zone.
+    pub(super) fn know(&mut self, rulesets: &[u32]) {
+        if let Purpose::Acquire(acquisition) = &mut self.purpose {
+            acquisition.know(rulesets);
+        }
+    }
+
+    /// The input ends here by now; -1: not known.
+    pub(super) fn see_input_end(&mut self, input_end: i64) {
+        if let Purpose::Acquire(acquisition) = &mut self.purpose {
+            acquisition.see_input_end(input_end);
+        }
+    }
+
     /// The owner has left no state so far.
     pub(super) fn give_up_waiting(&mut self) {
         if let Purpose::Acquire(acquisition) = &mut self.purpose {

@@ -131,7 +131,7 @@ impl Ownership {
             OwnershipEvent::InputKnown { topic_id, panics } => {
                 acquirer.input_known(&topic_id, panics);
             }
-            OwnershipEvent::RulesLoaded(rulesets) => acquirer.rules_loaded(rulesets),
+            OwnershipEvent::RulesLoaded(rulesets) => acquirer.rules_loaded(table, rulesets),
             OwnershipEvent::Group(event) => self.hear(event, now),
             OwnershipEvent::Rejoined(result) => table.actions.extend(session.rejoined(result, now)),
             OwnershipEvent::TopicChecked(Err(error @ MembershipError::TopicMissing(_))) => {

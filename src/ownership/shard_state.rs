@@ -79,8 +79,8 @@ pub(super) struct FollowingShard {
     pub(super) cannot_promote: bool,
     /// When it was warm last.
     pub(super) warm_at: Option<Instant>,
-    /// Since when it is known that the owner has resigned.
-    pub(super) resigned_at: Option<Instant>,
+    /// The owner epoch of the last owner that has resigned, and since when that is known.
+    pub(super) resigned_at: Option<(u64, Instant)>,
 }
 
 impl FollowingShard {

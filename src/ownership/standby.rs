@@ -342,8 +342,9 @@ impl Acquirer {
             is_crowd: self.standby.is_crowd,
         };
         if is_resigned {
-            let turn_at = *follower.resigned_at.get_or_insert(now)
-                + Duration::from_millis(RANK_MS * u64::from(rank));
+            let known = follower.resigned_at.filter(|(of, _)| *of == owner_epoch);
+            let (_, since) = *follower.resigned_at.insert(known.unwrap_or((owner_epoch, now)));
+            let turn_at = since + Duration::from_millis(RANK_MS * u64::from(rank));
             if is_eligible && turn_at <= now {
                 return self.take_over(table, partition, TakeoverCause::Resignation, now);
             }

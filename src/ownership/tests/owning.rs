@@ -54,6 +54,8 @@ pub(super) struct Daemon {
     pub(super) made: Option<u64>,
     /// How far their input is read.
     pub(super) decoded: i64,
+    /// Where the input ends, as the hot thread sees it.
+    pub(super) input_end: i64,
     /// The states that this host has of each shard.
     pub(super) candidates: Vec<Candidate>,
     /// The states of other hosts that are found first.
@@ -64,15 +66,25 @@ pub(super) struct Daemon {
 
 impl Daemon {
     pub(super) fn with(read_slots: usize, remedy: Remedy) -> Daemon {
-        Daemon::begin(read_slots, remedy, StandbyOptions::default())
+        Daemon::begin(read_slots, remedy, StandbyOptions::default(), Vec::new())
     }
 
     /// A daemon that keeps copies.
     pub(super) fn with_copies(standby: StandbyOptions) -> Daemon {
-        Daemon::begin(PARTITIONS as usize, Remedy::Refuse, standby)
+        Daemon::with_copies_that_skip(standby, Vec::new())
     }
 
-    fn begin(read_slots: usize, remedy: Remedy, standby: StandbyOptions) -> Daemon {
+    /// The same daemon if its operator passes over these records.
+    pub(super) fn with_copies_that_skip(standby: StandbyOptions, skips: Vec<(i32, i64)>) -> Daemon {
+        Daemon::begin(PARTITIONS as usize, Remedy::Refuse, standby, skips)
+    }
+
+    fn begin(
+        read_slots: usize,
+        remedy: Remedy,
+        standby: StandbyOptions,
+        skips: Vec<(i32, i64)>,
+    ) -> Daemon {
         let now = Instant::now();
         let options = OwnershipOptions {
             updates: crate::hunt::change::UPDATES,
@@ -80,7 +92,7 @@ impl Daemon {
             rulesets: vec![RULESET],
             version: VERSION,
             remedy,
-            skips: Vec::new(),
+            skips,
             read_slots,
             standby,
             fence_ids: FenceIds::new("huntd", 1),
@@ -102,6 +114,7 @@ impl Daemon {
             followed_to: i64::MAX,
             made: None,
             decoded: 0,
+            input_end: 100,
             candidates: Vec::new(),
             replicas: Vec::new(),
             load_fails: None,
@@ -225,7 +238,7 @@ impl Daemon {
     fn facts(&self, acked: i64, is_busy: bool) -> Vec<ShardFacts> {
         let facts = |partition: &i32| ShardFacts {
             partition: *partition,
-            input_end: 100,
+            input_end: self.input_end,
             decoded: self.decoded,
             applied: if self.following.contains(partition) { self.followed_to } else { acked },
             acked,

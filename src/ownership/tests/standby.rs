@@ -2,6 +2,7 @@
 
 use crate::hunt::frames::encode;
 use crate::kafka::membership::{GroupMember, GroupView, MembershipError, MembershipEvent};
+use crate::kit::update::Update;
 use crate::output::fence_id::{FenceIds, is_resignation};
 use crate::output::frame::{Format, FrameHeader};
 use crate::ownership::action::{CopyNews, Note, OwnershipAction, TakeoverCause};
@@ -48,11 +49,12 @@ fn beside_an_owner() -> (Daemon, FrameMaker) {
 
 /// A daemon with so many copies of each zone, beside the owner of partition 0.
 fn beside_an_owner_with(copies: u32) -> (Daemon, FrameMaker) {
-    let mut daemon = Daemon::with_copies(StandbyOptions {
-        copies,
-        silence_ms: SILENCE_MS,
-        is_without_group: false,
-    });
+    let is_without_group = false;
+    let standby = StandbyOptions { copies, silence_ms: SILENCE_MS, is_without_group };
+    begin_beside_an_owner(Daemon::with_copies(standby))
+}
+
+fn begin_beside_an_owner(mut daemon: Daemon) -> (Daemon, FrameMaker) {
     let mut owner = FrameMaker::new(0);
     append(&mut daemon, FrameHeader { next_offset: -1, ..owner.fence(fence_ids().next()) });
     for _ in 0..9 {
@@ -92,8 +94,12 @@ fn rest(daemon: &mut Daemon, duration_ms: u64) {
 
 /// A frame without updates comes into the output of partition 0, and the daemon reads it.
 fn append(daemon: &mut Daemon, header: FrameHeader) -> i64 {
+    append_frame(daemon, &header, &[])
+}
+
+fn append_frame(daemon: &mut Daemon, header: &FrameHeader, updates: &[Update]) -> i64 {
     let mut payload = Vec::new();
-    encode(Format::Binary, &header, &[], &mut payload);
+    encode(Format::Binary, header, updates, &mut payload);
     let records = daemon.outputs.entry(0).or_default();
     records.push(payload.clone());
     let (partition, offset) = (0, records.len() as i64 - 1);
@@ -329,6 +335,76 @@ fn a_copy_takes_its_zone_over_at_once_when_the_owner_in_force_resigns() {
     assert_eq!((is_promoted(&daemon), causes(&daemon)), (true, vec![TakeoverCause::Resignation]));
     let opening = daemon.openings()[0];
     assert_eq!((opening.acquired.owner_epoch, opening.settled_offset), (2, 3));
+}
+
+/// The owner of partition 0 appends its resignation.
+fn resign(daemon: &mut Daemon, owner: &FrameMaker) {
+    let fence_id = fence_ids().resignation(owner.owner_epoch);
+    append(daemon, FrameHeader { owner_epoch: 0, next_offset: -1, ..owner.fence(fence_id) });
+    rest(daemon, 50);
+}
+
+#[test]
+fn a_copy_takes_over_by_rules_that_were_loaded_after_it_began() {
+    let (mut daemon, mut owner) = beside_an_owner();
+    daemon.hear(OwnershipEvent::RulesLoaded(vec![7, 8]));
+    let frame = owner.frame(1);
+    let header = FrameHeader { ruleset: 8, ..frame.header };
+    append_frame(&mut daemon, &header, frame.updates.as_slice());
+    keep_up(&mut daemon, &owner);
+    rest(&mut daemon, 50);
+    resign(&mut daemon, &owner);
+    assert_eq!((is_promoted(&daemon), follows(&daemon)), (true, 1));
+}
+
+#[test]
+fn a_copy_takes_over_however_far_the_input_has_grown_since_it_began() {
+    let (mut daemon, mut owner) = beside_an_owner();
+    owner.next_offset += 1 << 32;
+    publish(&mut daemon, &mut owner);
+    daemon.input_end = owner.next_offset;
+    keep_up(&mut daemon, &owner);
+    rest(&mut daemon, 50);
+    resign(&mut daemon, &owner);
+    assert_eq!((is_promoted(&daemon), follows(&daemon)), (true, 1));
+}
+
+#[test]
+fn a_copy_follows_up_to_a_record_that_is_passed_over_once_it_owns_the_zone() {
+    for is_without_group in [false, true] {
+        let standby = StandbyOptions { copies: 1, silence_ms: SILENCE_MS, is_without_group };
+        let skipping = Daemon::with_copies_that_skip(standby, vec![(0, 50)]);
+        let (mut daemon, owner) = begin_beside_an_owner(skipping);
+        assert_eq!(follows(&daemon), 1);
+        resign(&mut daemon, &owner);
+        let opening = daemon.openings()[0];
+        let skips: Vec<i64> = opening.acquired.skips.iter().copied().collect();
+        assert_eq!((opening.acquired.owner_epoch, skips), (2, vec![50]));
+    }
+}
+
+#[test]
+fn a_copy_waits_for_its_turn_at_each_resignation() {
+    let (mut daemon, mut owner) = beside_an_owner_with(2);
+    let with = |name: u32| {
+        let mut view = view();
+        let id = format!("other {name}");
+        view.members.push(GroupMember { host: id.clone(), id, partitions: Vec::new() });
+        view
+    };
+    let is_second = |view: &GroupView| view.keepers_of(0, 2)[1].id == OURS;
+    let view = (0..).map(with).find(is_second).expect("some name comes first");
+    daemon.hear(OwnershipEvent::GroupSeen { view: &view, ours: OURS });
+    resign(&mut daemon, &owner);
+    owner.owner_epoch = 2;
+    append(&mut daemon, FrameHeader { next_offset: -1, ..owner.fence(fence_ids().next()) });
+    publish(&mut daemon, &mut owner);
+    keep_up(&mut daemon, &owner);
+    rest(&mut daemon, 500);
+    resign(&mut daemon, &owner);
+    assert!(!is_promoted(&daemon), "it is the turn of the other copy");
+    rest(&mut daemon, 150);
+    assert!(is_promoted(&daemon));
 }
 
 #[test]
