@@ -77,7 +77,8 @@ pub trait Game: GameState<Rules: GameRules> + Send + 'static {
     /// event's own player must not wait.
     fn on_time(zone: &mut Zone<Self>, event: &PlainEvent, out: &mut EventOutput<Self>);
 
-    /// Processes an event of a player in the zone. The kit writes the player's row after it.
+    /// Processes an event of a player in the zone. The kit writes the player's row after it, unless
+    /// the event has removed the player.
     fn on_player(
         zone: &mut Zone<Self>,
         row: u32,

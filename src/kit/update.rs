@@ -6,7 +6,8 @@
 
 use crate::kit::kinds::{Kinds, PayloadPart};
 
-/// Limit of the updates of one event. Longer consequences wait in a work list for later events.
+/// Limit of the updates of one event, a refusal and the clock included. Longer consequences wait in
+/// a work list for later events.
 pub(crate) const EVENT_UPDATES_MAX: usize = 64;
 
 /// Limit of the updates in one list, which becomes one frame: in their longest JSON form they fit

@@ -87,21 +87,29 @@ pub struct EventOutput<'a, G> {
 }
 
 impl<G: Game> EventOutput<'_, G> {
-    /// Makes the update for a change of a player, or of the world if the player is 0. It is
-    /// inlined: the caller knows the kind, so the compiler knows how the change is packed.
+    /// Makes the update for a change of a player, or of the world if the player is 0. Panics if the
+    /// event has made 64 of them. It is inlined: the caller knows the kind, so the compiler knows
+    /// how the change is packed.
     #[inline(always)]
     pub fn push(&mut self, player_id: u64, change: G::Update) {
         if change.is_timed() {
             self.push_clock();
         }
-        self.updates.push(Update::new(player_id, self.ts_us, change));
+        self.append(Update::new(player_id, self.ts_us, change));
+    }
+
+    #[inline(always)]
+    fn append(&mut self, update: Update) {
+        let made = self.updates.len() - self.before;
+        assert!(made < EVENT_UPDATES_MAX, "an event makes {EVENT_UPDATES_MAX} updates at most");
+        self.updates.push(update);
     }
 
     /// Publishes the zone's clock, unless that was done since it moved.
     #[inline(never)]
     fn push_clock(&mut self) {
         if let Some(unix_ms) = self.clock_ms.take() {
-            self.updates.push(Update::new(0, self.ts_us, G::clock(unix_ms)));
+            self.append(Update::new(0, self.ts_us, G::clock(unix_ms)));
         }
     }
 
@@ -304,8 +312,18 @@ impl<G: Game> Zone<G> {
         player.set_seq(event.seq);
         let decided = G::on_player(self, row, &mut player, event, out);
         // A refused event has used up its `seq` too: sent again, it must not be decided again.
-        self.game.players_mut().write(row, player);
+        self.write_back(row, player);
         decided.into()
+    }
+
+    /// Writes the player of an event, unless the event has removed it: its row is then free, or
+    /// another player's.
+    #[inline(always)]
+    fn write_back(&mut self, row: u32, player: G::Player) {
+        let players = self.game.players_mut();
+        if players.row(row).player_id() == player.player_id() {
+            players.write(row, player);
+        }
     }
 
     /// Processes an event of an absent player, which leaves no trace. Otherwise a handoff in
@@ -372,7 +390,7 @@ impl<G: Game> Zone<G> {
             _ => Err(KitRefusal::AlreadyJoined.into()),
         };
         if decided.is_err() {
-            self.game.players_mut().write(row, player);
+            self.write_back(row, player);
         }
         decided.into()
     }

@@ -5,7 +5,7 @@ use crate::kit::engine::encode_state;
 use crate::kit::event::Event;
 use crate::kit::event_list::Events;
 use crate::kit::rulebook::{GameRules, Rulebook};
-use crate::kit::update::{EVENT_UPDATES_MAX, Update, Updates};
+use crate::kit::update::{Update, Updates};
 use crate::kit::zone::Zone;
 use crate::output::event_json::write_event;
 use crate::testing::random::Random;
@@ -57,9 +57,6 @@ pub fn prove<G: Viewed<Rules: GameRules<Game = G>>>(
             expected.clear();
             single.apply(event, &mut expected);
             let expected = expected.as_slice();
-            if expected.len() > EVENT_UPDATES_MAX {
-                return Err(fails(at, format!("it makes more than {EVENT_UPDATES_MAX} updates")));
-            }
             let Some(after) = rest.strip_prefix(expected) else {
                 let again = &rest[..rest.len().min(expected.len().max(1))];
                 let [once, again] = [expected, again].map(json::<G>);
