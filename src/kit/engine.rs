@@ -8,7 +8,7 @@ use crate::kit::game::Game;
 use crate::kit::kinds::Kinds;
 use crate::kit::packed::Packed;
 use crate::kit::rulebook::{GameRules, Rulebook};
-use crate::kit::stored_names::check_migrations;
+use crate::kit::stored_names::{check_migrations, check_names};
 use crate::kit::update::{Update, Updates};
 use crate::kit::update_json::UpdateTable;
 use crate::kit::zone::{Outcome, Zone};
@@ -61,6 +61,7 @@ pub const fn schema_of<G: Game>() -> &'static GameSchema {
             counts: G::COUNTS,
         };
         assert!(schema.refusals.len() <= REFUSALS_MAX && schema.counts.len() <= COUNTS_MAX);
+        check_names(G::TABLES);
         check_migrations(G::MIGRATIONS, G::TABLES);
         schema
     }

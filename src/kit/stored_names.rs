@@ -334,6 +334,26 @@ pub(crate) const fn check_migrations(migrations: &[Migration], tables: &[StoredT
     }
 }
 
+/// Panics, or does not compile, if two of the tables of a state have the same name: rows move, and
+/// are compared, by the names of their tables.
+pub(crate) const fn check_names(tables: &[StoredTable]) {
+    let mut at = 0;
+    while at < tables.len() {
+        let (mut kit, mut other) = (0, 0);
+        while kit < KIT_TABLES.len() {
+            let is_the_kit_s = is_same(tables[at].name, KIT_TABLES[kit].name);
+            assert!(!is_the_kit_s, "no table is called zone, tombstone_ring, tombstones or digest");
+            kit += 1;
+        }
+        while other < at {
+            let is_taken = is_same(tables[at].name, tables[other].name);
+            assert!(!is_taken, "each table has a name of its own");
+            other += 1;
+        }
+        at += 1;
+    }
+}
+
 /// A row of a stored state, by its own names.
 #[derive(Debug)]
 pub struct StoredRowView<'a> {

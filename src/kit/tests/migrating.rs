@@ -3,7 +3,9 @@
 use crate::kit::checkpoint::StateError;
 use crate::kit::engine::{Engine, encode_state};
 use crate::kit::rulebook::Rulebook;
-use crate::kit::stored_names::{Migration, NamedState, StoredField, StoredTable, check_migrations};
+use crate::kit::stored_names::{
+    Migration, NamedState, StoredField, StoredTable, check_migrations, check_names,
+};
 use crate::kit::update::{Update, Updates};
 use crate::kit::zone::Zone;
 use crate::testing::random::Random;
@@ -156,6 +158,18 @@ fn a_migration_names_a_field_of_a_word_at_most() {
     assert!(names("players", "score"));
     let wrong = [("player", "score"), ("players", "scores"), ("players", "items"), ("", "score")];
     assert!(wrong.iter().all(|(table, field)| !names(table, field)));
+}
+
+#[test]
+fn tables_with_the_same_name_as_another_or_as_one_of_the_kit_do_not_compile() {
+    let names = |names: [&'static str; 3]| {
+        let tables = names.map(|name| StoredTable::of_rows(name, 1, &[]));
+        catch_unwind(|| check_names(&tables)).is_ok()
+    };
+    assert!(names(["players", "zones", "round"]));
+    for taken in ["players", "zone", "tombstone_ring", "tombstones", "digest"] {
+        assert!(!names(["players", "fields", taken]), "{taken}");
+    }
 }
 
 #[test]
