@@ -51,6 +51,14 @@ impl GameState for TreasureHunt {
     type Rules = Rules;
     type Player = Body;
 
+    fn players_max(rules: &Rules) -> u32 {
+        rules.actors.count_max
+    }
+
+    fn numbered_rows(_: &Rules) -> Vec<u32> {
+        Vec::new()
+    }
+
     fn row_words_max(_: &Rules) -> u64 {
         ROW_WORDS_MAX as u64
     }

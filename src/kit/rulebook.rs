@@ -3,6 +3,7 @@
 //! An event names rules by their hash. The meaning of an event must not depend on who replays it,
 //! so a zone stops at an event with rules that it does not have.
 
+use crate::kit::PLAYERS_MAX;
 use crate::kit::checkpoint::state_fits;
 use crate::kit::game::Game;
 use crate::kit::state::GameState;
@@ -51,11 +52,30 @@ impl std::error::Error for RulesError {}
 /// full by them could not be stored.
 pub(crate) fn check<R: GameRules>(rules: &R) -> Result<(), RulesError> {
     rules.check()?;
-    match state_fits(R::Game::row_words_max(rules)) {
-        true => Ok(()),
-        false => Err(RulesError { key: "the state of a full zone", must_be: "at most 64 MiB" }),
-    }
+    check_sizes::<R::Game>(rules)
 }
+
+/// Returns the limit of players by these rules, and the rows of the numbered tables.
+fn sizes<S: GameState>(rules: &S::Rules) -> (u32, Vec<u32>) {
+    (S::players_max(rules), S::numbered_rows(rules))
+}
+
+/// Returns an error if the tables of a state by these rules would be empty, or too large.
+pub(crate) fn check_sizes<S: GameState>(rules: &S::Rules) -> Result<(), RulesError> {
+    let must_be = |key, must_be| Err(RulesError { key, must_be });
+    let (players_max, numbered_rows) = sizes::<S>(rules);
+    if !(1..=PLAYERS_MAX as u32).contains(&players_max) {
+        return must_be("the number of players in a zone", "1..=131072");
+    }
+    if numbered_rows.contains(&0) {
+        return must_be("the number of rows in a table", "at least 1");
+    }
+    if !state_fits(S::row_words_max(rules)) {
+        return must_be("the state of a full zone", "at most 64 MiB");
+    }
+    Ok(())
+}
+const _: () = assert!(PLAYERS_MAX == 131_072);
 
 /// Rules between which a zone can switch.
 #[derive(Clone, Debug)]
@@ -96,6 +116,9 @@ impl<R: GameRules> Rulebook<R> {
     pub fn add(&mut self, rules: R) -> Result<(), RulesError> {
         check(&rules)?;
         rules.check_beside(&self.first().rules)?;
+        if sizes::<R::Game>(&rules) != sizes::<R::Game>(&self.first().rules) {
+            return Err(RulesError { key: "the sizes of tables", must_be: "as in the first rules" });
+        }
         let all = self.all.iter().cloned();
         self.all = all.chain([HashedRules::of(rules)]).collect();
         Ok(())

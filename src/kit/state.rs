@@ -30,6 +30,12 @@ pub trait GameState: Clone + Debug {
     /// The part of a player that almost every event needs.
     type Player: Player;
 
+    /// Returns the limit of players in a zone.
+    fn players_max(rules: &Self::Rules) -> u32;
+
+    /// Returns how many rows each [`Numbered`](crate::kit::numbered::Numbered) table has.
+    fn numbered_rows(rules: &Self::Rules) -> Vec<u32>;
+
     /// Returns how many words the rows of the largest state by these rules have.
     fn row_words_max(rules: &Self::Rules) -> u64;
 
@@ -68,8 +74,8 @@ pub trait GameState: Clone + Debug {
 /// Declares the state of a game: its players, and tables whose row numbers have a meaning.
 ///
 /// Both have a bound that may depend on the rules. All rows of a numbered table exist from the
-/// start. Rules are refused if a zone that is full by them takes more than 64 MiB, and a row has 32
-/// words at most.
+/// start, at least one. Rules are refused if they allow more than 131,072 players, or if a zone
+/// that is full by them takes more than 64 MiB. A row has 32 words at most.
 #[macro_export]
 macro_rules! state {
     (
@@ -118,6 +124,14 @@ macro_rules! state {
 
                 type Rules = $rules_type;
                 type Player = $player;
+
+                fn players_max($rules: &$rules_type) -> u32 {
+                    $players_max
+                }
+
+                fn numbered_rows($rules: &$rules_type) -> Vec<u32> {
+                    vec![$($rows),*]
+                }
 
                 fn row_words_max($rules: &$rules_type) -> u64 {
                     let words = |rows: u32, words: usize| u64::from(rows) * words as u64;

@@ -6,6 +6,7 @@ use crate::kit::engine::{GameRulebook, GameSchema};
 use crate::kit::game::Game;
 use crate::kit::kinds::{Form, UpdateRole};
 use crate::kit::rulebook::{GameRules, Rulebook};
+use crate::kit::state::GameState;
 use crate::kit::update::Update;
 use crate::kit::zone::Zone;
 use crate::view::card::{Card, Cards};
@@ -71,9 +72,6 @@ pub struct Query {
 pub trait Viewed: Game + 'static {
     /// The tables.
     const SCHEMA: &'static ViewSchema;
-
-    /// Returns the limit of players in a zone.
-    fn players_max(rules: &Self::Rules) -> u32;
 
     /// Returns the cards of a zone's players, ordered by rank. They lack what depends on updates.
     fn cards(zone: &Zone<Self>) -> Vec<Card>;

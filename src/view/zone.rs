@@ -1,6 +1,5 @@
 //! One zone of a view.
 
-use crate::kit::PLAYERS_MAX;
 use crate::kit::index::{Index, Lookup};
 use crate::kit::kinds::UpdateRole;
 use crate::kit::rank_tree::{Key, RankTree};
@@ -102,7 +101,7 @@ impl ZoneView {
         let rows_max = players_max as usize;
         ZoneView {
             partition,
-            players_max: players_max.min(PLAYERS_MAX as u32),
+            players_max,
             ruleset,
             next_offset: position.next_offset,
             is_within_frame: false,

@@ -282,10 +282,6 @@ impl GameView for HuntView {
 impl Viewed for TreasureHunt {
     const SCHEMA: &'static ViewSchema = &VIEW_SCHEMA;
 
-    fn players_max(rules: &Rules) -> u32 {
-        rules.actors.count_max
-    }
-
     fn cards(shard: &Shard) -> Vec<Card> {
         let outlines = shard.outline();
         let cards = outlines.iter().map(|player| {

@@ -121,15 +121,57 @@ fn another_game_goes_from_records_to_frames_by_its_tables() {
     }
 }
 
+mod sized {
+    #![allow(unreachable_pub, reason = "the macros declare what other modules see")]
+
+    /// Sizes that nothing else limits.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Sizes {
+        pub players: u32,
+        pub cells: u32,
+    }
+
+    row! { player Runner {} }
+
+    row! { numbered Cell { first: u64, second: u64, } }
+
+    state! {
+        /// A state of such sizes.
+        SizedState of b"SIZEDST\x01" by rules: Sizes {
+            players: Players<Runner> = rules.players,
+            cells: Numbered<Cell> = rules.cells,
+        }
+    }
+}
+
 #[test]
-fn rules_by_which_a_full_zone_could_not_be_stored_are_refused() {
+fn rules_by_which_a_table_is_empty_or_too_large_are_refused() {
+    use sized::{SizedState, Sizes};
+    let check = |players, cells| rulebook::check_sizes::<SizedState>(&Sizes { players, cells });
+    assert_eq!(check(1, 1), Ok(()));
+    assert_eq!(check(131_072, 1), Ok(()));
+    let refused = |players, cells| check(players, cells).expect_err("refused").to_string();
+    for players in [0, 131_073, 1_000_000, u32::MAX] {
+        let refused = refused(players, 1);
+        assert_eq!(refused, "the number of players in a zone must be 1..=131072", "{players}");
+    }
+    assert_eq!(refused(1, 0), "the number of rows in a table must be at least 1");
+    // 2 words for each row, and 5 MiB for players who have left.
+    assert_eq!(check(1, 3_600_000), Ok(()));
+    for cells in [3_900_000, u32::MAX] {
+        assert_eq!(refused(1, cells), "the state of a full zone must be at most 64 MiB");
+    }
+}
+
+#[test]
+fn a_book_has_no_rules_by_which_a_table_is_too_large_or_has_another_size() {
     let rules = |players_max| TurfRules { side: 64, players_max };
-    // 6 words for each player, and 5 MiB for those who have left.
-    assert_eq!(rulebook::check(&rules(1_200_000)), Ok(()));
-    let refused = rulebook::check(&rules(1_400_000)).expect_err("too many players");
-    assert_eq!(refused.to_string(), "the state of a full zone must be at most 64 MiB");
-    let mut book = Rulebook::of(rules(1_000));
-    assert_eq!(book.add(rules(u32::MAX)), Err(refused));
+    let mut book = Rulebook::of(rules(131_072));
+    let refused = book.add(rules(131_071)).expect_err("the zones have larger tables");
+    assert_eq!(refused.to_string(), "the sizes of tables must be as in the first rules");
+    let refused = book.add(rules(131_073)).expect_err("too many players");
+    assert_eq!(Err(refused), rulebook::check(&rules(131_073)));
+    assert!(catch_unwind(|| Rulebook::of(rules(131_073))).is_err());
 }
 
 #[test]

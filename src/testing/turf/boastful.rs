@@ -45,10 +45,6 @@ impl Viewed for Turf {
         page: &[],
     };
 
-    fn players_max(rules: &TurfRules) -> u32 {
-        rules.players_max
-    }
-
     fn cards(zone: &Zone<Turf>) -> Vec<Card> {
         let players = &zone.game.players;
         let runners = (0..players.used()).map(|row| players.row(row));

@@ -77,10 +77,6 @@ impl GameView for RoundView {
 impl Viewed for Turf {
     const SCHEMA: &'static ViewSchema = &SCHEMA;
 
-    fn players_max(rules: &TurfRules) -> u32 {
-        rules.players_max
-    }
-
     fn cards(zone: &Zone<Turf>) -> Vec<Card> {
         let players = &zone.game.players;
         let runners = (0..players.used()).map(|row| players.row(row));
