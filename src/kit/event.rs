@@ -168,7 +168,8 @@ pub(crate) const ACTIONS_MAX: usize = 32;
 
 impl EventTable {
     /// Creates the table. It does not compile if a field's name has a digit: records that differ in
-    /// digits alone are read as having the same fields.
+    /// digits alone are read as having the same fields. Nor does it if a field has a range that the
+    /// decoder cannot hold.
     pub const fn new(
         fields: &'static [FieldSpec],
         actions: &'static [ActionSpec],

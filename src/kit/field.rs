@@ -11,7 +11,7 @@ pub enum FieldForm {
     Integer,
     /// An integer, or a string of its digits.
     Id,
-    /// A number of centimetres, rounded to an integer.
+    /// A number of centimetres, rounded to an integer. The range is that of an i32.
     Position,
     /// An object: the data that a player carries from one zone to another.
     Handoff,
@@ -346,12 +346,20 @@ pub(crate) struct IntegerRange {
 }
 
 impl IntegerRange {
+    /// Returns the range of a field. Panics, or does not compile, if the decoder would not hold it.
     const fn of(spec: &FieldSpec) -> IntegerRange {
-        let is_signed = spec.least < 0;
+        let FieldSpec { least, most, .. } = *spec;
+        assert!(least <= most && 0 <= most, "a field has a range, with 0 or a number above it");
+        assert!(i64::MIN as i128 <= least && least <= i64::MAX as i128 && most <= u64::MAX as i128);
+        if let FieldForm::Position = spec.form {
+            let is_whole = least == i32::MIN as i128 && most == i32::MAX as i128;
+            assert!(is_whole, "the range of a position is [i32::MIN, i32::MAX]");
+        }
+        let is_signed = least < 0;
         IntegerRange {
-            negative_max: if is_signed { -spec.least as u64 } else { 0 },
-            least: if is_signed { 0 } else { spec.least as u64 },
-            most: spec.most as u64,
+            negative_max: if is_signed { -least as u64 } else { 0 },
+            least: if is_signed { 0 } else { least as u64 },
+            most: most as u64,
         }
     }
 }

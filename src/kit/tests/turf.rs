@@ -191,15 +191,34 @@ fn a_game_on_the_kit_is_a_function_of_its_log() {
     assert_eq!(TurfKind::Paint.name(), TurfKind::Paint.spec().name);
 }
 
+/// Whether a table with this field compiles.
+fn compiles(field: FieldSpec) -> bool {
+    let fields: &'static [FieldSpec] = Vec::leak(vec![field]);
+    catch_unwind(|| EventTable::new(fields, &[], &[])).is_ok()
+}
+
 #[test]
 fn a_digit_in_the_name_of_a_field_does_not_compile() {
-    let table = |key| {
-        let field = FieldSpec { key, form: FieldForm::Integer, least: 0, most: 9 };
-        let fields: &'static [FieldSpec] = Vec::leak(vec![field]);
-        catch_unwind(|| EventTable::new(fields, &[], &[])).is_ok()
-    };
-    assert!(table("x"));
-    assert!(["x1", "1", "x_2_y"].into_iter().all(|key| !table(key)));
+    let is_name = |key| compiles(FieldSpec { key, form: FieldForm::Integer, least: 0, most: 9 });
+    assert!(is_name("x"));
+    assert!(["x1", "1", "x_2_y"].into_iter().all(|key| !is_name(key)));
+}
+
+#[test]
+fn a_range_that_not_every_tier_of_the_decoder_holds_does_not_compile() {
+    let is_range =
+        |form, [least, most]: [i128; 2]| compiles(FieldSpec { key: "x", form, least, most });
+    let whole = [i32::MIN.into(), i32::MAX.into()];
+    for range in [[0, 0], [-10, 0], [-10, 5], [5, 5], whole] {
+        assert!(is_range(FieldForm::Integer, range), "{range:?}");
+    }
+    for range in [[-10, -5], [9, 8], [1 << 63, u64::MAX.into()], [-1 << 64, 0], [0, 1 << 64]] {
+        assert!(!is_range(FieldForm::Integer, range), "{range:?}");
+    }
+    assert!(is_range(FieldForm::Position, whole));
+    for range in [[0, 0], [0, 1000], [i32::MIN.into(), 0], [-1 << 40, 1 << 40]] {
+        assert!(!is_range(FieldForm::Position, range), "{range:?}");
+    }
 }
 
 /// How the property of every game fails for a game that has these rules.
