@@ -75,7 +75,12 @@ impl RecordRuns {
                     match outer {
                         ObjectPlace::Key => key = &value[text.clone()],
                         ObjectPlace::Value(Some(TYPE)) => {
-                            kind = Some(table.type_names.find(&value[text.clone()])?);
+                            let name = &value[text.clone()];
+                            // Other digits make another type.
+                            if name.iter().any(u8::is_ascii_digit) {
+                                return None;
+                            }
+                            kind = Some(table.type_names.find(name)?);
                         }
                         ObjectPlace::Value(_) => {}
                     }

@@ -282,6 +282,42 @@ fn numbers_are_read_in_their_ranges() {
     );
 }
 
+mod skills {
+    #![allow(unreachable_pub, reason = "the macros declare what other modules see")]
+
+    crate::events! {
+        /// Events whose types differ in a digit.
+        SKILL_EVENTS = &[];
+        fields SkillField {}
+        kinds SkillKind;
+        /// A skill is used.
+        actions Skill {
+            /// The first one.
+            One = 0 "skill1" Player,
+            /// Another one.
+            Zero = 1 "skill0" Player,
+            /// A skill without a digit.
+            Plain = 2 "skill" Player,
+        }
+    }
+}
+
+#[test]
+fn types_that_differ_in_a_digit_are_told_apart_whatever_was_read_before() {
+    use skills::{SKILL_EVENTS, Skill};
+    let mut decoder = Decoder::new(&SKILL_EVENTS);
+    for round in 0..100 {
+        for action in [Skill::One, Skill::Zero, Skill::Plain] {
+            let name = action.kind().spec().type_name;
+            let record = format!(r#"{{"type":"{name}","player_id":7,"seq":1,"ts_us":{round}}}"#);
+            let event = decoder.decode::<Skill>(ORIGIN, Some(record.as_bytes()));
+            assert_eq!(event.map(|event| event.action), Ok(action), "{record}");
+        }
+        let unknown = br#"{"type":"skill2","player_id":7,"seq":1,"ts_us":5}"#;
+        assert_eq!(decoder.decode::<Skill>(ORIGIN, Some(unknown)), Err(Reject::UnknownType));
+    }
+}
+
 #[test]
 fn a_minus_is_part_of_the_shape() {
     check(
