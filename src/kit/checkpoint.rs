@@ -382,7 +382,7 @@ impl<G: Game> Zone<G> {
         let mut begun = Vec::new();
         encode_state(&mut Zone::<G>::new(0, rulebook), &mut begun);
         let begun = NamedState::of(&begun).ok_or(StateError::Malformed)?;
-        let rows = state.moved_to(&begun, G::MIGRATIONS)?;
+        let rows = state.moved_to(&begun, G::MIGRATIONS, G::TABLES)?;
         let zone = Zone::decode_rows(&rows, rulebook, DigestCheck::Other);
         zone.map_err(|_| StateError::Unfit)
     }

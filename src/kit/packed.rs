@@ -72,14 +72,30 @@ impl Packed for Option<u16> {
     }
 }
 
+/// The id of a player, which is not 0.
 impl Packed for Option<u64> {
     const MOST: u64 = u64::MAX;
 
     fn to_bits(self) -> u64 {
+        assert_ne!(self, Some(0), "no player has the id 0");
         self.unwrap_or(0)
     }
 
     fn from_bits(bits: u64) -> Option<Option<u64>> {
         Some(Some(bits).filter(|id| *id != 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::catch_unwind;
+
+    #[test]
+    fn an_id_is_packed_as_itself_and_0_is_none() {
+        for id in [None, Some(1), Some(u64::MAX)] {
+            assert_eq!(<Option<u64>>::from_bits(id.to_bits()), Some(id));
+        }
+        assert!(catch_unwind(|| Some(0_u64).to_bits()).is_err());
     }
 }

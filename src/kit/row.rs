@@ -116,6 +116,7 @@ macro_rules! row {
                     &$crate::kit::stored_names::word_fields::<WORDS>(
                         [$(stringify!($field)),*],
                         [$(stringify!($type)),*],
+                        [$(<$type as Packed>::MOST),*],
                     );
             }
 

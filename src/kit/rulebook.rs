@@ -117,7 +117,10 @@ impl<R: GameRules> Rulebook<R> {
         check(&rules)?;
         rules.check_beside(&self.first().rules)?;
         if sizes::<R::Game>(&rules) != sizes::<R::Game>(&self.first().rules) {
-            return Err(RulesError { key: "the sizes of tables", must_be: "as in the first rules" });
+            return Err(RulesError {
+                key: "the sizes of tables",
+                must_be: "as in the first rules",
+            });
         }
         let all = self.all.iter().cloned();
         self.all = all.chain([HashedRules::of(rules)]).collect();

@@ -32,6 +32,8 @@ pub struct StoredField {
     pub bit: u32,
     /// The number of bits: some of one word, or whole words.
     pub bits: u32,
+    /// The bits of the largest value, if the field has a word at most.
+    pub most: u64,
 }
 
 /// A table of a stored state.
@@ -46,9 +48,10 @@ pub struct StoredTable {
 }
 
 impl StoredField {
-    /// Creates a field.
+    /// Creates a field that can have any bits.
     pub const fn new(name: &'static str, form: &'static str, bit: u32, bits: u32) -> StoredField {
-        StoredField { name, form, bit, bits }
+        let most = if bits < 64 { (1 << bits) - 1 } else { u64::MAX };
+        StoredField { name, form, bit, bits, most }
     }
 }
 
@@ -102,15 +105,17 @@ const fn is_same(one: &str, other: &str) -> bool {
     at == one.len() && at == other.len()
 }
 
-/// Returns the fields of a row that has a word for each.
+/// Returns the fields of a row that has a word for each. `most` has the largest value of each.
 pub const fn word_fields<const WORDS: usize>(
     names: [&'static str; WORDS],
     forms: [&'static str; WORDS],
+    most: [u64; WORDS],
 ) -> [StoredField; WORDS] {
     let mut fields = [StoredField::new("", "", 0, 64); WORDS];
     let mut at = 0;
     while at < WORDS {
         fields[at] = StoredField::new(names[at], forms[at], at as u32 * 64, 64);
+        fields[at].most = most[at];
         at += 1;
     }
     fields
@@ -204,7 +209,7 @@ pub(crate) fn names_words(version: u32, tables: &[StoredTable]) -> Vec<u64> {
     let mut text = format!("version {version}\n");
     for StoredTable { name, words, fields } in KIT_TABLES.iter().chain(tables) {
         let _never_fails = writeln!(text, "{name} {words}");
-        for StoredField { name, form, bit, bits } in *fields {
+        for StoredField { name, form, bit, bits, .. } in *fields {
             let _never_fails = writeln!(text, " {name} {bit} {bits} {form}");
         }
     }
@@ -271,11 +276,12 @@ impl<'a> NamedState<'a> {
 
     /// Returns the rows of a new zone's state, with what they have of this one. Fields have the
     /// value of the stored field with the same name and type, or that of their migration, or that
-    /// of a new zone.
+    /// of a new zone. `tables` are those of the game.
     pub(crate) fn moved_to(
         &self,
         new: &NamedState,
         migrations: &[Migration],
+        tables: &[StoredTable],
     ) -> Result<Vec<u8>, StateError> {
         let names = self.parsed()?;
         let ours = new.parsed()?;
@@ -289,7 +295,8 @@ impl<'a> NamedState<'a> {
             match stored.iter().find(is_same).filter(|_| !is_digest) {
                 None => moved.append(&begun, &begun, &[])?,
                 Some(found) => {
-                    let moves = Move::between(&names, found.table, begun.table, migrations)?;
+                    let ours = (begun.table, migrations, tables);
+                    let moves = Move::between(&names, found.table, ours)?;
                     moved.append(&begun, found, &moves)?;
                 }
             }
@@ -472,8 +479,8 @@ struct Move<'a> {
 enum MoveFrom {
     /// The stored field that begins at this bit.
     Field(u32),
-    /// A function of the stored row.
-    Migration(fn(&StoredRowView) -> Option<u64>),
+    /// A function of the stored row, and the largest value that the field can have.
+    Migration(fn(&StoredRowView) -> Option<u64>, u64),
 }
 
 impl<'a> Move<'a> {
@@ -482,10 +489,14 @@ impl<'a> Move<'a> {
     fn between(
         names: &StateNames,
         stored: &NamedTable,
-        ours: &'a NamedTable,
-        migrations: &[Migration],
+        (ours, migrations, tables): (&'a NamedTable, &[Migration], &[StoredTable]),
     ) -> Result<Vec<Move<'a>>, StateError> {
         let mut moves = Vec::new();
+        let table = tables.iter().find(|table| table.name == ours.name);
+        let most = |name: &str| {
+            let field = table.and_then(|table| table.fields.iter().find(|of| of.name == name));
+            field.expect("a migration names a field of the game").most
+        };
         for to in &ours.fields {
             let found = stored.field(&to.name);
             let is_migrated =
@@ -494,7 +505,9 @@ impl<'a> Move<'a> {
                 (Some(found), _) if (&found.form, found.bits) == (&to.form, to.bits) => {
                     MoveFrom::Field(found.bit)
                 }
-                (_, Some(migration)) if to.bits <= 64 => MoveFrom::Migration(migration.migrate),
+                (_, Some(migration)) if to.bits <= 64 => {
+                    MoveFrom::Migration(migration.migrate, most(&to.name))
+                }
                 (None, _) => continue,
                 (Some(found), _) => {
                     return Err(StateError::OtherType {
@@ -522,10 +535,9 @@ impl<'a> Move<'a> {
             MoveFrom::Field(from) => {
                 set_bits(row, *bit, *bits, bits_of(stored.words, from, *bits));
             }
-            MoveFrom::Migration(migrate) => {
-                let value = migrate(stored);
-                let fits = |value: &u64| *bits == 64 || value >> bits == 0;
-                let value = value.filter(fits).ok_or_else(|| StateError::NotMigrated {
+            MoveFrom::Migration(migrate, most) => {
+                let value = migrate(stored).filter(|value| *value <= most);
+                let value = value.ok_or_else(|| StateError::NotMigrated {
                     field: format!("{}.{name}", stored.table.name).into(),
                 })?;
                 set_bits(row, *bit, *bits, value);

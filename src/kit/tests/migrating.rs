@@ -127,6 +127,17 @@ fn a_changed_type_needs_a_migration_and_the_refusal_names_the_field() {
         "the game's migration of players.tenths does not accept a stored value: mend the \
          migration, or run the version that stored the state"
     );
+    // A 32-bit field has no room for 2^32 points, though its row has a word for it.
+    zone.game.players.write(0, first::edition::Runner { score: 1 << 32, ..player });
+    let refused = Zone::<second::play::Turf>::migrate_state(&encoded(&mut zone), &second_book());
+    let field = "players.painted".into();
+    assert_eq!(refused.expect_err("too many points"), StateError::NotMigrated { field });
+    let most = u64::from(u32::MAX);
+    zone.game.players.write(0, first::edition::Runner { score: most, ..player });
+    let later = Zone::<second::play::Turf>::migrate_state(&encoded(&mut zone), &second_book());
+    let later = later.expect("there is room for that");
+    let row = later.game.players.find(player.player_id).expect("the player is still here");
+    assert_eq!(u64::from(later.game.players.row(row).painted), most);
 }
 
 #[test]
