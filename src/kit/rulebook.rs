@@ -5,8 +5,12 @@
 
 use crate::kit::PLAYERS_MAX;
 use crate::kit::checkpoint::state_fits;
+use crate::kit::clock::CLOCK_RECORDS;
+use crate::kit::event::{DECODER_VERSION, JSON_DEPTH_MAX, RECORD_BYTES_MAX};
 use crate::kit::game::Game;
+use crate::kit::mix;
 use crate::kit::state::GameState;
+use crate::kit::tombstones::TOMBSTONES_MAX;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -26,9 +30,22 @@ pub trait GameRules: Clone + Debug + Send + Sync + 'static {
     /// and its tables must not change.
     fn check_beside(&self, other: &Self) -> Result<(), RulesError>;
 
-    /// Returns the hash of everything that decides the outcome of an event: every rule, the limits,
-    /// and the versions of decoder and game.
+    /// Returns the hash of everything that decides the outcome of an event: every rule, the limits
+    /// and the version of the game, and [`kit_hash`].
     fn hash(&self) -> u32;
+}
+
+/// Returns the hash of everything in the kit that decides the outcome of an event: the version of
+/// the decoder, and the limits.
+pub fn kit_hash() -> u64 {
+    let deciding = [
+        DECODER_VERSION,
+        RECORD_BYTES_MAX as u64,
+        JSON_DEPTH_MAX as u64,
+        TOMBSTONES_MAX as u64,
+        CLOCK_RECORDS as u64,
+    ];
+    mix::hash(&deciding, 0)
 }
 
 /// A value with which no game can be played, and the constraint that it violates.

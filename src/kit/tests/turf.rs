@@ -7,6 +7,7 @@ use crate::kit::event_list::Events;
 use crate::kit::field::{FieldForm, FieldSpec};
 use crate::kit::game::Game;
 use crate::kit::kinds::Kinds;
+use crate::kit::mix;
 use crate::kit::rulebook::{self, GameRules, Rulebook};
 use crate::kit::update::{Update, Updates};
 use crate::kit::zone::Zone;
@@ -189,6 +190,12 @@ fn a_game_on_the_kit_is_a_function_of_its_log() {
     let names = TurfRefusal::ALL.iter().map(|refusal| refusal.name());
     assert!(names.eq(TurfRefusal::NAMES.iter().copied()));
     assert_eq!(TurfKind::Paint.name(), TurfKind::Paint.spec().name);
+}
+
+#[test]
+fn the_hash_of_a_game_s_rules_contains_what_the_kit_decides_by() {
+    let words = [rulebook::kit_hash(), Turf::VERSION.into(), 8, 6];
+    assert_eq!(FIRST_RULES.hash(), mix::hash(&words, 1) as u32);
 }
 
 /// Whether a table with this field compiles.

@@ -7,7 +7,7 @@ use huntd::kit::event::{Event, PlainEvent};
 use huntd::kit::game::{Game, OutcomeOf};
 use huntd::kit::mix;
 use huntd::kit::packed::Packed;
-use huntd::kit::rulebook::{GameRules, RulesError};
+use huntd::kit::rulebook::{GameRules, RulesError, kit_hash};
 use huntd::kit::stored_names::Migration;
 use huntd::kit::tombstones::Tombstone;
 use huntd::kit::zone::{EventOutput, Outcome, Zone};
@@ -42,7 +42,8 @@ impl GameRules for TurfRules {
 
     fn hash(&self) -> u32 {
         let TurfRules { side, players_max } = *self;
-        mix::hash(&[Runner::VERSION.into(), side.into(), players_max.into()], 1) as u32
+        let version = Runner::VERSION.into();
+        mix::hash(&[kit_hash(), version, side.into(), players_max.into()], 1) as u32
     }
 }
 
