@@ -4,7 +4,7 @@ use super::brokers::{self, Reached};
 use super::failure::ToolError;
 use super::kafka::Cluster;
 use super::published::{LastFrame, published};
-use super::{rulebook, topics};
+use super::{WhileRead, rulebook, topics};
 use crate::control::advertised::DialledBrokers;
 use crate::control::control_error::ControlError;
 use crate::control::dialler;
@@ -50,7 +50,9 @@ pub fn run(args: &CheckArgs, edition: &Edition) -> Result<(), ToolError> {
         errors.push(ToolError::Config(sentence));
     }
     match check::offline(&config, &rulesets) {
-        Ok(summary) if errors.is_empty() => std::io::stdout().write_all(summary.as_bytes())?,
+        Ok(summary) if errors.is_empty() => {
+            WhileRead(io::stdout()).write_all(summary.as_bytes())?;
+        }
         Ok(_) => {}
         Err(error) => errors.push(Failure::Cpu(error).into()),
     }

@@ -102,7 +102,8 @@ impl ToolError {
             ToolError::Daemon { code, .. } => *code,
             ToolError::Resources(_) => ExitCode::OutOfResources,
             ToolError::Several(errors) => errors.first().map_or(ExitCode::Ok, ToolError::exit_code),
-            // A reader that closes the pipe, as `head` does, has seen enough.
+            // A reader that closes the pipe, as `head` does, has seen enough. Verbs that do more
+            // than print write through `WhileRead`.
             ToolError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::Ok,
             ToolError::Output(_) => ExitCode::OutOfResources,
         }

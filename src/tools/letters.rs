@@ -1,6 +1,7 @@
 //! `huntd tap --dead-letters`: prints records that were not events, with the reason, and re-sends
 //! them to the input.
 
+use super::WhileRead;
 use super::failure::ToolError;
 use super::kafka::{self, Cluster, FETCH_WAIT_MS, Isolation, Read, TopicReader};
 use super::load::EventSender;
@@ -42,7 +43,12 @@ pub(super) fn run(args: &TapArgs, edition: &Edition, cluster: &Cluster) -> Resul
         ends.extend((place < end).then_some((partition, end)));
     }
     reader.start(&places)?;
-    let mut out = std::io::stdout().lock();
+    let stdout = std::io::stdout().lock();
+    // Whoever sends letters again wants all of them sent.
+    let mut out: Box<dyn Write> = match args.resend {
+        true => Box::new(WhileRead(stdout)),
+        false => Box::new(stdout),
+    };
     let mut resend =
         args.resend.then(|| Resend::connect(edition.schema.game.events, cluster)).transpose()?;
     let mut left = args.count.unwrap_or(u64::MAX);
@@ -81,6 +87,7 @@ pub(super) fn run(args: &TapArgs, edition: &Edition, cluster: &Cluster) -> Resul
                 writeln!(out, "{}", printable(&letter.json().to_string()))?;
             }
             Read::End(partition) => drop(ends.remove(&partition)),
+            Read::Nothing if args.resend => {}
             Read::Nothing => check_reader()?,
         }
     }

@@ -55,8 +55,8 @@ pub fn run(args: &RehearseArgs, chosen: &Edition, editions: &[Edition]) -> Resul
         }
         Ok(ControlFlow::Continue(()))
     });
-    rehearsal.report()?;
-    ended
+    let reported = rehearsal.report();
+    ended.and(reported)
 }
 
 /// Returns a zone as the newest snapshot of one of these versions has it, and that version.

@@ -59,7 +59,7 @@ pub fn run(args: &ReplayArgs, edition: &Edition) -> Result<(), ToolError> {
         }
     }
     play.bar.finish();
-    play.report(args.json)?;
+    let reported = play.report(args.json);
     let total = play.shards.total();
     match &args.topic {
         Some(topic) if total.events > 0 && total.events == total.rejects => {
@@ -67,7 +67,7 @@ pub fn run(args: &ReplayArgs, edition: &Edition) -> Result<(), ToolError> {
                 "`{topic}` holds records, and none of them is an event; name the input topic"
             )))
         }
-        _ => Ok(()),
+        _ => reported,
     }
 }
 

@@ -5,7 +5,7 @@ use super::kafka::{self, Cluster};
 use super::load::{EventSender, now_us};
 use super::published::{LastFrame, published};
 use super::source::SourceRecord;
-use super::{brokers, rulebook};
+use super::{WhileRead, brokers, rulebook};
 use crate::edition::Edition;
 use crate::kafka::right::Right;
 use crate::output::event_json::write_rules_change;
@@ -91,12 +91,14 @@ fn switch(config: &Config, edition: &Edition, ruleset: u32) -> Result<(), ToolEr
             ToolError::Usage(format!("the game {name} has no event that changes its rules"))
         },
     )?;
-    let mut out = std::io::stdout().lock();
     let mut sender = EventSender::connect(&client, &topic, "none", 0)?;
     for partition in 0..partitions {
         let value = Some(value.as_slice());
         sender.send(&SourceRecord { partition, offset: 0, time_ms, value })?;
-        sender.flush()?;
+    }
+    sender.flush()?;
+    let mut out = WhileRead(std::io::stdout().lock());
+    for partition in 0..partitions {
         writeln!(out, "{topic} partition {partition}: asked to switch to ruleset {ruleset}")?;
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! `huntd snapshot`: lists, verifies or removes the snapshots in a state directory.
 
 use super::failure::ToolError;
-use super::rulebook;
+use super::{WhileRead, rulebook};
 use crate::daemon::snapshots;
 use crate::edition::Edition;
 use crate::kit::engine::AnyRulebook;
@@ -27,7 +27,7 @@ pub fn run(args: &SnapshotArgs, edition: &Edition) -> Result<(), ToolError> {
                 .to_owned(),
         ));
     };
-    let mut out = io::stdout().lock();
+    let mut out = WhileRead(io::stdout().lock());
     match &args.verb {
         SnapshotVerb::List(_) => {
             match list(&mut store_of(&config, directory), chosen.partition, &mut out)? {

@@ -1,7 +1,7 @@
 //! `huntd topics`: creates the topics, or checks their settings.
 
-use super::brokers;
 use super::failure::ToolError;
+use super::{WhileRead, brokers};
 use crate::control::control_error::ControlError;
 use crate::control::dialler;
 use crate::control::topic_client::{FoundTopic, TopicClient};
@@ -84,7 +84,7 @@ pub(super) fn prepare(
     let is_unsafe = args.replicas.or(there).is_none() && !args.check;
     has_room_for(client, &names.input, replicas)?;
     let existing = [input, output].map(|found| found.map_or(replicas, |it| it.replicas as u16));
-    let mut out = std::io::stdout().lock();
+    let mut out = WhileRead(std::io::stdout().lock());
     let (mut missing, mut problems) = (Vec::new(), Vec::new());
     for wanted in &names.wanted(partitions, existing) {
         let name = &wanted.name;

@@ -1,7 +1,7 @@
 //! `huntd tap` on topics that a daemon writes at this moment.
 
 use crate::players::{events, produce};
-use crate::verbs::{bootstrap, huntd, published};
+use crate::verbs::{bootstrap, huntd, published, unread};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use serde_json::Value;
@@ -176,6 +176,9 @@ fn a_dead_letter_names_what_is_to_blame_and_can_be_sent_again() {
         let ends = kafka::shared().client().ends(&topics.input, 2);
         assert_eq!(ends, [0, bad.len() as i64 + round]);
     }
+    assert_eq!(unread(&resend), Some(0), "nobody has to read it");
+    let ends = kafka::shared().client().ends(&topics.input, 2);
+    assert_eq!(ends, [0, bad.len() as i64 + 4]);
     assert_eq!(kafka::shared().client().ends(&others, 1), [0]);
     let log = daemon.stop().log;
     assert!(log.contains("\"message\":\"ready: 2 shards\""), "{log}");

@@ -105,6 +105,35 @@ fn topics_are_created_as_they_are_checked_and_are_only_checked_when_they_are_the
     }
 }
 
+/// Runs huntd with nobody who reads what it prints, and returns its exit code.
+pub(crate) fn unread(arguments: &[&str]) -> Option<i32> {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let errors = writer.try_clone().expect("a descriptor");
+    let mut huntd = Command::new(env!("CARGO_BIN_EXE_huntd"));
+    let status = huntd.args(arguments).stdout(writer).stderr(errors).status();
+    status.expect("huntd is started").code()
+}
+
+#[test]
+fn a_verb_that_nobody_reads_does_all_that_it_does_and_gives_its_verdict() {
+    let setup = Setup::new("unread");
+    let of = ["--config", &setup.file];
+    assert_eq!(unread(&[&["topics", "--partitions", "3"], &of[..]].concat()), Some(0));
+    let ended = setup.run(&["topics", "--check"]);
+    assert_eq!(ended.code, 0, "{}", ended.errors);
+    let ruleset = setup.run(&["rules"]).output;
+    let ruleset = ruleset.split_whitespace().next().expect("the built-in rules");
+    assert_eq!(unread(&[&["rules", "--switch-to", ruleset], &of[..]].concat()), Some(0));
+    assert_eq!(kafka::shared().client().ends(&setup.input, 3), [1; 3]);
+    setup.create("-other", 2, &[]);
+    let other = format!("kafka.output_topic={}-other", setup.input);
+    for verb in [&["topics", "--check"][..], &["topics"], &["check"]] {
+        let code = unread(&[verb, &of[..], &["--set", &other]].concat());
+        assert_eq!(code, Some(5), "{verb:?}");
+    }
+}
+
 #[test]
 fn an_input_that_is_missing_beside_its_output_may_have_another_name() {
     let setup = Setup::new("misnamed");

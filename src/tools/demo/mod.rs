@@ -19,6 +19,7 @@ mod story;
 mod verifier;
 mod winners;
 
+use super::WhileRead;
 use super::accounts::OfflineShards;
 use super::failure::ToolError;
 use super::kafka::plaintext;
@@ -82,7 +83,7 @@ pub fn run(args: &DemoArgs, edition: &Edition) -> Result<(), ToolError> {
     // If the daemon failed, that explains why nothing was measured.
     daemon.stop()?;
     if was_cut {
-        writeln!(std::io::stderr(), "a signal has ended the demo, so nothing is accounted for")?;
+        super::say("a signal has ended the demo, so nothing is accounted for")?;
         return Ok(());
     }
     let measured = measured?;
@@ -93,7 +94,7 @@ pub fn run(args: &DemoArgs, edition: &Edition) -> Result<(), ToolError> {
     while let Some(record) = source.next_record()? {
         winners.add(record.partition, offline.apply(&record)?.updates);
     }
-    winners.write(&mut std::io::stdout().lock())?;
+    winners.write(&mut WhileRead(std::io::stdout().lock()))?;
     DemoReport::new(&measured, &daemon, &offline).print(args)
 }
 

@@ -4,9 +4,9 @@ use crate::serve::{Commands, ServeError, Server};
 use crate::service::config::Config;
 use crate::service::shutdown::Signals;
 use crate::tools::failure::ToolError;
+use crate::tools::say;
 use crate::tools::serve::{failure, feed};
 use crate::view::game::ViewedGame;
-use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -27,7 +27,7 @@ impl DemoPage {
         let feed = feed(config);
         let server = Server::bind(config.serve.clone(), feed, Commands::Refused, rulebook.clone());
         let server = server.map_err(failure)?;
-        writeln!(std::io::stderr(), "page: http://{}/", server.address())?;
+        say(&format!("page: http://{}/", server.address()))?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = std::thread::Builder::new()
@@ -41,7 +41,7 @@ impl DemoPage {
     pub(super) fn end(self, stays: bool) -> Result<(), ToolError> {
         if stays {
             let signals = Signals::listen()?;
-            writeln!(std::io::stderr(), "the page stays: end it with Ctrl-C")?;
+            say("the page stays: end it with Ctrl-C")?;
             smol::block_on(signals.first());
         }
         self.stop.store(true, Ordering::Release);

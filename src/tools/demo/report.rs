@@ -4,6 +4,7 @@ use super::Measured;
 use super::daemon::DemoDaemon;
 use crate::service::cli::DemoArgs;
 use crate::telemetry::metrics::{Counter, Metrics};
+use crate::tools::WhileRead;
 use crate::tools::accounts::{Account, OfflineShards, fold};
 use crate::tools::failure::ToolError;
 use crate::tools::progress_bar::grouped;
@@ -97,7 +98,7 @@ impl DemoReport {
     /// Prints what became of the events, all numbers and the JSON object if asked for. `Err` if
     /// anything is wrong.
     pub(super) fn print(&self, args: &DemoArgs) -> Result<(), ToolError> {
-        let mut out = std::io::stdout().lock();
+        let mut out = WhileRead(std::io::stdout().lock());
         self.write_summary(&mut out, args.partitions)?;
         if args.verbose {
             self.write_table(&mut out)?;

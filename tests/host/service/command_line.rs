@@ -299,6 +299,35 @@ fn an_invalid_configuration_ends_with_one_sentence_and_its_code() {
     assert_eq!(error.lines().count(), 1, "{error}");
 }
 
+/// The exit code of huntd if nobody reads what it prints.
+fn unread(arguments: &[&str]) -> Option<i32> {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let errors = writer.try_clone().expect("a descriptor");
+    let mut huntd = Command::new(env!("CARGO_BIN_EXE_huntd"));
+    let status = huntd.args(arguments).stdout(writer).stderr(errors).status();
+    status.expect("the program runs").code()
+}
+
+#[test]
+fn a_verb_with_a_verdict_gives_it_although_nobody_reads_and_others_end_well() {
+    let other = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let listen = format!("service.listen={}", other.local_addr().expect("it listens"));
+    let check = ["check", "--offline", "--config", "config/huntd.toml", "--set", &listen];
+    assert_eq!(unread(&check), Some(0));
+    assert_eq!(unread(&[&check[..], &["--deny-warnings"]].concat()), Some(3));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("shard-0000-0000000001.snapshot"), "no snapshot")
+        .expect("it can be written");
+    let directory = format!("snapshot.directory={}", folder.path().display());
+    let of = ["--config", "config/huntd.toml", "--set", &directory];
+    let verify = [&["snapshot", "verify"], &of[..]].concat();
+    let (code, printed, error) = huntd(&verify, &[]);
+    assert_eq!((code, printed.lines().count()), (Some(9), 1), "{error}");
+    assert_eq!(unread(&verify), Some(9));
+    assert_eq!(unread(&["config"]), Some(0));
+}
+
 /// Addresses that are free on every host.
 const FREE_PORTS: [(&str, &str); 2] =
     [("HUNTD_SERVICE__LISTEN", "127.0.0.1:0"), ("HUNTD_SERVE__LISTEN", "127.0.0.1:0")];
