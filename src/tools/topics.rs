@@ -29,12 +29,6 @@ const KNOWN_AFTER_MS_MAX: u64 = 10_000;
 /// Milliseconds between two requests for such a topic.
 const ASK_AGAIN_MS: u64 = 10;
 
-/// A topic that was found or created.
-struct PreparedTopic {
-    topic: FoundTopic,
-    is_new: bool,
-}
-
 /// Creates missing topics, checks existing ones, and prints a table. All problems with topics form
 /// one sentence, and each unusable broker has one.
 pub fn run(args: &TopicsArgs) -> Result<(), ToolError> {
@@ -82,14 +76,22 @@ pub(super) fn prepare(
     let there = output.or(input).map(|found| found.replicas as u16);
     let replicas = args.replicas.or(there).unwrap_or(REPLICAS);
     let is_unsafe = args.replicas.or(there).is_none() && !args.check;
-    has_room_for(client, &names.input, replicas)?;
     let existing = [input, output].map(|found| found.map_or(replicas, |it| it.replicas as u16));
     let mut out = WhileRead(std::io::stdout().lock());
     let (mut missing, mut problems) = (Vec::new(), Vec::new());
-    for wanted in &names.wanted(partitions, existing) {
+    let wanted = names.wanted(partitions, existing);
+    let found = wanted.iter().map(|wanted| client.find(&wanted.name, Right::Describe));
+    let found = found.collect::<Result<Vec<_>, _>>().map_err(of_control)?;
+    if !args.check && found.iter().any(Option::is_none) {
+        has_room_for(client, &names.input, (replicas, args.replicas.is_some()))?;
+    }
+    for (wanted, found) in wanted.iter().zip(found) {
         let name = &wanted.name;
-        let Some(PreparedTopic { topic, is_new }) = find_or_create(client, wanted, args, replicas)?
-        else {
+        let (topic, is_new) = if let Some(topic) = found {
+            (topic, false)
+        } else if !args.check {
+            (create(client, wanted, args, replicas)?, true)
+        } else {
             missing.push(format!("`{name}`"));
             writeln!(out, "{name:<32} missing")?;
             continue;
@@ -147,27 +149,33 @@ fn report_unmet(
 }
 
 /// Checks that the cluster has a broker for each replica of a partition.
-fn has_room_for(client: &mut TopicClient, topic: &str, replicas: u16) -> Result<(), ToolError> {
+fn has_room_for(
+    client: &mut TopicClient,
+    topic: &str,
+    (replicas, is_argument): (u16, bool),
+) -> Result<(), ToolError> {
     let brokers = client.broker_count(topic).map_err(of_control)?;
-    match usize::from(replicas) <= brokers {
-        true => Ok(()),
-        false => Err(ToolError::Usage(format!(
+    if usize::from(replicas) <= brokers {
+        return Ok(());
+    }
+    Err(ToolError::Usage(match is_argument {
+        true => format!(
             "--replicas {replicas} needs as many brokers, and the cluster has {brokers}: ask \
              for {brokers} at most, or start the others"
-        ))),
-    }
+        ),
+        false => format!(
+            "the missing topics would have {replicas} replicas, as the existing ones have, and \
+             the cluster has {brokers} brokers: start the others, or ask for fewer with --replicas"
+        ),
+    }))
 }
 
-fn find_or_create(
+fn create(
     client: &mut TopicClient,
     wanted: &WantedTopic,
     args: &TopicsArgs,
     replicas: u16,
-) -> Result<Option<PreparedTopic>, ToolError> {
-    let found = client.find(&wanted.name, Right::Describe).map_err(of_control)?;
-    if found.is_some() || args.check {
-        return Ok(found.map(|topic| PreparedTopic { topic, is_new: false }));
-    }
+) -> Result<FoundTopic, ToolError> {
     let partitions = wanted.partitions.or(args.partitions).unwrap_or(PARTITIONS);
     let name = &wanted.name;
     let mut create = |is_meant: fn(&&TopicSetting) -> bool| {
@@ -188,7 +196,7 @@ fn find_or_create(
         }
         created => created.map_err(of_control)?,
     }
-    Ok(Some(PreparedTopic { topic: known(client, name)?, is_new: true }))
+    known(client, name)
 }
 
 /// Waits for a topic that was just created. Brokers learn of it after the controller, and the

@@ -5,7 +5,7 @@ use crate::snapshots::{published, settings};
 use crate::verbs::{bootstrap, huntd};
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
-use support::kafka;
+use support::kafka::{self, Cluster, Options};
 use support::notified::Systemd;
 
 #[test]
@@ -131,4 +131,24 @@ fn more_replicas_than_brokers_are_refused_before_anything_is_created() {
     let ended = huntd(&[&arguments[..], &["--set", &brokers, "--set", &input]].concat());
     assert_eq!(ended.code, 2, "{}", ended.errors);
     assert!(ended.errors.contains("--replicas 3 needs as many brokers, and the cluster has 1"));
+}
+
+#[test]
+fn existing_topics_are_checked_although_a_broker_is_away() {
+    let mut cluster = Cluster::start(3, &Options::for_tests());
+    let of = ["--config", "config/huntd.toml", "--set"];
+    let brokers = format!("kafka.brokers={}", cluster[0].address());
+    let topics = [&["topics"], &of[..], &[&brokers]].concat();
+    let created = huntd(&[&topics[..], &["--replicas", "3"]].concat());
+    assert_eq!(created.code, 0, "{}", created.errors);
+    cluster.broker_mut(2).stop();
+    for verb in [&["topics", "--check"][..], &["topics"]] {
+        let ended = huntd(&[verb, &of[..], &[&brokers]].concat());
+        assert_eq!(ended.code, 0, "{}", ended.errors);
+        assert_eq!(ended.output.matches("checked ").count(), 3, "{}", ended.output);
+    }
+    let ended = huntd(&[&topics[..], &["--set", "kafka.dead_letter_topic=away"]].concat());
+    assert_eq!(ended.code, 2, "{}", ended.errors);
+    let sentence = "would have 3 replicas, as the existing ones have, and the cluster has 2";
+    assert!(ended.errors.contains(sentence), "{}", ended.errors);
 }
