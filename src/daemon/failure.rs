@@ -83,6 +83,7 @@ impl Failure {
                 MembershipError::InstanceTaken(_)
                 | MembershipError::InstanceHeld(_)
                 | MembershipError::Inconsistent(_)
+                | MembershipError::Unnamed
                 | MembershipError::Unlisted(_)
                 | MembershipError::Refused(_) => ExitCode::Config,
                 MembershipError::Unreachable(_)

@@ -60,17 +60,23 @@ pub struct GroupOptions {
 }
 
 impl GroupOptions {
-    /// Returns the partitions that the operator assigns to this instance, or `None` if the group
-    /// assigns them. The topic has `partitions` of them.
-    pub(crate) fn assigned(&self, partitions: i32) -> Result<Option<&[i32]>, MembershipError> {
+    /// Returns the partitions that the operator lists for this instance, or `None` if the group
+    /// assigns them.
+    pub(crate) fn listed(&self) -> Result<Option<&[i32]>, MembershipError> {
         let Some(assignment) = &self.assignment else { return Ok(None) };
-        let topic = self.input_topic.clone();
-        if let Some(zone) = assignment.highest_zone().filter(|zone| *zone >= partitions) {
+        let ours = self.instance_id.as_ref().ok_or(MembershipError::Unnamed)?;
+        let zones = assignment.zones_of(ours);
+        zones.map(Some).ok_or_else(|| MembershipError::Unlisted(ours.clone()))
+    }
+
+    /// Like [`GroupOptions::listed`], if the topic has `partitions` partitions.
+    pub(crate) fn assigned(&self, partitions: i32) -> Result<Option<&[i32]>, MembershipError> {
+        let highest = self.assignment.as_ref().and_then(Assignment::highest_zone);
+        if let Some(zone) = highest.filter(|zone| *zone >= partitions) {
+            let topic = self.input_topic.clone();
             return Err(MembershipError::ZoneMissing { zone, topic, partitions });
         }
-        let ours = self.instance_id.as_deref().unwrap_or_default();
-        let zones = assignment.zones_of(ours);
-        zones.map(Some).ok_or_else(|| MembershipError::Unlisted(ours.to_owned()))
+        self.listed()
     }
 }
 

@@ -63,6 +63,12 @@ pub enum MembershipError {
     /// The input topic does not exist.
     #[error("the topic `{0}` does not exist; create it with `huntd topics`")]
     TopicMissing(String),
+    /// The operator assigns the zones, and this instance has no name.
+    #[error(
+        "kafka.assignment lists instances by name, and this one has none: set \
+         kafka.group_instance_id; the units set it to the host's name"
+    )]
+    Unnamed,
     /// The operator assigns the zones, and has no line for this instance.
     #[error(
         "kafka.assignment has no line for this instance, kafka.group_instance_id `{0}`: add one; \

@@ -12,6 +12,7 @@ use crate::control::topic_client::TopicClient;
 use crate::daemon::failure::Failure;
 use crate::daemon::wiring::topic_names;
 use crate::edition::Edition;
+use crate::kafka::membership::MembershipError;
 use crate::kafka::right::Right;
 use crate::kafka::security::{self, Mechanism, Security};
 use crate::runtime::operations::Operations;
@@ -56,6 +57,7 @@ pub fn run(args: &CheckArgs, edition: &Edition) -> Result<(), ToolError> {
         Ok(_) => {}
         Err(error) => errors.push(Failure::Cpu(error).into()),
     }
+    errors.extend(config.group.listed().err().map(topics::of_control));
     if let Err(error) = Ring::new(config.runtime.ring, Operations::new(), RING_ENTRIES) {
         errors.push(Failure::Ring(error).into());
     }
@@ -194,14 +196,17 @@ fn unreplicated(config: &Config, client: &mut TopicClient) -> Result<Option<Stri
     }))
 }
 
-/// Returns an error if the operator's list of zones does not fit this instance or the input topic.
+/// Returns an error if the operator's list of zones does not fit the input topic.
 fn wrong_assignment(config: &Config, client: &mut TopicClient) -> Result<(), ToolError> {
     let found =
         client.find(&config.group.input_topic, Right::Describe).map_err(topics::of_control)?;
     // A missing topic is named elsewhere.
     let Some(found) = found else { return Ok(()) };
-    let assigned = config.group.assigned(found.partitions as i32);
-    assigned.map(drop).map_err(topics::of_control)
+    match config.group.assigned(found.partitions as i32) {
+        Err(error @ MembershipError::ZoneMissing { .. }) => Err(topics::of_control(error)),
+        // Whether this instance is listed was checked without brokers.
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 /// Returns why no broker coordinates the group, if none does. The first request lets the cluster

@@ -328,6 +328,21 @@ fn a_verb_with_a_verdict_gives_it_although_nobody_reads_and_others_end_well() {
     assert_eq!(unread(&["config"]), Some(0));
 }
 
+#[test]
+fn a_list_of_zones_wants_the_name_of_the_instance_that_is_checked() {
+    let list = "kafka.assignment=host-a: 0-3";
+    let check = ["check", "--offline", "--config", "config/huntd.toml", "--set", list];
+    for (name, code, wanted) in [
+        ("", Some(3), "this one has none: set kafka.group_instance_id"),
+        ("host-b", Some(3), "has no line for this instance, kafka.group_instance_id `host-b`"),
+        ("host-a", Some(0), ""),
+    ] {
+        let (ended, _, error) = huntd(&check, &[("HUNTD_KAFKA__GROUP_INSTANCE_ID", name)]);
+        assert_eq!(ended, code, "{error}");
+        assert!(error.contains(wanted), "{error}");
+    }
+}
+
 /// Addresses that are free on every host.
 const FREE_PORTS: [(&str, &str); 2] =
     [("HUNTD_SERVICE__LISTEN", "127.0.0.1:0"), ("HUNTD_SERVE__LISTEN", "127.0.0.1:0")];
