@@ -27,21 +27,60 @@ pub fn run(args: &SnapshotArgs, edition: &Edition) -> Result<(), ToolError> {
                 .to_owned(),
         ));
     };
+    let chosen = Chosen { directory, partition: chosen.partition };
+    let mut store = store(&config, Files::of(directory));
     let mut out = WhileRead(io::stdout().lock());
     match &args.verb {
-        SnapshotVerb::List(_) => {
-            match list(&mut store_of(&config, directory), chosen.partition, &mut out)? {
-                0 => super::warn(&nothing_in(directory)),
-                _ => Ok(()),
-            }
+        SnapshotVerb::List(_) => match list(&mut store, chosen, &mut out)? {
+            0 => super::warn(&chosen.none_found()),
+            _ => Ok(()),
+        },
+        SnapshotVerb::Verify(_) => {
+            let rulebook: AnyRulebook = rulebook(edition, &config.rules_files)?;
+            verify(&mut store, &rulebook, chosen, &mut out)
         }
-        SnapshotVerb::Verify(_) => verify(edition, &config, directory, chosen.partition, &mut out),
-        SnapshotVerb::Drop(_) => drop_all(&config, directory, chosen.partition, &mut out),
+        SnapshotVerb::Drop(_) => drop_all(&config, &mut store, chosen, &mut out),
     }
 }
 
-fn store_of(config: &Config, directory: &Path) -> Store<Files> {
-    store(config, Files::of(directory))
+/// The snapshots that the arguments name.
+#[derive(Clone, Copy)]
+struct Chosen<'a> {
+    directory: &'a Path,
+    /// The only partition; `None`: all.
+    partition: Option<u16>,
+}
+
+impl Chosen<'_> {
+    /// Returns the partitions.
+    fn partitions<D: Disk>(self, store: &mut Store<D>) -> Result<Vec<i32>, ToolError> {
+        let all = store.partitions().map_err(|error| self.unreadable(&error))?;
+        let is_chosen = |it: &i32| self.partition.is_none_or(|chosen| *it == i32::from(chosen));
+        Ok(all.into_iter().filter(is_chosen).collect())
+    }
+
+    /// Says that there are no snapshots, and where others may be.
+    fn none_found(self) -> String {
+        let directory = self.directory.display();
+        match self.partition {
+            None => format!(
+                "no snapshots in {directory}: the daemon has stored none yet, or stores them \
+                 elsewhere; the unit huntd@2 does so in /var/lib/huntd/2"
+            ),
+            Some(partition) => format!(
+                "no snapshots of partition {partition} in {directory}: `huntd snapshot list` \
+                 shows those of all partitions"
+            ),
+        }
+    }
+
+    fn unreadable(self, error: &io::Error) -> ToolError {
+        ToolError::Config(format!(
+            "the state directory {} cannot be used: {error}; set snapshot.directory to that of the \
+             daemon, and be its user or root",
+            self.directory.display()
+        ))
+    }
 }
 
 /// Opens the snapshots. No broker is asked for the topic's id, so only names identify its
@@ -50,31 +89,15 @@ fn store(config: &Config, files: Files) -> Store<Files> {
     Store::new(files, snapshots::origin(config, &TopicId::default()), config.snapshot.keep)
 }
 
-/// Returns the selected partitions.
-fn partitions<D: Disk>(store: &mut Store<D>, chosen: Option<u16>) -> Result<Vec<i32>, ToolError> {
-    let all = store.partitions().map_err(unreadable)?;
-    let is_chosen = |partition: &i32| chosen.is_none_or(|chosen| *partition == i32::from(chosen));
-    Ok(all.into_iter().filter(is_chosen).collect())
-}
-
-/// Says that there are no snapshots, and where others may be.
-fn nothing_in(directory: &Path) -> String {
-    format!(
-        "no snapshots in {}: the daemon has stored none yet, or stores them elsewhere; the unit \
-         huntd@2 does so in /var/lib/huntd/2",
-        directory.display()
-    )
-}
-
 /// Lists the snapshots, and returns how many there are.
 fn list<D: Disk>(
     store: &mut Store<D>,
-    chosen: Option<u16>,
+    chosen: Chosen<'_>,
     out: &mut dyn Write,
 ) -> Result<usize, ToolError> {
     let mut count = 0;
-    for partition in partitions(store, chosen)? {
-        for found in store.found(partition).map_err(unreadable)? {
+    for partition in chosen.partitions(store)? {
+        for found in store.found(partition).map_err(|error| chosen.unreadable(&error))? {
             writeln!(out, "{}", line(&found))?;
             count += 1;
         }
@@ -114,23 +137,20 @@ pub(super) fn time_text(time_ms: i64) -> String {
         .map_or_else(|_| format!("{time_ms}ms"), |time| time.to_string())
 }
 
-fn verify(
-    edition: &Edition,
-    config: &Config,
-    directory: &Path,
-    chosen: Option<u16>,
+fn verify<D: Disk>(
+    store: &mut Store<D>,
+    rulebook: &AnyRulebook,
+    chosen: Chosen<'_>,
     out: &mut dyn Write,
 ) -> Result<(), ToolError> {
-    let mut store = store_of(config, directory);
-    let rulebook: AnyRulebook = rulebook(edition, &config.rules_files)?;
     let mut verified = VerifiedCounts::default();
-    for partition in partitions(&mut store, chosen)? {
-        let found = store.found(partition).map_err(unreadable)?;
-        verified.add(&mut store, (partition, found), &rulebook, out)?;
+    for partition in chosen.partitions(store)? {
+        let found = store.found(partition).map_err(|error| chosen.unreadable(&error))?;
+        verified.add(store, (chosen, partition, found), rulebook, out)?;
     }
     match verified {
         VerifiedCounts { whole: 0, damaged: 0 } => {
-            Err(ToolError::VerificationFailed(nothing_in(directory)))
+            Err(ToolError::VerificationFailed(chosen.none_found()))
         }
         VerifiedCounts { damaged: 0, .. } => Ok(()),
         VerifiedCounts { whole, damaged } => Err(ToolError::VerificationFailed(format!(
@@ -154,7 +174,7 @@ impl VerifiedCounts {
     fn add<D: Disk>(
         &mut self,
         store: &mut Store<D>,
-        (partition, found): (i32, Vec<Found>),
+        (chosen, partition, found): (Chosen<'_>, i32, Vec<Found>),
         rulebook: &AnyRulebook,
         out: &mut dyn Write,
     ) -> Result<(), ToolError> {
@@ -167,7 +187,8 @@ impl VerifiedCounts {
                     writeln!(out, "{name}  whole  digest={:016x}", shard.digest())?;
                 }
                 Err(error) => {
-                    let now = store.found(partition).map_err(unreadable)?;
+                    let now = store.found(partition);
+                    let now = now.map_err(|error| chosen.unreadable(&error))?;
                     if now.iter().any(|now| (&now.name, &now.header) == (&name, &header)) {
                         self.damaged += 1;
                         writeln!(out, "{name}  {error}")?;
@@ -179,24 +200,25 @@ impl VerifiedCounts {
     }
 }
 
+/// Removes the snapshots in a directory that has some: another one stays as it is.
 fn drop_all(
     config: &Config,
-    directory: &Path,
-    chosen: Option<u16>,
+    found: &mut Store<Files>,
+    chosen: Chosen<'_>,
     out: &mut dyn Write,
 ) -> Result<(), ToolError> {
-    let taken = StateDirectory::take(directory);
+    let partitions = chosen.partitions(found)?;
+    if partitions.is_empty() {
+        return super::warn(&format!("nothing is removed: {}", chosen.none_found()));
+    }
+    let taken = StateDirectory::take(chosen.directory);
     let taken = taken.map_err(|error| ToolError::Config(error.to_string()))?;
     let mut store = store(config, taken.files());
-    for partition in partitions(&mut store, chosen)? {
-        let removed = store.remove_all(partition).map_err(unreadable)?;
+    for partition in partitions {
+        let removed = store.remove_all(partition).map_err(|error| chosen.unreadable(&error))?;
         writeln!(out, "partition {partition}: {removed} snapshots removed")?;
     }
     Ok(())
-}
-
-fn unreadable(error: io::Error) -> ToolError {
-    ToolError::Config(format!("the state directory cannot be used: {error}"))
 }
 
 #[cfg(test)]
@@ -239,16 +261,19 @@ mod tests {
         let mut disk = Memory::default();
         let mut store = Store::new(disk.clone(), Origin::default(), 3);
         let mut out = Vec::new();
-        assert_eq!(list(&mut store, None, &mut out).expect("it can be read"), 0);
+        let chosen = Chosen { directory: Path::new("memory"), partition: None };
+        assert_eq!(list(&mut store, chosen, &mut out).expect("it can be read"), 0);
         let [oldest, next, _newest] = [(); 3].map(|()| store_one(&mut store, &rulebook));
-        assert_eq!(list(&mut store, None, &mut out).expect("it can be read"), 3);
+        assert_eq!(list(&mut store, chosen, &mut out).expect("it can be read"), 3);
         let found = || Store::new(disk.clone(), Origin::default(), 3).found(0).expect("it is fine");
         let (before, again) = (found(), found());
         disk.with_file(&next, |bytes| *bytes.last_mut().expect("it has a block") ^= 1);
         disk.rename(&oldest, "shard-0000.writing").expect("the disk is fine");
         for found in [before, again] {
             let mut verified = VerifiedCounts::default();
-            verified.add(&mut store, (0, found), &rulebook, &mut out).expect("it can be read");
+            verified
+                .add(&mut store, (chosen, 0, found), &rulebook, &mut out)
+                .expect("it can be read");
             assert_eq!(verified, VerifiedCounts { whole: 1, damaged: 1 });
         }
     }

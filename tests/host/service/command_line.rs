@@ -329,6 +329,35 @@ fn a_verb_with_a_verdict_gives_it_although_nobody_reads_and_others_end_well() {
 }
 
 #[test]
+fn snapshots_are_not_looked_for_in_a_folder_that_is_not_there_and_it_is_not_made() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let missing = folder.path().join("missing");
+    let snapshot = |verb: &str, directory: &Path, more: &[&str]| {
+        let directory = format!("snapshot.directory={}", directory.display());
+        let of = ["snapshot", verb, "--config", "config/huntd.toml", "--set", &directory];
+        let (code, printed, error) = huntd(&[&of[..], more].concat(), &[]);
+        assert_eq!((printed.as_str(), error.lines().count()), ("", 1), "{printed}{error}");
+        (code, error)
+    };
+    for verb in ["list", "verify", "drop"] {
+        let (code, error) = snapshot(verb, &missing, &[]);
+        assert_eq!(code, Some(3), "{error}");
+        let sentence = format!("the state directory {} cannot be used: ", missing.display());
+        assert!(error.contains(&sentence) && error.contains("set snapshot.directory"), "{error}");
+    }
+    assert!(!missing.exists());
+    std::fs::write(folder.path().join("shard-0000-0000000001.snapshot"), "no snapshot")
+        .expect("it can be written");
+    for (verb, code) in [("list", 0), ("verify", 9), ("drop", 0)] {
+        let (ended, error) = snapshot(verb, folder.path(), &["--partition", "5"]);
+        assert_eq!(ended, Some(code), "{error}");
+        assert!(error.contains("no snapshots of partition 5 in "), "{error}");
+        assert_eq!(error.contains("nothing is removed"), verb == "drop", "{error}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).expect("it is there").count(), 1);
+}
+
+#[test]
 fn a_list_of_zones_wants_the_name_of_the_instance_that_is_checked() {
     let list = "kafka.assignment=host-a: 0-3";
     let check = ["check", "--offline", "--config", "config/huntd.toml", "--set", list];
