@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::fmt::{self, Display, Formatter};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -51,11 +51,25 @@ impl Endpoint {
         Endpoint { host: broker.host.clone(), port: broker.port }
     }
 
-    /// Parses `host:port`; an IPv6 address is in brackets.
+    /// Parses `host:port`; an IPv6 address is in brackets. Other forms are refused, because
+    /// librdkafka reads them otherwise, or not at all.
     pub fn parse(text: &str) -> Option<Endpoint> {
-        let (host, port) = text.rsplit_once(':')?;
-        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        Some(Endpoint { host: host.to_owned(), port: port.parse().ok()? })
+        let is_strange = |it: char| it.is_control() || it.is_whitespace() || ",/".contains(it);
+        let (host, port) = text.rsplit_once(':').filter(|_| !text.contains(is_strange))?;
+        let (host, strange) = match host.strip_prefix('[').and_then(|it| it.strip_suffix(']')) {
+            Some(address) => {
+                // An interface may follow: `fe80::1%eth0`.
+                address.split('%').next()?.parse::<Ipv6Addr>().ok()?;
+                (address, &['[', ']'][..])
+            }
+            None => (host, &['[', ']', ':'][..]),
+        };
+        if host.is_empty() || host.contains(strange) {
+            return None;
+        }
+        let is_number = port.bytes().all(|digit| digit.is_ascii_digit());
+        let port = port.parse().ok().filter(|port| is_number && *port > 0)?;
+        Some(Endpoint { host: host.to_owned(), port })
     }
 }
 
@@ -442,7 +456,28 @@ mod tests {
         let of = |host: &str| Some(endpoint(host));
         assert_eq!(Endpoint::parse("kafka-1:9092"), of("kafka-1"));
         assert_eq!(Endpoint::parse("[::1]:9092"), of("::1"));
-        assert_eq!(Endpoint::parse("kafka-1"), None);
-        assert_eq!(Endpoint::parse("kafka-1:port"), None);
+        assert_eq!(Endpoint::parse("[fe80::1%eth0]:9092"), of("fe80::1%eth0"));
+        for wrong in [
+            "kafka-1",
+            "kafka-1:port",
+            "kafka-1:+9092",
+            "kafka-1:0",
+            "kafka-1:65536",
+            ":9092",
+            "::1:9092",
+            "[::1:9092",
+            "::1]:9092",
+            "[[::1]]:9092",
+            "[kafka-1]:9092",
+            "[]:9092",
+            "[::1]",
+            "kafka]:9092",
+            "kafka\n1:9092",
+            "kafka 1:9092",
+            "a:1,b:2",
+            "//kafka-1:9092",
+        ] {
+            assert_eq!(Endpoint::parse(wrong), None, "{wrong}");
+        }
     }
 }

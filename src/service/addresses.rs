@@ -3,6 +3,7 @@
 use super::config::Check;
 use super::settings::ConfigError;
 use super::{AccessOptions, AllowedOrigins, ServeOptions};
+use crate::fetch::dialling::Endpoint;
 use crate::kafka::client::BOOTSTRAP_BROKERS_MAX;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,14 +22,10 @@ impl Check<'_> {
                 format!("has {} entries: name 1 to {}", written.len(), BOOTSTRAP_BROKERS_MAX);
             return Err(self.error("kafka.brokers", sentence));
         }
-        for broker in &written {
-            let port = broker.rsplit_once(':').filter(|(host, _)| !host.is_empty());
-            let port = port.and_then(|(_, port)| port.parse::<u16>().ok());
-            if port.is_none_or(|port| port == 0) || broker.contains([',', ' ', '/']) {
-                let sentence =
-                    format!("has the entry \"{broker}\": write host:port, as in \"kafka-1:9092\"");
-                return Err(self.error("kafka.brokers", sentence));
-            }
+        for written in &written {
+            broker(written).map_err(|sentence| {
+                self.error("kafka.brokers", format!("has the entry \"{written}\": {sentence}"))
+            })?;
         }
         Ok(written)
     }
@@ -66,6 +63,14 @@ impl Check<'_> {
             player_requests_per_s,
         };
         Ok(self.optional("serve.keys").map(of))
+    }
+}
+
+/// Checks the address of a broker, or returns a sentence that says how to write one.
+pub(super) fn broker(written: &str) -> Result<String, String> {
+    match Endpoint::parse(written) {
+        Some(_) => Ok(written.to_owned()),
+        None => Err("write host:port, as in \"kafka-1:9092\" or \"[2001:db8::1]:9092\"".to_owned()),
     }
 }
 

@@ -1,9 +1,9 @@
 //! Arguments that name a verb's configuration, and settings that override it.
 
+use super::addresses;
 use super::config::{self, Config};
 use super::settings::ConfigErrors;
 use clap::Args;
-use clap::builder::NonEmptyStringValueParser;
 use std::path::PathBuf;
 
 /// The configuration of a verb that needs one.
@@ -33,7 +33,7 @@ pub struct ClusterArgs {
         value_name = "LIST",
         value_delimiter = ',',
         default_value = "127.0.0.1:9092",
-        value_parser = NonEmptyStringValueParser::new()
+        value_parser = addresses::broker
     )]
     pub brokers: Vec<String>,
     /// Take brokers, TLS, SASL and topic names from the daemons' configuration instead.

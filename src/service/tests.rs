@@ -325,6 +325,7 @@ fn what_no_daemon_could_run_with_is_refused_with_advice() {
         ("[kafka]\nbrokers = [\"kafka:99999\"]", "write host:port"),
         ("[kafka]\nbrokers = [\":9092\"]", "write host:port"),
         ("[kafka]\nbrokers = [\"a:1,b:2\"]", "write host:port"),
+        ("[kafka]\nbrokers = [\"::1:9092\"]", "or \"[2001:db8::1]:9092\""),
         ("[kafka]\ngroup = \"\"", "choose 1 to 255 printable"),
         ("[kafka]\nclient_id = \"a b\"", "choose 1 to 255 printable"),
         ("[cpu]\nhot_core = \"many\"", "write \"auto\" or one core"),

@@ -55,6 +55,8 @@ fn a_wrong_command_line_ends_with_the_usage_code() {
         &["check", "--config"],
         &["demo", "--fast"],
         &["run", "--config", "huntd.toml", "--skip", "3"],
+        &["load", "--brokers", "::1:9092"],
+        &["tap", "--brokers", "kafka-1"],
     ] {
         let (code, _, error) = huntd(arguments, &[]);
         assert_eq!(code, Some(2), "{arguments:?}: {error}");
