@@ -83,6 +83,7 @@ fn set_progress(progress: &Progress, opening: &Opening) {
     progress.high_watermark.set(-1);
     progress.goal.set(-1);
     progress.following.set(0);
+    progress.snapshot_at_ms.set(0);
     progress.ownership_id.set(opening.ownership_id);
 }
 
@@ -92,4 +93,34 @@ fn to_hot(opening: Opening, engine: Box<dyn Engine>, role: ShardRole) -> ToHot {
     let is_ahead = |offset: &i64| *offset >= start;
     let skips = opening.acquired.skips.into_iter().filter(is_ahead).collect();
     ToHot::Open { grant, role, engine, skips }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::fold::Start;
+    use crate::output::mark::Mark;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn an_ownership_begins_without_the_snapshots_of_an_earlier_one() {
+        let progress = Progress::new();
+        progress.shard(3).snapshot_at_ms.set(1_767_225_600_999);
+        let acquired = Acquired {
+            partition: 3,
+            owner_epoch: 2,
+            fence_id: 1,
+            mark: Mark::default(),
+            start: Start::default(),
+            candidate: None,
+            migrates_to: None,
+            begun_by: 1,
+            skips: BTreeSet::new(),
+            input_leader_epoch: -1,
+        };
+        let opening =
+            Opening { ownership_id: 2, ruleset: 1, zones: 4, acquired, settled_offset: 0 };
+        promote(&progress, opening);
+        assert_eq!(progress.shard(3).snapshot_at_ms.get(), 0);
+    }
 }

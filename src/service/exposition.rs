@@ -224,11 +224,12 @@ fn write_shards(page: &mut MetricsPage, progress: &Progress) {
     page.family(
         "huntd_snapshot_timestamp_seconds",
         GAUGE,
-        "When this process stored its newest snapshot, by partition; absent before the first.",
+        "When the newest snapshot of a zone since this instance owns it was stored, by partition; \
+         absent before the first.",
     )
     .by_partition(progress, |shard| {
         let at_ms = shard.snapshot_at_ms.get();
-        (at_ms > 0).then(|| at_ms.cast_unsigned() / 1000)
+        (shard.is_played() && at_ms > 0).then(|| at_ms.cast_unsigned() / 1000)
     });
 }
 

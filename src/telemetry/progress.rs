@@ -149,8 +149,8 @@ pub struct ShardProgress {
     pub replicas: Count,
     /// How many of these are in the topic, failed or replaced by a newer one. Replicator.
     pub replicas_settled: Count,
-    /// Time of the last stored snapshot, in milliseconds since the Unix epoch; 0 before the first.
-    /// Snapshot writer.
+    /// Time of this ownership's last stored snapshot, in milliseconds since the Unix epoch; 0
+    /// before the first. Snapshot writer; the control thread when it begins an ownership.
     pub snapshot_at_ms: Offset,
     /// Records of the input that the group has not committed, no matter which instance owns the
     /// shard; -1 while unknown. Group lag thread.
