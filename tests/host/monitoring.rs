@@ -72,6 +72,28 @@ fn alerts_and_dashboard_ask_only_for_metrics_that_there_are() {
     assert!(expressions > 20, "only {expressions} expressions were looked at");
 }
 
+#[test]
+fn the_dashboard_counts_a_zone_once_that_copies_follow() {
+    let dashboard: serde_json::Value = serde_json::from_str(&read(DASHBOARD)).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array()).flatten();
+    let expressions: Vec<&str> = targets.filter_map(|target| target["expr"].as_str()).collect();
+    // What the engine counts, it counts on each instance that has the zone.
+    for name in [
+        "huntd_players",
+        "huntd_hunts",
+        "huntd_treasures",
+        "huntd_events_applied_total",
+        "huntd_events_refused_total",
+        "huntd_events_no_op_total",
+        "huntd_records_rejected_total",
+    ] {
+        let asked: Vec<_> = expressions.iter().filter(|it| it.contains(name)).collect();
+        assert!(!asked.is_empty(), "nothing asks for {name}");
+        assert!(asked.iter().all(|it| it.contains("max by (partition")), "{asked:?}");
+    }
+}
+
 fn promtool(arguments: &[&str]) -> Option<(bool, String)> {
     if !needs::has_program("promtool", "--version") {
         return None;
