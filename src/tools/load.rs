@@ -253,3 +253,28 @@ fn producer_config(client: &ClientOptions, compression: &str, linger_ms: u32) ->
         .set("message.timeout.ms", DELIVERY_MS_MAX.to_string());
     config
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edition::edition;
+    use crate::hunt::state::TreasureHunt;
+    use crate::service::cli::{Cli, Verb};
+    use clap::Parser;
+
+    /// Why no events can be made with these arguments.
+    fn refusal(arguments: &[&str]) -> String {
+        let cli = Cli::try_parse_from([&["huntd", "load"], arguments].concat());
+        let Ok(Cli { verb: Verb::Load(args) }) = cli else { panic!("it is a load") };
+        let source = open_source(&args, &edition::<TreasureHunt>(), 2);
+        source.err().expect("no events can be made").to_string()
+    }
+
+    #[test]
+    fn more_players_than_the_zones_can_hold_are_refused() {
+        for players in ["262145", "4294967295"] {
+            let error = refusal(&["--players", players]);
+            assert!(error.contains("ask for at most 262144, or use more partitions"), "{error}");
+        }
+    }
+}

@@ -6,6 +6,7 @@
 use super::failure::ToolError;
 use super::traffic::Traffic;
 use crate::edition::Edition;
+use crate::kit::PLAYERS_MAX;
 use crate::kit::bots::BotOptions;
 use crate::view::game::ViewedGame;
 use std::fs::File;
@@ -45,6 +46,14 @@ impl Source {
         options: BotOptions,
         events: u64,
     ) -> Result<Source, ToolError> {
+        let players_max = u64::from(options.zones) * PLAYERS_MAX as u64;
+        if u64::from(options.players) > players_max {
+            return Err(ToolError::Usage(format!(
+                "--players {} are too many: {PLAYERS_MAX} can be in a zone, so ask for at most \
+                 {players_max}, or use more partitions",
+                options.players
+            )));
+        }
         let traffic = Traffic::new(edition, rulebook, options).ok_or_else(|| {
             let name = edition.name;
             ToolError::Usage(format!("the game {name} has no bots: name a file of events, --file"))
