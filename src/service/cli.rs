@@ -202,15 +202,15 @@ pub struct DemoArgs {
     /// latencies are not meaningful.
     #[arg(long, value_name = "R")]
     pub rate: Option<u64>,
-    /// Players in the world.
-    #[arg(long, value_name = "P", default_value_t = 3_000, value_parser = players())]
-    pub players: u32,
+    /// Players in the world (default: 3000).
+    #[arg(long, value_name = "P", value_parser = players(), conflicts_with = "file")]
+    pub players: Option<u32>,
     /// Partitions of the topics: zones of the world.
     #[arg(long, value_name = "K", default_value_t = 4, value_parser = demo_partitions())]
     pub partitions: u16,
-    /// Random seed: the same seed generates the same events.
-    #[arg(long, value_name = "S", default_value_t = 1)]
-    pub seed: u64,
+    /// Random seed: the same seed generates the same events (default: 1).
+    #[arg(long, value_name = "S", conflicts_with = "file")]
+    pub seed: Option<u64>,
     /// A file of events to play instead of generated ones: one per line, as in `replay`.
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
@@ -247,15 +247,15 @@ pub struct LoadArgs {
     /// Events per second (default: as fast as the broker accepts them).
     #[arg(long, value_name = "R", value_parser = at_least_one())]
     pub rate: Option<u64>,
-    /// Players in the generated world.
-    #[arg(long, value_name = "P", default_value_t = 3_000, value_parser = players())]
-    pub players: u32,
+    /// Players in the generated world (default: 3000).
+    #[arg(long, value_name = "P", value_parser = players(), conflicts_with = "file")]
+    pub players: Option<u32>,
     /// Partitions to use (default: all).
     #[arg(long, value_name = "K", value_parser = partitions())]
     pub partitions: Option<u16>,
-    /// Random seed: the same seed generates the same events.
-    #[arg(long, value_name = "S", default_value_t = 1)]
-    pub seed: u64,
+    /// Random seed: the same seed generates the same events (default: 1).
+    #[arg(long, value_name = "S", conflicts_with = "file")]
+    pub seed: Option<u64>,
     /// A file of events to produce instead of generated ones: one per line, as in `replay`.
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,

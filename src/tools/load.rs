@@ -6,7 +6,7 @@ use super::newest::{self, Newest};
 use super::pace::Pace;
 use super::progress_bar::ProgressBar;
 use super::source::{Source, SourceRecord};
-use super::traffic::RATE_UNPACED;
+use super::traffic::{PLAYERS_DEFAULT, RATE_UNPACED, SEED_DEFAULT};
 use crate::edition::Edition;
 use crate::kafka::client::{ClientOptions, FIRST_TOKEN_WAIT, client_config};
 use crate::kafka::right::Right;
@@ -136,14 +136,15 @@ fn open_source(args: &LoadArgs, edition: &Edition, zones: u16) -> Result<Source,
     let pause_us = if args.rate.is_some() { CONNECT_PAUSE.as_micros() as i64 } else { 0 };
     let now_ms = (now_us() + pause_us) / 1000;
     let options = BotOptions {
-        seed: args.seed,
-        players: args.players,
+        seed: args.seed.unwrap_or(SEED_DEFAULT),
+        players: args.players.unwrap_or(PLAYERS_DEFAULT),
         zones,
         rate: args.rate.unwrap_or(RATE_UNPACED),
         base_us: args.base_ms.unwrap_or(now_ms) * 1000,
         is_watched: false,
     };
-    let rulebook = super::rulebook(edition, &[])?;
+    let rules_files = args.cluster.load()?.map_or_else(Vec::new, |config| config.rules_files);
+    let rulebook = super::rulebook(edition, &rules_files)?;
     Source::of_bots(edition, &*rulebook, options, args.events.unwrap_or(LOAD_EVENTS_DEFAULT))
 }
 
@@ -268,6 +269,13 @@ mod tests {
         let Ok(Cli { verb: Verb::Load(args) }) = cli else { panic!("it is a load") };
         let source = open_source(&args, &edition::<TreasureHunt>(), 2);
         source.err().expect("no events can be made").to_string()
+    }
+
+    #[test]
+    fn a_load_plays_by_the_rules_of_the_configuration() {
+        let set = ["--config", "config/huntd.toml", "--set", "rules.files=/nowhere/rules.toml"];
+        let error = refusal(&set);
+        assert!(error.contains("/nowhere/rules.toml"), "{error}");
     }
 
     #[test]

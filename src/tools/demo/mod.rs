@@ -27,7 +27,7 @@ use super::load::EventSender;
 use super::pace::Pace;
 use super::progress_bar::ProgressBar;
 use super::source::Source;
-use super::traffic::RATE_UNPACED;
+use super::traffic::{PLAYERS_DEFAULT, RATE_UNPACED, SEED_DEFAULT};
 use crate::daemon::failure::Failure;
 use crate::edition::Edition;
 use crate::kit::bots::BotOptions;
@@ -170,8 +170,8 @@ fn open_source(
         return Ok(Source::open_lines(file, args.partitions, args.events)?);
     }
     let options = BotOptions {
-        seed: args.seed,
-        players: args.players,
+        seed: args.seed.unwrap_or(SEED_DEFAULT),
+        players: args.players.unwrap_or(PLAYERS_DEFAULT),
         zones: args.partitions,
         rate: paced(args).unwrap_or(RATE_UNPACED),
         base_us: BASE_MS * 1000,

@@ -14,6 +14,12 @@ use crate::view::game::ViewedGame;
 /// Events per second of intended time if they are sent as fast as possible.
 pub const RATE_UNPACED: u64 = 1_000_000;
 
+/// Default number of players.
+pub(crate) const PLAYERS_DEFAULT: u32 = 3_000;
+
+/// Default seed.
+pub(crate) const SEED_DEFAULT: u64 = 1;
+
 /// Microseconds between two ticks of a zone.
 const TICK_US: i64 = 1_000_000;
 

@@ -374,6 +374,17 @@ fn a_list_of_zones_wants_the_name_of_the_instance_that_is_checked() {
     }
 }
 
+#[test]
+fn arguments_for_generated_events_are_refused_with_a_file_of_events() {
+    for verb in ["load", "demo"] {
+        for argument in ["--seed", "--players"] {
+            let (code, _, error) = huntd(&[verb, "--file", "events.txt", argument, "7"], &[]);
+            assert_eq!(code, Some(2), "{error}");
+            assert!(error.contains("cannot be used with"), "{error}");
+        }
+    }
+}
+
 /// Addresses that are free on every host.
 const FREE_PORTS: [(&str, &str); 2] =
     [("HUNTD_SERVICE__LISTEN", "127.0.0.1:0"), ("HUNTD_SERVE__LISTEN", "127.0.0.1:0")];
