@@ -258,6 +258,10 @@ fn systemd_starts_reloads_watches_and_stops_huntd() {
     let known = || get(port, "/metrics").matches("\nhuntd_ruleset_known{").count();
     assert_ne!(reload(&mut session, &with_both), 0, "there is no second file yet");
     assert_eq!(known(), 1);
+    session.property_until("huntd", "StatusText", |text| text.contains("RELOAD REFUSED"));
+    session.until("true", |_| refused());
+    assert_eq!(reload(&mut session, &text), 0);
+    session.until("true", |_| !refused());
     // Only the daemon knows what takes a restart.
     assert_eq!(reload(&mut session, &format!("{text}[publish]\nlinger_us_max = 7\n")), 0);
     session.property_until("huntd", "StatusText", |text| text.contains("RELOAD REFUSED"));
