@@ -167,6 +167,17 @@ fn the_javascript_client_agrees_with_the_vectors_in_both_forms() {
 }
 
 #[test]
+fn the_browser_client_does_what_it_promises_whatever_a_server_answers() {
+    if !needs::has_program("node", "--version") {
+        return;
+    }
+    let mut client = Command::new("node");
+    let played = client.args(["--test", "tests/host/browser_client.mjs"]).output();
+    let played = played.expect("node runs");
+    assert!(played.status.success(), "{}", String::from_utf8_lossy(&played.stdout));
+}
+
+#[test]
 fn typescript_finds_nothing_wrong_with_the_types_of_the_javascript_clients() {
     if !needs::has_minutes() || !needs::has_program("node", "--version") {
         return;

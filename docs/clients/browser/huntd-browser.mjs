@@ -31,8 +31,9 @@ const AGAIN = { most: 20, wait_ms: 500 };
  * @typedef {{ entered: Player[], changed: Player[], left: Player[] }} Sight
  */
 /**
- * What became of a command. `repeated` is true if it was sent again after a connection was lost:
- * then `no_op` means that the first one had taken effect.
+ * What became of a command. `repeated` is true if it was sent again because nobody knew whether it
+ * had been appended: a connection was lost, or the brokers did not say. Then `no_op` means that it had
+ * been, or a later event of the player, as of its other pages.
  * @typedef {{ zone: number, offset: number, repeated: boolean,
  *   outcome: "applied" | "refused" | "no_op" | "decided" | "appended",
  *   updates?: Record<string, any>[] }} Outcome
@@ -52,6 +53,14 @@ const AGAIN = { most: 20, wait_ms: 500 };
  * @typedef {{ event?: (name: string, data: any, id?: string) => void,
  *   sight?: (sight: Sight, inSight: Map<string, Player>) => void,
  *   state?: (state: "open" | "lost", error?: unknown) => void }} Handlers
+ */
+
+/**
+ * A command without an answer. Its text is empty until it has a `seq`. `isUnsure` says that nobody knows
+ * whether it was appended.
+ * @typedef {{ event: PlayerEvent, options: object, text: string, isUnsure: boolean,
+ *   state: "due" | "sent" | "resting", tries: number, resolve: (outcome: Outcome) => void,
+ *   reject: (error: Error) => void }} Command
  */
 
 /** Why something was refused: the status, and the sentence of its problem. */
@@ -134,9 +143,7 @@ class HuntdStream {
     this.inSight = new Map();
     /** The position after the last update. */
     this.last = "";
-    /** Commands without an answer, by number. One that was never sent has no text.
-     * @type {Map<number, { event: PlayerEvent, options: object, text: string, repeated: boolean,
-     *   tries: number, resolve: (outcome: Outcome) => void, reject: (error: Error) => void }>} */
+    /** Commands without an answer, by number. @type {Map<number, Command>} */
     this.waiting = new Map();
     this.request = 0;
     /** Milliseconds by which the server's clock is ahead of this one. */
@@ -151,7 +158,9 @@ class HuntdStream {
   }
 
   /**
-   * Sends an event. It takes effect once, however often the connection is lost meanwhile.
+   * Sends an event. It takes effect at most once, however often it is sent again. Commands are
+   * appended in their order, except that one which the server could not take comes after those that
+   * were under way.
    * @param {PlayerEvent} event
    * @param {{ zone?: number, wait_ms?: number }} [options] the zone where the player enters
    * @returns {Promise<Outcome>}
@@ -163,24 +172,29 @@ class HuntdStream {
     }
     const request = ++this.request;
     return new Promise((resolve, reject) => {
-      const tries = AGAIN.most;
-      const command = { event, options, text: "", repeated: false, tries, resolve, reject };
-      this.waiting.set(request, command);
-      this.send(request);
+      const [tries, text, isUnsure] = [AGAIN.most, "", false];
+      this.waiting.set(request, { event, options, text, isUnsure, state: "due", tries, resolve, reject });
+      this.send();
     });
   }
 
-  /** Sends a command, if there is a connection. @param {number} request */
-  send(request) {
-    const command = this.waiting.get(request);
-    if (command === undefined || this.socket?.readyState !== WebSocket.OPEN) return;
-    if (command.text !== "") {
-      command.repeated = true;
-    } else {
-      const post = { ...command.event, seq: this.nextSeq(command.event.player_id) };
-      command.text = JSON.stringify({ request, ...command.options, post });
+  /** Sends the commands that are due, if there is a connection. One that is unsure holds those of its
+   * player that come after it: its `seq` is too old once a later one has counted. */
+  send() {
+    if (this.socket?.readyState !== WebSocket.OPEN) return;
+    const held = new Set();
+    for (const [request, command] of this.waiting) {
+      const { player_id } = command.event;
+      if (command.state === "due" && !held.has(player_id)) {
+        if (command.text === "") {
+          const post = { ...command.event, seq: this.nextSeq(player_id) };
+          command.text = JSON.stringify({ request, ...command.options, post });
+        }
+        command.state = "sent";
+        this.socket.send(command.text);
+      }
+      if (command.isUnsure) held.add(player_id);
     }
-    this.socket.send(command.text);
   }
 
   /** Ends it. */
@@ -241,13 +255,16 @@ class HuntdStream {
     socket.onopen = () => {
       isOpen = true;
       this.handlers.state?.("open");
-      for (const request of this.waiting.keys()) this.send(request);
+      this.send();
     };
     // A message has the events that came together.
     socket.onmessage = (message) => {
       for (const event of JSON.parse(message.data)) this.take(event);
     };
     await new Promise((done) => (socket.onclose = done));
+    for (const command of this.waiting.values()) {
+      if (command.state === "sent") Object.assign(command, { state: "due", isUnsure: true });
+    }
     return isOpen;
   }
 
@@ -265,13 +282,25 @@ class HuntdStream {
     const command = this.waiting.get(request);
     if (command === undefined) return;
     if ([429, 503, 504].includes(status) && command.tries-- > 0) {
-      // Nothing was appended, or it is not known: sent again it takes effect once.
-      setTimeout(() => this.send(request), AGAIN.wait_ms);
+      this.rest(command, status === 504);
       return;
     }
     this.waiting.delete(request);
-    if (status < 300) command.resolve({ ...data, repeated: command.repeated });
+    if (status < 300) command.resolve({ ...data, repeated: command.isUnsure });
     else command.reject(new HuntdError(status, data.detail));
+    // What it has held.
+    this.send();
+  }
+
+  /** Sends a command again after a while. @param {Command} command @param {boolean} isUnsure */
+  async rest(command, isUnsure) {
+    command.state = "resting";
+    command.isUnsure ||= isUnsure;
+    // Nothing was appended, so a later `seq` is as good, and later events may have counted.
+    if (!command.isUnsure) command.text = "";
+    await new Promise((done) => setTimeout(done, AGAIN.wait_ms));
+    command.state = "due";
+    this.send();
   }
 
   /** What is in sight replaces what was. @param {Player[]} players */
