@@ -138,3 +138,29 @@ test("a command that rests while the connection is lost is sent once", async () 
   assert.equal(next.sent.length, 1);
   stream.close();
 });
+
+test("a seq is of the clock of a zone that is live, as soon as one is", async () => {
+  const [here, there] = [Date.now(), Date.now() + 3_600_000];
+  const dead = [{ zone: 0, state: "loading" }, { zone: 1, state: "stale", now_ms: 1_000 }];
+  answers["/v1/zones"] = [200, { zones: dead }];
+  const { stream, socket } = await opened();
+  stream.command(move).catch(() => {});
+  assert(seqs(socket)[0] >= here * 1000, "this clock is better than none");
+  answers["/v1/zones"] = live(there);
+  socket.answer(socket.sent[0], 503);
+  await until(() => socket.sent.length === 2);
+  assert(seqs(socket)[1] >= there * 1000);
+  stream.close();
+});
+
+test("the clock is asked for again when a stale zone is live", async () => {
+  const there = Date.now() + 3_600_000;
+  answers["/v1/zones"] = [200, { zones: [{ zone: 0, state: "stale", now_ms: 1_000 }] }];
+  const { stream, socket } = await opened();
+  answers["/v1/zones"] = live(there);
+  socket.take({ event: "live", data: { zone: 0 } });
+  await until(() => stream.knowsTime);
+  stream.command(move).catch(() => {});
+  assert(seqs(socket)[0] >= there * 1000);
+  stream.close();
+});

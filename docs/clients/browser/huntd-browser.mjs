@@ -146,8 +146,9 @@ class HuntdStream {
     /** Commands without an answer, by number. @type {Map<number, Command>} */
     this.waiting = new Map();
     this.request = 0;
-    /** Milliseconds by which the server's clock is ahead of this one. */
+    /** Milliseconds by which the server's clock is ahead of this one, as far as that is known. */
     this.ahead_ms = 0;
+    this.knowsTime = false;
     /** @type {WebSocket | null} */
     this.socket = null;
     this.isClosed = false;
@@ -240,9 +241,7 @@ class HuntdStream {
 
   /** Follows one connection to its end. @returns {Promise<boolean>} whether it was opened */
   async connect() {
-    const clocks = (await this.huntd.zones()).map((zone) => zone.now_ms ?? 0);
-    // A zone's clock is a little behind the server's time, so no `seq` is ahead of that.
-    this.ahead_ms = Math.max(0, ...clocks) - Date.now();
+    await this.learnTime();
     const query = new URLSearchParams(asQuery(this.topics));
     if (this.last !== "") query.set("last_event_id", this.last);
     if ((await this.huntd.token()) !== "") {
@@ -268,11 +267,20 @@ class HuntdStream {
     return isOpen;
   }
 
+  /** Learns the server's time from the zones that are live: the clocks of others are old, or not known. */
+  async learnTime() {
+    const live = (await this.huntd.zones()).filter(({ state, now_ms }) => state === "live" && now_ms > 0);
+    this.knowsTime = live.length > 0;
+    // A zone's clock is a little behind the server's time, so no `seq` is ahead of that.
+    if (this.knowsTime) this.ahead_ms = Math.max(...live.map(({ now_ms }) => now_ms)) - Date.now();
+  }
+
   /** @param {any} event */
   take({ event, id, data, request, status }) {
     if (event === "answer") return this.answer(request, status, data);
     this.last = id ?? this.last;
     this.handlers.event?.(event, data, id);
+    if (event === "live" && !this.knowsTime) this.learnTime().catch(() => {});
     if (event === "around") this.seeAll(data.players ?? []);
     if (event === "sight") this.see(data);
   }
@@ -299,6 +307,8 @@ class HuntdStream {
     // Nothing was appended, so a later `seq` is as good, and later events may have counted.
     if (!command.isUnsure) command.text = "";
     await new Promise((done) => setTimeout(done, AGAIN.wait_ms));
+    // Its zone may have been loaded meanwhile.
+    if (!this.knowsTime) await this.learnTime().catch(() => {});
     command.state = "due";
     this.send();
   }
