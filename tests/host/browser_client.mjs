@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
 import { Huntd } from "../../docs/clients/browser/huntd-browser.mjs";
 
-// Answers to GET by the beginning of the path, and the sockets that were opened.
-let answers = {}, sockets = [];
+// Answers to GET by the beginning of the path, addresses that were asked, and sockets that were opened.
+let answers = {}, asked = [], sockets = [];
 
 class Socket {
   static OPEN = 1;
@@ -40,6 +40,7 @@ globalThis.localStorage = {
 };
 globalThis.fetch = async (url) => {
   const [, [status, body]] = Object.entries(answers).find(([path]) => url.startsWith(`http://server${path}`));
+  asked.push(url);
   return { ok: status < 300, status, json: async () => body };
 };
 
@@ -47,7 +48,7 @@ const live = (now_ms) => [200, { zones: [{ zone: 0, state: "live", now_ms }] }];
 
 beforeEach(() => {
   localStorage.items.clear();
-  sockets = [];
+  [asked, sockets] = [[], []];
   answers = { "/v1/zones": live(Date.now()) };
 });
 
@@ -162,5 +163,30 @@ test("the clock is asked for again when a stale zone is live", async () => {
   await until(() => stream.knowsTime);
   stream.command(move).catch(() => {});
   assert(seqs(socket)[0] >= there * 1000);
+  stream.close();
+});
+
+// A stream of a zone whose socket the server refuses. Returns its states, too.
+async function refused(status, detail) {
+  answers["/v1/stream?zone=9"] = [status, { detail }];
+  const states = [];
+  const state = (name, error) => states.push(`${name} ${error?.status} ${error?.message}`);
+  const stream = new Huntd("http://server").stream({ zone: [9] }, { state });
+  await until(() => sockets.length === 1);
+  sockets[0].close();
+  return { stream, states };
+}
+
+test("a stream that is refused ends with the reason, which is asked for once", async () => {
+  const { stream } = await refused(404, "zone 9 is none of the world's");
+  await assert.rejects(stream.closed, { status: 404, message: "zone 9 is none of the world's" });
+  assert.equal(asked.filter((url) => url.includes("/v1/stream")).length, 1);
+  assert.equal(sockets.length, 1);
+});
+
+test("a stream that the server cannot open now is opened later, and the reason is told", async () => {
+  const { stream, states } = await refused(503, "zone 9 is halted");
+  await reopened(2);
+  assert.deepEqual(states, ["lost 503 zone 9 is halted", "open undefined undefined"]);
   stream.close();
 });

@@ -47,6 +47,25 @@ fn check_counts(browser: &Browser, serving: &Serving) {
     ));
 }
 
+/// Opens an address of what is not there, which the page says, and goes back to one that is there.
+fn check_wrong_address(browser: &Browser) {
+    let go = |hash: &str| browser.run(&format!("location.hash = '{hash}'; return null;"));
+    let says = |name: &str, text: &str| {
+        browser.wait_until(&format!(
+            "return document.getElementById('{name}').textContent === \"{text}\""
+        ));
+    };
+    go("zone=99&player=99999999999999999999");
+    says("alarm-title", "The zone cannot be shown");
+    says("alarm-text", "zone 99 is none of the world's");
+    says("player-state", "write `player` as a player's number");
+    // A refused request is an error in the browser's log.
+    browser.errors();
+    go("zone=0&player=7");
+    browser.wait_until("return document.getElementById('alarm').hidden");
+    says("player-state", "Well");
+}
+
 /// Waits until a player is at this place, on the page and on its map.
 fn is_at(browser: &Browser, player: u64, x: u32, y: u32) {
     browser.wait_until_page(&format!(
@@ -86,6 +105,7 @@ fn a_posted_event_moves_a_player_on_the_page_and_the_page_outlives_a_restart() {
          return line !== null && line.textContent.includes('nothing in reach')",
     );
     check_counts(&browser, &serving);
+    check_wrong_address(&browser);
     assert_eq!(browser.errors(), Vec::<String>::new());
     let address = serving.address().to_owned();
     drop(serving);

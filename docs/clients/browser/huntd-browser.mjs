@@ -126,6 +126,14 @@ export class Huntd {
     return body;
   }
 
+  /** Throws why a stream is refused: a browser does not say it of a WebSocket. @param {string} path */
+  async assertOpens(path) {
+    const stream = new AbortController();
+    const answer = await fetch(this.server + path, { signal: stream.signal, cache: "no-store" });
+    if (!answer.ok) throw new HuntdError(answer.status, (await answer.json()).detail);
+    stream.abort();
+  }
+
   async token() {
     const { token = "" } = this.options;
     return typeof token === "function" ? token() : token;
@@ -225,7 +233,7 @@ class HuntdStream {
         if (await this.connect()) wait_ms = RETRY_MS.first;
       } catch (error) {
         reason = error;
-        const isRefused = error instanceof HuntdError && ![429, 503].includes(error.status);
+        const isRefused = error instanceof HuntdError && error.status < 500 && error.status !== 429;
         if (isRefused) {
           this.end(error);
           throw error;
@@ -248,7 +256,8 @@ class HuntdStream {
       query.set("ticket", (await this.huntd.ask("POST", "/v1/ticket")).ticket);
     }
     if (this.isClosed) return false;
-    const socket = new WebSocket(`${this.huntd.server.replace(/^http/, "ws")}/v1/stream?${query}`);
+    const path = `/v1/stream?${query}`;
+    const socket = new WebSocket(this.huntd.server.replace(/^http/, "ws") + path);
     this.socket = socket;
     let isOpen = false;
     socket.onopen = () => {
@@ -264,6 +273,7 @@ class HuntdStream {
     for (const command of this.waiting.values()) {
       if (command.state === "sent") Object.assign(command, { state: "due", isUnsure: true });
     }
+    if (!isOpen && !this.isClosed) await this.huntd.assertOpens(path);
     return isOpen;
   }
 

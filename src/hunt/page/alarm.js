@@ -32,7 +32,10 @@ export function judge(known) {
     const text = zone.sentence ?? "It is shown in a moment.";
     return { grade: "loading", isOld: false, title: `Zone ${zone.zone} is being loaded`, text };
   }
-  if (stream === "refused" || (stream === "lost" && streamLostFor > 1_500)) {
+  if (stream === "refused") {
+    return { grade: "none", isOld: true, title: "The zone cannot be shown", text: streamError?.message ?? "" };
+  }
+  if (stream === "lost" && streamLostFor > 1_500) {
     const reason = streamError ? `: ${streamError.message}` : "";
     return { grade: "gone", isOld: true, title: "The stream is interrupted", text: `The page tries again${reason}` };
   }

@@ -126,7 +126,10 @@ class Page {
     this.boardStream?.close();
     this.boardStream = link.stream({ board: ["world"] }, (name, data) => {
       if (name === "board" && data.places) this.board.take(data, performance.now());
-    }, () => {});
+    }, (_, error) => {
+      $("board-trouble").hidden = error === null;
+      write($("board-trouble"), error ? `Not kept up to date: ${error.message}` : "");
+    });
   }
 
   // Shows a zone, or the world.
@@ -157,7 +160,8 @@ class Page {
     this.zone = number === null ? null : new Zone(number, {
       onUpdate: (update, place, gone) => this.take(update, place, gone),
       onState: (state, error) => {
-        if (state !== this.stream.state) this.stream = { state, error, since: performance.now() };
+        const since = state === this.stream.state ? this.stream.since : performance.now();
+        this.stream = { state, error, since };
       },
     });
   }
@@ -339,7 +343,10 @@ class Page {
     });
     alarm.show(trouble);
     if (["gone", "refused"].includes(trouble?.grade)) this.world.lose();
-    const words = { refused: "no entry", gone: "not connected", halted: "halted", stale: "stale", loading: "loading" };
+    const words = {
+      refused: "no entry", gone: "not connected", halted: "halted", stale: "stale", loading: "loading",
+      none: "nothing to show",
+    };
     const isConnecting = this.zones.length === 0 || (this.number !== null && state !== "open");
     write($("link"), trouble ? words[trouble.grade] : isConnecting ? "connecting" : "live");
     $("link").classList.toggle("live", !trouble && !isConnecting);

@@ -24,7 +24,8 @@ export class Follow {
     write($("player-name"), nameOf(id));
     write($("player-number"), `No. ${id}`);
     write($("player-state"), "Looking for the player");
-    this.stream = link.stream({ player: [id] }, (name, card) => { if (id === this.id) this.show(card); }, () => {});
+    this.stream = link.stream({ player: [id] }, (name, card) => { if (id === this.id) this.show(card); },
+      (_, error) => { if (error && id === this.id) write($("player-state"), error.message); });
   }
 
   show(card) {
