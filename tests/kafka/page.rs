@@ -126,6 +126,50 @@ fn a_posted_event_moves_a_player_on_the_page_and_the_page_outlives_a_restart() {
 }
 
 #[test]
+fn one_goes_back_from_a_followed_player_and_looks_back_while_the_player_crosses_zones() {
+    let Some(browser) = Browser::start() else { return };
+    let topics = Topics::create(kafka::shared(), "page-back", 2);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut settings = settings(folder.path());
+    settings.push(("input", "tick_every_ms = 0".to_owned()));
+    let mut huntd = start(&topics, &settings, &[]);
+    huntd.wait_for_address();
+    let serving = Serving::start(&huntd);
+    serving.body_at(&[0, 0], "/v1/zones");
+    post(&serving, r#"{"type":"join","player_id":7,"x":1000,"y":2000}"#);
+    let is_at = |hash: &str| browser.wait_until(&format!("return location.hash === '{hash}'"));
+    let cross = |from: u64, to: u64| {
+        let leave = format!(r#"{{"type":"leave","player_id":7,"to_zone":{to}}}"#);
+        let (status, answer) =
+            serving.post(&format!("/v1/events?zone={from}&wait_ms=10000"), &leave);
+        assert_eq!(status, "200", "{answer}");
+        browser.wait_until_page(&format!("return page.player.zone === {to}"));
+    };
+    browser.open(&format!("http://{}/", serving.address()));
+    browser.wait_until_page("page.choose('7'); return true");
+    is_at("#zone=0&player=7");
+    // Back is where the player was chosen, and not where the player is.
+    browser.run("history.back(); return null;");
+    is_at("#player=7");
+    browser.wait_until_page("return page.zone === null && page.player.zone === 0");
+    browser.run("history.forward(); return null;");
+    is_at("#zone=0&player=7");
+    // What the player does is no step.
+    let steps = browser.run("return history.length");
+    cross(0, 1);
+    is_at("#zone=1&player=7");
+    assert_eq!(browser.run("return history.length"), steps);
+    // Who looks back stays where that was.
+    browser.wait_until_page("page.timeline.toggle(); return true");
+    cross(1, 0);
+    browser.wait_until_page("return page.movedTo === 0 && page.zone.number === 1");
+    is_at("#zone=1&player=7");
+    browser.run("document.getElementById('to-live').click(); return null;");
+    is_at("#zone=0&player=7");
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
 fn the_page_asks_for_a_token_refuses_a_wrong_one_and_tells_when_nobody_plays_a_zone() {
     let Some(browser) = Browser::start() else { return };
     let topics = Topics::create(kafka::shared(), "page-token", 1);

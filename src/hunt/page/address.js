@@ -7,13 +7,13 @@ export function read() {
   return { zone: zone === null ? null : Number(zone), player: number("player") };
 }
 
-// Writes it. Another zone is a step that the browser can go back.
-export function write({ zone, player }) {
+// Writes it. Another zone is a step that the browser can go back, if it may be one.
+export function write({ zone, player }, mayStep = true) {
   const parts = [];
   if (zone !== null) parts.push(`zone=${zone}`);
   if (player) parts.push(`player=${player}`);
   const hash = parts.length ? `#${parts.join("&")}` : "";
   if (hash === location.hash) return;
-  const isStep = read().zone !== zone;
+  const isStep = mayStep && read().zone !== zone;
   history[isStep ? "pushState" : "replaceState"](null, "", hash || location.pathname);
 }

@@ -51,10 +51,13 @@ class Page {
     this.stream = { state: "open", error: null, since: 0 };
     this.hovered = null;
     this.isCentred = false;
+    // Whether somebody has just chosen the player, and the zone where the player is if the page has yet to go there.
+    this.isChosen = false;
+    this.movedTo = null;
     this.drawnAt = this.panelsAt = performance.now();
-    this.board = new Board($("board"), (id) => this.follow(id));
-    this.feed = new Feed($("feed"), (id) => this.follow(id));
-    this.hunts = new Hunts((id) => this.follow(id), (zone) => this.open(zone));
+    this.board = new Board($("board"), (id) => this.choose(id));
+    this.feed = new Feed($("feed"), (id) => this.choose(id));
+    this.hunts = new Hunts((id) => this.choose(id), (zone) => this.open(zone));
     this.pulse = new Pulse();
     this.timeline = new Timeline();
     this.world = new World($("zones"), (zone) => this.open(zone));
@@ -68,7 +71,7 @@ class Page {
     this.search = new Search({
       known: () => [...(this.zone?.players.keys() ?? []), ...this.board.places.map((place) => place.player_id)],
       zones: () => this.zones,
-      choose: (id) => this.follow(id),
+      choose: (id) => this.choose(id),
     });
     this.listen();
   }
@@ -117,6 +120,7 @@ class Page {
 
   goToAddress() {
     const { zone, player } = address.read();
+    this.isChosen = false;
     this.open(zone);
     this.follow(player);
   }
@@ -133,12 +137,13 @@ class Page {
   }
 
   // Shows a zone, or the world.
-  open(number) {
+  open(number, mayStep = true) {
+    this.movedTo = null;
     if (number === (this.zone?.number ?? null) && this.hasOpened) return;
     this.hasOpened = true;
     this.number = number;
     this.reopen();
-    address.write({ zone: number, player: this.player.id });
+    address.write({ zone: number, player: this.player.id }, mayStep);
   }
 
   reopen() {
@@ -166,18 +171,28 @@ class Page {
     });
   }
 
+  // Somebody chooses a player, be it again: one goes to where the player is.
+  choose(id) {
+    this.isChosen = id !== this.player.id;
+    if (!this.isChosen && this.player.zone !== null) this.open(this.player.zone);
+    this.follow(id);
+  }
+
   follow(id) {
-    if (id !== null && id === this.player.id && this.player.zone !== null) this.open(this.player.zone);
+    if (id !== this.player.id) this.movedTo = null;
     this.player.start(id);
     this.isCentred = id !== null;
     this.hasZoomed = false;
     address.write({ zone: this.number, player: id });
   }
 
-  // The player whom one follows is in this zone now.
+  // The player whom one follows is in this zone now. Who looks back stays until it is live again. One can go back to
+  // where one has chosen the player, but not through all the zones that the player has crossed.
   moved(zone) {
-    this.open(zone);
-    this.hasZoomed = false;
+    this.movedTo = zone;
+    if (!this.timeline.isLive) return;
+    this.open(zone, this.isChosen);
+    this.isChosen = this.hasZoomed = false;
   }
 
   take(update, place, gone) {
@@ -211,7 +226,7 @@ class Page {
 
   click(at) {
     const player = this.map.playerAt(at);
-    if (player) this.follow(player.id);
+    if (player) this.choose(player.id);
   }
 
   frame() {
@@ -255,6 +270,7 @@ class Page {
   }
 
   showPanels(now, when) {
+    if (this.timeline.isLive && this.movedTo !== null) this.moved(this.movedTo);
     const { timeline, film, zone } = this, { isLive } = timeline;
     this.feed.turn(now);
     this.feed.show(when);
