@@ -47,6 +47,17 @@ fn check_counts(browser: &Browser, serving: &Serving) {
     ));
 }
 
+/// Lets a question about the zone fail once, after which the page is live again.
+fn check_failed_question(browser: &Browser) {
+    browser.wait_until_page(
+        "return import(`${location.origin}/link.js`).then(({ link }) => { \
+         link.get = async () => { delete link.get; throw new Error('nobody answers'); }; \
+         page.zone.loadHunts(); return true; })",
+    );
+    browser.wait_for_text("link", "connecting");
+    browser.wait_for_text("link", "live");
+}
+
 /// Opens an address of what is not there, which the page says, and goes back to one that is there.
 fn check_wrong_address(browser: &Browser) {
     let go = |hash: &str| browser.run(&format!("location.hash = '{hash}'; return null;"));
@@ -91,6 +102,7 @@ fn a_posted_event_moves_a_player_on_the_page_and_the_page_outlives_a_restart() {
     browser.open(&format!("http://{}/#zone=0", serving.address()));
     browser.wait_for_text("link", "live");
     browser.wait_until("return document.getElementById('nobody').checkVisibility()");
+    check_failed_question(&browser);
     post(&serving, r#"{"type":"join","player_id":7,"x":1000,"y":2000}"#);
     is_at(&browser, 7, 1000, 2000);
     browser.wait_until("return document.getElementById('board').rows.length === 1");

@@ -363,7 +363,8 @@ class Page {
       refused: "no entry", gone: "not connected", halted: "halted", stale: "stale", loading: "loading",
       none: "nothing to show",
     };
-    const isConnecting = this.zones.length === 0 || (this.number !== null && state !== "open");
+    const isMissing = this.zone !== null && (state !== "open" || this.zone.unanswered.size > 0);
+    const isConnecting = this.zones.length === 0 || isMissing;
     write($("link"), trouble ? words[trouble.grade] : isConnecting ? "connecting" : "live");
     $("link").classList.toggle("live", !trouble && !isConnecting);
   }

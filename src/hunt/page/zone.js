@@ -21,6 +21,8 @@ export class Zone {
   // stream.
   constructor(number, { onUpdate, onState }) {
     Object.assign(this, { number, onUpdate, onState });
+    // Paths whose last answer was an error.
+    this.unanswered = new Set();
     this.map = null;
     this.walls = [];
     this.players = new Map();
@@ -47,9 +49,10 @@ export class Zone {
     while (!this.isClosed) {
       try {
         const answer = await link.get(path);
+        this.unanswered.delete(path);
         if (!this.isClosed) return answer;
-      } catch (error) {
-        this.onState("waiting", error);
+      } catch {
+        this.unanswered.add(path);
         await new Promise((done) => setTimeout(done, RETRY_MS));
       }
     }
