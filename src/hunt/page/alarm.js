@@ -7,7 +7,8 @@ import { clock } from "/words.js";
 // Zones that are named when several are not live.
 const ZONES_NAMED = 6;
 
-// Returns the gravest trouble, if there is any: its rank, a title, a sentence, and whether the page shows old data.
+// Returns the gravest trouble, if there is any: its grade, a title, a sentence, how long it has lasted if that is known,
+// and whether the page shows old data. The sentence stays as it is: a screen reader reads it again if it changes.
 export function judge(known) {
   const { refusal, hasToken, silence, hasBeenHeard, zone, zones, stream, streamError, streamLostFor } = known;
   if (refusal) {
@@ -17,16 +18,16 @@ export function judge(known) {
   }
   if (silence) {
     return {
-      grade: "gone", isOld: true, title: hasBeenHeard ? "Connection lost" : "Nobody answers",
-      text: `No answer from the server for ${clock(silence)}. The page tries again until there is one.`,
+      grade: "gone", isOld: true, title: hasBeenHeard ? "Connection lost" : "Nobody answers", lasts_ms: silence,
+      text: "No answer from the server. The page tries again until there is one.",
     };
   }
   if (zone?.state === "halted") {
     return { grade: "halted", isOld: true, title: `Zone ${zone.zone} is halted`, text: zone.sentence ?? "" };
   }
   if (zone?.at?.stale_ms) {
-    const text = `Nobody plays it: its owner has published nothing for ${clock(zone.at.stale_ms)}. All below is old.`;
-    return { grade: "stale", isOld: true, title: `Zone ${zone.zone} is stale`, text };
+    const text = "Nobody plays it: its owner publishes nothing. All below is old.";
+    return { grade: "stale", isOld: true, title: `Zone ${zone.zone} is stale`, text, lasts_ms: zone.at.stale_ms };
   }
   if (zone?.state === "loading") {
     const text = zone.sentence ?? "It is shown in a moment.";
@@ -55,5 +56,6 @@ export function show(trouble) {
   $("alarm").hidden = trouble === null;
   write($("alarm-title"), trouble?.title ?? "");
   write($("alarm-text"), trouble?.text ?? "");
+  write($("alarm-time"), trouble?.lasts_ms ? `For ${clock(trouble.lasts_ms)} so far.` : "");
   $("door").hidden = !trouble?.wantsToken;
 }

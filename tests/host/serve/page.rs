@@ -178,13 +178,19 @@ fn the_page_tells_of_everything_that_makes_it_old() {
           return document.getElementById('alarm').checkVisibility() \
             ? document.getElementById('alarm').textContent : ''; }; \
         const refusal = { status: 401, message: 'no token' }; \
+        const read = (more) => { said(more); \
+          return document.querySelector('[role=alert]').textContent; }; \
+        const stale = (stale_ms) => ({ zone: { zone: 3, state: 'stale', at: { stale_ms } } }); \
         return said({}) === '' \
           && said({ silence: 9000 }).includes('Connection lost') \
           && said({ refusal }).includes('A token is needed') \
           && said({ refusal, hasToken: true }).includes('Wrong token') \
           && document.getElementById('token').checkVisibility() \
           && said({ zone: { zone: 3, state: 'halted', sentence: 'Why.' } }).includes('Why.') \
-          && said({ zone: { zone: 3, state: 'stale', at: { stale_ms: 61000 } } }).includes('1:01') \
+          && said(stale(61000)).includes('1:01') \
+          && read(stale(61000)) === read(stale(62000)) \
+          && said({ silence: 9000 }).includes('0:09') \
+          && read({ silence: 9000 }) === read({ silence: 10000 }) \
           && said({ zone: { zone: 3, state: 'loading' } }).includes('being loaded') \
           && said({ stream: 'lost', streamLostFor: 9000 }).includes('interrupted') \
           && said({ stream: 'lost', streamLostFor: 9 }) === ''; })";
