@@ -23,6 +23,8 @@ export class Film {
     this.gone = [];
     // Happenings of each second, for the timeline.
     this.seconds = [];
+    // Where players are in the picture to which they walk.
+    this.places = { picture: null, of: new Map() };
   }
 
   // Takes a picture if it is time for one. `beside` is what panels show at that moment.
@@ -33,7 +35,7 @@ export class Film {
     const size = players.size;
     const picture = {
       when, ids: new Array(size), x: new Int32Array(size), y: new Int32Array(size),
-      heading: new Uint16Array(size), health: new Uint16Array(size), places: null, ...beside,
+      heading: new Uint16Array(size), health: new Uint16Array(size), ...beside,
     };
     let at = 0;
     for (const player of players.values()) {
@@ -93,9 +95,11 @@ export class Film {
     if (!picture) return [];
     const next = this.pictures[this.pictures.indexOf(picture) + 1];
     const part = next ? Math.max(0, Math.min(1, (when - picture.when) / (next.when - picture.when))) : 0;
-    if (next) next.places ??= new Map(next.ids.map((id, at) => [id, at]));
+    if (next && this.places.picture !== next) {
+      this.places = { picture: next, of: new Map(next.ids.map((id, at) => [id, at])) };
+    }
     return picture.ids.map((id, at) => {
-      const [x, y] = [picture.x[at], picture.y[at]], then = next?.places.get(id);
+      const [x, y] = [picture.x[at], picture.y[at]], then = next && this.places.of.get(id);
       const [toX, toY] = then === undefined ? [x, y] : [next.x[then], next.y[then]];
       // Who was carried far away did not walk there.
       const walked = Math.abs(toX - x) + Math.abs(toY - y) < 8_000 ? part : 0;

@@ -154,6 +154,13 @@ fn the_page_zooms_searches_looks_back_and_returns_to_live() {
     );
     browser
         .wait_until("return /^0:0[0-9] ago$/.test(document.getElementById('moment').textContent)");
+    // A picture keeps no more than it needs, although all of them have been looked at.
+    browser.wait_until_page(
+        "for (const { when } of page.film.pictures) page.film.playersAt(when); \
+         const isIndex = (of, { ids }) => of instanceof Map && of.size === ids.length; \
+         return !page.film.pictures.some((picture) => \
+           Object.values(picture).some((of) => isIndex(of, picture)))",
+    );
     click(&browser, "#to-live");
     browser.wait_for_text("moment", "Live");
 
