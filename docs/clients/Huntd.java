@@ -347,8 +347,13 @@ public final class Huntd {
             }
             Map<TopicPartition, Long> ends = consumer.endOffsets(partitions);
             while (partitions.stream().anyMatch(p -> consumer.position(p) < ends.get(p))) {
-                for (var message : consumer.poll(Duration.ofSeconds(1))) {
+                long before = partitions.stream().mapToLong(consumer::position).sum();
+                for (var message : consumer.poll(Duration.ofSeconds(10))) {
                     printAccepted(message, readers.get(message.partition()));
+                }
+                // What is no record, as the end of a transaction, moves a position, too.
+                if (partitions.stream().mapToLong(consumer::position).sum() == before) {
+                    throw new IllegalStateException("the brokers do not answer");
                 }
             }
         }

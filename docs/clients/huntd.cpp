@@ -16,6 +16,7 @@
 #include <fstream>
 #include <iostream>
 #include <map>
+#include <set>
 #include <string>
 
 #ifdef WITH_LIBRDKAFKA
@@ -108,19 +109,20 @@ void read(const std::string& brokers, const std::string& topic, const std::strin
     std::map<std::int32_t, Begin> begins = positions_in(printed);
     rd_kafka_topic_partition_list_t* list = rd_kafka_topic_partition_list_new(1);
     std::map<std::int32_t, huntd::Reader> readers;
+    std::set<std::int32_t> reading;
     for (int at = 0; at < metadata->topics[0].partition_cnt; ++at) {
         const Begin& begin = begins[at];
         rd_kafka_topic_partition_list_add(list, topic.c_str(), at)->offset = begin.next_record;
         readers.emplace(at, huntd::Reader(begin.position));
+        reading.insert(at);
     }
-    std::size_t reading = readers.size();
     rd_kafka_metadata_destroy(metadata);
     rd_kafka_assign(consumer, list);
-    while (reading > 0) {
+    while (!reading.empty()) {
         rd_kafka_message_t* message = rd_kafka_consumer_poll(consumer, 10'000);
         if (!message) throw std::runtime_error("the brokers do not answer");
         if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
-            --reading;
+            reading.erase(message->partition); // It comes again after what is written meanwhile.
         } else if (message->err) {
             throw std::runtime_error(rd_kafka_message_errstr(message));
         } else {

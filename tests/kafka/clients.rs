@@ -3,16 +3,22 @@
 use huntd::hunt::frames::encode;
 use huntd::kit::update::Update;
 use huntd::output::frame::{Chain, Format, FrameHeader, FrameKind};
+use huntd::testing::frame_maker::FrameMaker;
+use rdkafka::producer::{BaseProducer, BaseRecord};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::iter;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
+use std::time::{Duration, Instant};
 use support::PATIENCE;
 use support::accounts::{self, Follower, Story};
 use support::daemon::{Huntd, Topics};
+use support::kafka::{Cluster, Options};
+use support::process::OwnedChild;
 use support::{go_client, kafka, needs};
 
 /// What a client prints for each update.
@@ -212,18 +218,76 @@ fn succeeds(command: &mut Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())
 }
 
-#[test]
-fn the_java_client_writes_events_and_reads_each_update_once_over_restarts() {
-    // The jars of the tests' broker contain Kafka's Java client.
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let folder = folder.path().to_str().expect("the path is text");
+/// The Java client, compiled into a folder. The jars of the tests' broker contain Kafka's client.
+fn java_client(folder: &Path) -> Client {
+    let folder = folder.to_str().expect("the path is text");
     let jars = kafka::class_path();
     let mut compiler = Command::new("javac");
     compiler.args(["-cp", &jars, "-d", folder, "docs/clients/Huntd.java"]);
     assert!(succeeds(&mut compiler), "it does not compile");
     let classes = format!("{folder}:{jars}");
     let words = ["java", "-XX:TieredStopAtLevel=1", "-cp", &classes, "Huntd"];
-    Client::new(&words, Printed::Line, BINARY).assert_writes_and_reads("java-client");
+    Client::new(&words, Printed::Line, BINARY)
+}
+
+/// The C++ client, compiled into a folder, if this machine has librdkafka's header.
+fn cpp_client(folder: &Path) -> Option<Client> {
+    let header = Path::new("/usr/include/librdkafka/rdkafka.h");
+    if !needs::has("librdkafka-dev", header.exists()) || !needs::has_program("c++", "--version") {
+        return None;
+    }
+    let program = folder.join("client");
+    let built = Command::new("c++")
+        .args(["-std=c++20", "-DWITH_LIBRDKAFKA", "docs/clients/huntd.cpp", "-lrdkafka", "-o"])
+        .arg(&program)
+        .status();
+    assert!(built.expect("the compiler runs").success());
+    let words = [program.to_str().expect("the path is text")];
+    Some(Client::new(&words, Printed::Line, BINARY))
+}
+
+/// A frame with one update, the first of its partition.
+fn first_frame() -> Vec<u8> {
+    let frame = FrameMaker::new(0).frame(1);
+    let mut bytes = Vec::new();
+    encode(Format::Binary, &frame.header, frame.updates.as_slice(), &mut bytes);
+    bytes
+}
+
+/// Records that are no frames, and take a client some time.
+const MANY: usize = 256;
+static LONG: [u8; 500_000] = [b'x'; 500_000];
+
+#[test]
+fn the_java_client_writes_events_and_reads_each_update_once_over_restarts() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    java_client(folder.path()).assert_writes_and_reads("java-client");
+}
+
+#[test]
+fn the_java_client_ends_if_the_brokers_go_away_while_it_reads() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let client = java_client(folder.path());
+    let mut cluster = Cluster::start(1, &Options::for_tests());
+    cluster.client().create_topic("updates", 1, &[]);
+    let frame = first_frame();
+    let records = iter::once(&frame[..]).chain(iter::repeat_n(&LONG[..], MANY));
+    cluster.client().produce("updates", records.map(|record| (0, &b""[..], record)));
+    let mut command = client.command(&["read", &cluster.bootstrap(), "updates"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let mut child = OwnedChild::from(child.expect("the client can be started"));
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    assert!(client.is_update(&lines.next().expect("a line").expect("text")));
+    cluster.broker_mut(0).kill9();
+    let end = Instant::now() + PATIENCE;
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("it is a child") {
+            break status;
+        }
+        assert!(Instant::now() < end, "it waits for a broker that is gone");
+        thread::sleep(Duration::from_millis(50));
+    };
+    assert!(!status.success(), "it has not read all");
 }
 
 #[test]
@@ -241,19 +305,34 @@ fn the_python_client_writes_events_and_reads_both_forms_each_update_once_over_re
 
 #[test]
 fn the_cpp_client_writes_events_and_reads_each_update_once_over_restarts() {
-    let header = Path::new("/usr/include/librdkafka/rdkafka.h");
-    if !needs::has("librdkafka-dev", header.exists()) || !needs::has_program("c++", "--version") {
-        return;
-    }
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let program = folder.path().join("client");
-    let built = Command::new("c++")
-        .args(["-std=c++20", "-DWITH_LIBRDKAFKA", "docs/clients/huntd.cpp", "-lrdkafka", "-o"])
-        .arg(&program)
-        .status();
-    assert!(built.expect("the compiler runs").success());
-    let words = [program.to_str().expect("the path is text")];
-    Client::new(&words, Printed::Line, BINARY).assert_writes_and_reads("cpp-client");
+    let Some(client) = cpp_client(folder.path()) else { return };
+    client.assert_writes_and_reads("cpp-client");
+}
+
+#[test]
+fn the_cpp_client_reads_each_partition_to_its_end_while_another_one_grows() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let Some(client) = cpp_client(folder.path()) else { return };
+    let topic = kafka::unique_name("growing");
+    let kafka = kafka::shared().client();
+    kafka.create_topic(&topic, 2, &[]);
+    let frame = first_frame();
+    let records = iter::repeat_n(&LONG[..], MANY).chain([&frame[..]]);
+    kafka.produce(&topic, records.map(|record| (1, &b""[..], record)));
+    let producer: BaseProducer = kafka.config().create().expect("the configuration is valid");
+    let brokers = kafka::shared().bootstrap();
+    let arguments = ["read", &brokers, &topic];
+    let lines = thread::scope(|scope| {
+        let reading = scope.spawn(|| client.read_until(&arguments, |_| false));
+        while !reading.is_finished() {
+            let record = BaseRecord::<(), [u8]>::to(&topic).partition(0).payload(b"no frame");
+            assert!(producer.send(record).is_ok());
+            producer.poll(Duration::from_millis(2));
+        }
+        reading.join().expect("it ends well")
+    });
+    assert_eq!(lines.iter().filter(|line| client.is_update(line)).count(), 1, "{lines:?}");
 }
 
 #[test]
