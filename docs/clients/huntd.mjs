@@ -384,6 +384,11 @@ async function read(brokers, topic, printed) {
   const { offsets, ends } = await partitionsToRead(consumer, topic, stored);
   if (ends.size > 0) {
     const stream = await consumer.consume({ topics: [topic], mode: "manual", offsets, autocommit: false });
+    // What comes last may be the marker of somebody's transaction, which is no record.
+    stream.on("fetch", () => {
+      const isPast = [...ends].every(([at, end]) => (stream.offsetsToFetch.get(`${topic}:${at}`) ?? 0n) >= end);
+      if (isPast && stream.readableLength === 0) stream.close();
+    });
     // A frame that cannot be read, or a codec that is missing, ends the program.
     for await (const { partition, offset, value } of stream) {
       if (!readers.has(partition)) readers.set(partition, new Reader());

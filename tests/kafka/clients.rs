@@ -4,7 +4,7 @@ use huntd::hunt::frames::encode;
 use huntd::kit::update::Update;
 use huntd::output::frame::{Chain, Format, FrameHeader, FrameKind};
 use huntd::testing::frame_maker::FrameMaker;
-use rdkafka::producer::{BaseProducer, BaseRecord};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -246,6 +246,25 @@ fn cpp_client(folder: &Path) -> Option<Client> {
     Some(Client::new(&words, Printed::Line, BINARY))
 }
 
+/// The JavaScript client in a folder, with its packages, if this machine can fetch them.
+fn javascript_client(folder: &Path) -> Option<Client> {
+    if !needs::has_minutes() {
+        return None;
+    }
+    let mut install = Command::new("npm");
+    install.args(["install", "--silent", "--no-save", "--no-audit", "--no-fund"]);
+    // The version that the head of the file names.
+    install.arg("@platformatic/kafka@1");
+    // Modules are looked for beside the file that imports them.
+    let file = folder.join("huntd.mjs");
+    fs::copy("docs/clients/huntd.mjs", &file).expect("the client is part of the source");
+    if !needs::has("@platformatic/kafka, by npm", succeeds(install.current_dir(folder))) {
+        return None;
+    }
+    let words = ["node", file.to_str().expect("the path is text")];
+    Some(Client::new(&words, Printed::Json, BOTH))
+}
+
 /// A frame with one update, the first of its partition.
 fn first_frame() -> Vec<u8> {
     let frame = FrameMaker::new(0).frame(1);
@@ -346,20 +365,26 @@ fn the_go_client_writes_events_and_reads_each_update_once_over_restarts() {
 
 #[test]
 fn the_javascript_client_writes_events_and_reads_both_forms_each_update_once_over_restarts() {
-    if !needs::has_minutes() {
-        return;
-    }
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut install = Command::new("npm");
-    install.args(["install", "--silent", "--no-save", "--no-audit", "--no-fund"]);
-    // The version that the head of the file names.
-    install.arg("@platformatic/kafka@1");
-    // Modules are looked for beside the file that imports them.
-    let file = folder.path().join("huntd.mjs");
-    fs::copy("docs/clients/huntd.mjs", &file).expect("the client is part of the source");
-    if !needs::has("@platformatic/kafka, by npm", succeeds(install.current_dir(&folder))) {
-        return;
-    }
-    let words = ["node", file.to_str().expect("the path is text")];
-    Client::new(&words, Printed::Json, BOTH).assert_writes_and_reads("javascript-client");
+    let Some(client) = javascript_client(folder.path()) else { return };
+    client.assert_writes_and_reads("javascript-client");
+}
+
+#[test]
+fn the_javascript_client_ends_at_the_end_of_a_transaction() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let Some(client) = javascript_client(folder.path()) else { return };
+    let topic = kafka::unique_name("transaction");
+    let kafka = kafka::shared().client();
+    kafka.create_topic(&topic, 1, &[]);
+    kafka.produce(&topic, [(0, &b""[..], &first_frame()[..])]);
+    let writer: BaseProducer =
+        kafka.config().set("transactional.id", &topic).create().expect("it is valid");
+    writer.init_transactions(PATIENCE).expect("the broker answers");
+    writer.begin_transaction().expect("a transaction begins");
+    let record = BaseRecord::<(), [u8]>::to(&topic).partition(0).payload(b"no frame");
+    assert!(writer.send(record).is_ok());
+    writer.commit_transaction(PATIENCE).expect("it ends");
+    let lines = client.read_until(&["read", &kafka::shared().bootstrap(), &topic], |_| false);
+    assert_eq!(lines.iter().filter(|line| client.is_update(line)).count(), 1, "{lines:?}");
 }
