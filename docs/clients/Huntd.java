@@ -336,9 +336,12 @@ public final class Huntd {
             consumer.seekToBeginning(partitions);
             Map<Integer, Reader> readers = new HashMap<>();
             for (TopicPartition p : partitions) readers.put(p.partition(), Reader.start());
-            for (String line : printed.isPresent() ? Files.readAllLines(printed.get()) : List.<String>of()) {
+            String before = printed.isPresent() ? Files.readString(printed.get()) : "";
+            // A line that was cut off, as by a kill, counts as not printed.
+            if (!before.isEmpty() && !before.endsWith("\n")) System.out.println();
+            for (String line : before.lines().toList()) {
                 String[] at = line.split(" ");
-                if (at.length != 7 || !at[1].equals("position")) continue;
+                if (at.length != 7 || !at[1].equals("position") || at[6].length() != 16) continue;
                 int partition = Integer.parseInt(at[0]);
                 consumer.seek(new TopicPartition(topic, partition), Long.parseLong(at[2]));
                 readers.put(partition, Reader.at(Long.parseUnsignedLong(at[3]),
@@ -347,12 +350,12 @@ public final class Huntd {
             }
             Map<TopicPartition, Long> ends = consumer.endOffsets(partitions);
             while (partitions.stream().anyMatch(p -> consumer.position(p) < ends.get(p))) {
-                long before = partitions.stream().mapToLong(consumer::position).sum();
+                long reached = partitions.stream().mapToLong(consumer::position).sum();
                 for (var message : consumer.poll(Duration.ofSeconds(10))) {
                     printAccepted(message, readers.get(message.partition()));
                 }
                 // What is no record, as the end of a transaction, moves a position, too.
-                if (partitions.stream().mapToLong(consumer::position).sum() == before) {
+                if (partitions.stream().mapToLong(consumer::position).sum() == reached) {
                     throw new IllegalStateException("the brokers do not answer");
                 }
             }

@@ -53,20 +53,26 @@ struct Begin {
     huntd::Position position;
 };
 
-// The last position of each partition in a file that `read` has printed.
+// The last position of each partition in a file that `read` has printed, and goes on printing. A line
+// that was cut off, as by a kill, counts as not printed.
 std::map<std::int32_t, Begin> positions_in(const std::string& printed) {
     std::map<std::int32_t, Begin> begins;
     std::ifstream lines(printed);
+    bool is_cut_off = false;
     for (std::string line; std::getline(lines, line);) {
+        is_cut_off = lines.eof();
         std::int32_t partition;
         Begin begin;
         huntd::Position& at = begin.position;
-        const char* form = "%" SCNd32 " position %" SCNd64 " %" SCNu64 " %" SCNu64 " %" SCNd64 " %" SCNx64;
-        if (std::sscanf(line.c_str(), form, &partition, &begin.next_record, &at.epoch,
-                        &at.next_update, &at.next_offset, &at.chain) == 6) {
+        int chain_begin = 0, chain_end = 0;
+        const char* form = "%" SCNd32 " position %" SCNd64 " %" SCNu64 " %" SCNu64 " %" SCNd64 " %n%" SCNx64 "%n";
+        if (std::sscanf(line.c_str(), form, &partition, &begin.next_record, &at.epoch, &at.next_update,
+                        &at.next_offset, &chain_begin, &at.chain, &chain_end) == 6 &&
+            chain_end - chain_begin == 16 && line[chain_end] == '\0') {
             begins[partition] = begin;
         }
     }
+    if (is_cut_off) std::puts("");
     return begins;
 }
 

@@ -439,11 +439,19 @@ function printAccepted(partition, message, reader) {
   stdout.write(lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
 }
 
-/** The last position of each partition in a file that `read` has printed.
+/** The last position of each partition in a file that `read` has printed, and goes on printing. A line
+ * that was cut off, as by a kill, counts as not printed.
  * @param {string | undefined} printed */
 function positionsIn(printed) {
   const lines = printed ? readFileSync(printed, "utf8").split("\n") : [];
-  const positions = lines.filter((line) => line.includes('"next_record"')).map((line) => JSON.parse(line));
+  if (lines.length > 0 && lines.at(-1) !== "") stdout.write("\n");
+  const positions = lines.filter((line) => line.includes('"next_record"')).flatMap((line) => {
+    try {
+      return [JSON.parse(line)];
+    } catch {
+      return [];
+    }
+  });
   return new Map(positions.map((at) => [at.partition, {
     nextRecord: BigInt(at.next_record),
     position: {

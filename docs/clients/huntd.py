@@ -391,12 +391,10 @@ def read(brokers, topic, printed=os.devnull):
     partitions = about.partitions
     next_records = dict.fromkeys(partitions, OFFSET_BEGINNING)
     readers = {number: Reader() for number in partitions}
-    with open(printed) as lines:
-        for at in filter(lambda line: "next_record" in line, map(json.loads, lines)):
-            chain = int(at["chain"], 16)
-            position = at["epoch"], at["next_update"], at["next_offset"], chain
-            readers[at["partition"]] = Reader(position=map(int, position))
-            next_records[at["partition"]] = int(at["next_record"])
+    for at in positions_in(printed):
+        position = at["epoch"], at["next_update"], at["next_offset"], int(at["chain"], 16)
+        readers[at["partition"]] = Reader(position=map(int, position))
+        next_records[at["partition"]] = int(at["next_record"])
     consumer.assign([TopicPartition(topic, *begin) for begin in next_records.items()])
     reading = set(partitions)
     while reading:
@@ -421,15 +419,34 @@ def read(brokers, topic, printed=os.devnull):
             print_accepted(message, reader, new)
 
 
+def positions_in(printed):
+    """The positions in a file that `read` has printed, and goes on printing. A line that was cut off,
+    as by a kill, counts as not printed."""
+    line = "\n"
+    with open(printed) as lines:
+        for line in lines:
+            try:
+                at = json.loads(line)
+            except ValueError:
+                continue
+            if "next_record" in at:
+                yield at
+    if not line.endswith("\n"):
+        print()
+
+
 def print_accepted(message, reader, new):
     """The new updates and the position after them. Your program stores both in one step."""
     partition = message.partition()
-    for number, words in enumerate(new, reader.next_update - len(new)):
-        print(json.dumps({"partition": partition, "number": number, **update_of(words)}))
+    lines = [
+        {"partition": partition, "number": number, **update_of(words)}
+        for number, words in enumerate(new, reader.next_update - len(new))
+    ]
     epoch, next_update, next_offset, chain = reader.position
     at = {"epoch": epoch, "next_update": next_update, "next_offset": next_offset}
     at = {"partition": partition, "next_record": message.offset() + 1, **at}
-    print(json.dumps({**at, "chain": f"{chain:016x}"}), flush=True)
+    lines.append({**at, "chain": f"{chain:016x}"})
+    print(*map(json.dumps, lines), sep="\n", flush=True)
 
 
 def write(brokers, topic, partition):

@@ -410,9 +410,7 @@ func printAccepted(record *kgo.Record, reader *Reader) error {
 		fmt.Printf("%d %d kind %d player %d\n",
 			record.Partition, first+uint64(at), update.Kind(), update.PlayerID())
 	}
-	at := reader.Position
-	fmt.Printf(positionForm+"\n",
-		record.Partition, record.Offset+1, at.Epoch, at.NextUpdate, at.NextOffset, at.Chain)
+	fmt.Println(positionLine(record.Partition, stored{reader.Position, record.Offset + 1}))
 	return nil
 }
 
@@ -422,6 +420,11 @@ const positionForm = "%d position %d %d %d %d %016x"
 type stored struct {
 	Position
 	nextRecord int64
+}
+
+func positionLine(partition int32, at stored) string {
+	return fmt.Sprintf(positionForm,
+		partition, at.nextRecord, at.Epoch, at.NextUpdate, at.NextOffset, at.Chain)
 }
 
 // partitionsOf asks which partitions a topic has.
@@ -436,19 +439,23 @@ func partitionsOf(client *kgo.Client, topic string) ([]kmsg.MetadataResponseTopi
 	return response.Topics[0].Partitions, kerr.ErrorForCode(response.Topics[0].ErrorCode)
 }
 
-// positionsIn has the last position of each partition in a file that `read` has printed.
+// positionsIn has the last position of each partition in a file that `read` has printed, and goes on
+// printing. A line that was cut off, as by a kill, counts as not printed.
 func positionsIn(printed string) (map[int32]stored, error) {
 	positions := map[int32]stored{}
 	if printed == "" {
 		return positions, nil
 	}
 	text, err := os.ReadFile(printed)
+	if len(text) > 0 && text[len(text)-1] != '\n' {
+		fmt.Println()
+	}
 	for _, line := range strings.Split(string(text), "\n") {
 		var partition int32
 		var at stored
-		_, err := fmt.Sscanf(line, positionForm,
+		fmt.Sscanf(line, positionForm,
 			&partition, &at.nextRecord, &at.Epoch, &at.NextUpdate, &at.NextOffset, &at.Chain)
-		if err == nil {
+		if line == positionLine(partition, at) {
 			positions[partition] = at
 		}
 	}
