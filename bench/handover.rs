@@ -226,7 +226,7 @@ fn measure_copies(cluster: &Cluster, size: &Size, rate: u64) {
     let start = |topics: &Topics, name: &str, core: u32| {
         let zones = PARTITIONS - 1;
         let kafka = format!(
-            "group_instance_id = \"{name}\"\nassignment = [\"owner: 0-{zones}\", \"copier:\"]"
+            "group_instance_id = \"{name}\"\nassignment = [\"owner: 0-{zones}\", \"standby:\"]"
         );
         // On a single core nothing is pinned.
         let has_cores = thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
@@ -256,14 +256,14 @@ fn measure_copies(cluster: &Cluster, size: &Size, rate: u64) {
             thread::sleep(CALM);
             let beside_rival = hot_costs([&owner, &rival], size.measured);
             rival.stop();
-            let mut copier = start(&topics, "copier", 0);
-            copier.wait_until("its copies", |copier| {
-                copier.metric("huntd_copies_warm") == PARTITIONS as u64
+            let mut standby = start(&topics, "standby", 0);
+            standby.wait_until("its copies", |standby| {
+                standby.metric("huntd_copies_warm") == PARTITIONS as u64
             });
             thread::sleep(CALM);
-            let beside_copier = hot_costs([&owner, &copier], size.measured);
-            costs.push(Cost { beside_rival, beside_copier });
-            copier.stop();
+            let beside_standby = hot_costs([&owner, &standby], size.measured);
+            costs.push(Cost { beside_rival, beside_standby });
+            standby.stop();
         }
         is_over.store(true, Ordering::Relaxed);
     });
@@ -277,7 +277,7 @@ fn measure_copies(cluster: &Cluster, size: &Size, rate: u64) {
 /// What an event costs two hot threads: the owner's, and the other instance's.
 struct Cost {
     beside_rival: [HotCost; 2],
-    beside_copier: [HotCost; 2],
+    beside_standby: [HotCost; 2],
 }
 
 /// What an event costs a hot thread.
@@ -317,8 +317,8 @@ fn report_costs(rate: u64, costs: &[Cost]) {
     let rows = [
         ("an owner beside a rival", of(|cost| cost.beside_rival[0])),
         ("the rival", of(|cost| cost.beside_rival[1])),
-        ("the owner beside its copies", of(|cost| cost.beside_copier[0])),
-        ("the copies", of(|cost| cost.beside_copier[1])),
+        ("the owner beside its copies", of(|cost| cost.beside_standby[0])),
+        ("the copies", of(|cost| cost.beside_standby[1])),
     ];
     let mut lines = format!("{rate} events/s, hot threads\n");
     for (name, (ns, wakeups)) in rows {

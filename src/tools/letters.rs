@@ -44,7 +44,7 @@ pub(super) fn run(args: &TapArgs, edition: &Edition, cluster: &Cluster) -> Resul
     }
     reader.start(&places)?;
     let stdout = std::io::stdout().lock();
-    // Whoever sends letters again wants all of them sent.
+    // An operator who sends letters again wants all of them sent.
     let mut out: Box<dyn Write> = match args.resend {
         true => Box::new(WhileRead(stdout)),
         false => Box::new(stdout),

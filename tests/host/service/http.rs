@@ -302,7 +302,7 @@ fn the_metrics_page_has_every_value_under_its_name() {
     for name in families().into_iter().map(|family| family.name) {
         assert!(page.contains(&format!("# HELP {name} ")), "{name}");
     }
-    // Whoever follows another owner stores no snapshots.
+    // The process that follows another owner stores no snapshots.
     shard.following.set(1);
     assert!(!samples(&render(&observed)).keys().any(|it| it.contains("snapshot_timestamp")));
     service.finish(Ok(()));
