@@ -69,14 +69,17 @@ impl GroupOptions {
         zones.map(Some).ok_or_else(|| MembershipError::Unlisted(ours.clone()))
     }
 
-    /// Like [`GroupOptions::listed`], if the topic has `partitions` partitions.
-    pub(crate) fn assigned(&self, partitions: i32) -> Result<Option<&[i32]>, MembershipError> {
+    /// Returns an error if the operator lists a zone that an input topic with `partitions`
+    /// partitions does not have.
+    pub(crate) fn check_zones(&self, partitions: i32) -> Result<(), MembershipError> {
         let highest = self.assignment.as_ref().and_then(Assignment::highest_zone);
-        if let Some(zone) = highest.filter(|zone| *zone >= partitions) {
-            let topic = self.input_topic.clone();
-            return Err(MembershipError::ZoneMissing { zone, topic, partitions });
+        match highest.filter(|zone| *zone >= partitions) {
+            None => Ok(()),
+            Some(zone) => {
+                let topic = self.input_topic.clone();
+                Err(MembershipError::ZoneMissing { zone, topic, partitions })
+            }
         }
-        self.listed()
     }
 }
 
@@ -126,7 +129,8 @@ impl Membership {
             config(options).create_with_context(callbacks).map_err(refused)?;
         give_first_token(&consumer, &options.client);
         let partitions = partitions(&consumer, options)?;
-        match options.assigned(partitions)? {
+        options.check_zones(partitions)?;
+        match options.listed()? {
             None => consumer.subscribe(&[&options.input_topic]).map_err(refused)?,
             Some(ours) => {
                 answers.send(Rebalance::Assigned(ours.to_vec())).expect("the receiver is here");

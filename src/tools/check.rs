@@ -12,7 +12,6 @@ use crate::control::topic_client::TopicClient;
 use crate::daemon::failure::Failure;
 use crate::daemon::wiring::topic_names;
 use crate::edition::Edition;
-use crate::kafka::membership::MembershipError;
 use crate::kafka::right::Right;
 use crate::kafka::security::{self, Mechanism, Security};
 use crate::runtime::operations::Operations;
@@ -202,11 +201,7 @@ fn wrong_assignment(config: &Config, client: &mut TopicClient) -> Result<(), Too
         client.find(&config.group.input_topic, Right::Describe).map_err(topics::of_control)?;
     // A missing topic is named elsewhere.
     let Some(found) = found else { return Ok(()) };
-    match config.group.assigned(found.partitions as i32) {
-        Err(error @ MembershipError::ZoneMissing { .. }) => Err(topics::of_control(error)),
-        // Whether this instance is listed was checked without brokers.
-        Ok(_) | Err(_) => Ok(()),
-    }
+    config.group.check_zones(found.partitions as i32).map_err(topics::of_control)
 }
 
 /// Returns why no broker coordinates the group, if none does. The first request lets the cluster
