@@ -207,14 +207,13 @@ fn drop_all(
     chosen: Chosen<'_>,
     out: &mut dyn Write,
 ) -> Result<(), ToolError> {
-    let partitions = chosen.partitions(found)?;
-    if partitions.is_empty() {
+    if chosen.partitions(found)?.is_empty() {
         return super::warn(&format!("nothing is removed: {}", chosen.none_found()));
     }
     let taken = StateDirectory::take(chosen.directory);
     let taken = taken.map_err(|error| ToolError::Config(error.to_string()))?;
     let mut store = store(config, taken.files());
-    for partition in partitions {
+    for partition in chosen.partitions(&mut store)? {
         let removed = store.remove_all(partition).map_err(|error| chosen.unreadable(&error))?;
         writeln!(out, "partition {partition}: {removed} snapshots removed")?;
     }
