@@ -289,7 +289,7 @@ struct HotCost {
 }
 
 /// The cost of each daemon's hot thread for an event that the first one plays.
-fn hot_costs<const N: usize>(daemons: [&Huntd; N], time: Duration) -> [HotCost; N] {
+fn hot_costs(daemons: [&Huntd; 2], time: Duration) -> [HotCost; 2] {
     let sample = || {
         let tasks = daemons.map(|huntd| scrape::hot_task(huntd.pid()));
         (Page::of(&daemons[0].address()).events(), tasks.map(|task| [task.ran_ns, task.times]))
@@ -298,7 +298,7 @@ fn hot_costs<const N: usize>(daemons: [&Huntd; N], time: Duration) -> [HotCost; 
     thread::sleep(time);
     let (events, after) = sample();
     let events = (events - events_before).max(1) as f64;
-    std::array::from_fn(|at| {
+    [0, 1].map(|at| {
         let [ns, wakeups] = [0, 1].map(|of| (after[at][of] - before[at][of]) as f64 / events);
         HotCost { ns, wakeups }
     })

@@ -285,8 +285,7 @@ impl FetchTask {
                     .map_err(|error| link.connection.protocol(error))?;
                 self.find_bounds(link).await?;
                 self.note_throttle(link, throttle_ms);
-                let is_next_a_fetch = throttle_ms == 0 && !self.has_old_ends();
-                if is_next_a_fetch && self.doubt.is_none() {
+                if throttle_ms == 0 && self.doubt.is_none() && !self.has_old_ends() {
                     self.replace(link);
                     self.send_fetch(link).await?;
                 } else {

@@ -124,8 +124,8 @@ impl Replicas {
         watch: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<(), ReplicaError> {
         let (partition, owner_epoch) = (header.partition, header.mark.owner_epoch);
-        let is_known = |present: &PresentRecords| present.owner_epoch == owner_epoch;
-        if !self.present.get(&partition).is_some_and(is_known) {
+        let is_old = |present: &PresentRecords| present.owner_epoch != owner_epoch;
+        if self.present.get(&partition).is_none_or(is_old) {
             let (_, found) = self.find(partition, &|_| true, watch)?;
             let present = self.present.entry(partition).or_default();
             present.owner_epoch = owner_epoch;
