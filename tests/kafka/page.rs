@@ -7,12 +7,26 @@ use support::browser::Browser;
 use support::daemon::{Huntd, Topics};
 use support::kafka;
 use support::serving::Serving;
+use tempfile::TempDir;
 
 /// Events that are posted at once: so many that their rate is seen, however slow the page is.
 const MANY: u64 = 64;
 
 /// A `seq` that is later than those of the time.
 const LATE: u64 = 9_000_000_000_000_000;
+
+/// Starts a daemon in whose zones nothing happens but what is posted, and a process that serves
+/// them. Its snapshots are in the folder.
+fn start_without_ticks(topics: &Topics) -> (TempDir, Huntd, Serving) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut settings = settings(folder.path());
+    settings.push(("input", "tick_every_ms = 0".to_owned()));
+    let mut huntd = start(topics, &settings, &[]);
+    huntd.wait_for_address();
+    let serving = Serving::start(&huntd);
+    serving.body_at(&vec![0; topics.partitions as usize], "/v1/zones");
+    (folder, huntd, serving)
+}
 
 fn post(serving: &Serving, body: &str) {
     let (status, answer) = serving.post("/v1/events?zone=0&wait_ms=10000", body);
@@ -91,14 +105,7 @@ fn is_at(browser: &Browser, player: u64, x: u32, y: u32) {
 fn a_posted_event_moves_a_player_on_the_page_and_the_page_outlives_a_restart() {
     let Some(browser) = Browser::start() else { return };
     let topics = Topics::create(kafka::shared(), "page", 1);
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut settings = settings(folder.path());
-    // Nothing happens but what is posted.
-    settings.push(("input", "tick_every_ms = 0".to_owned()));
-    let mut huntd = start(&topics, &settings, &[]);
-    huntd.wait_for_address();
-    let serving = Serving::start(&huntd);
-    serving.body_at(&[0], "/v1/zones");
+    let (_folder, huntd, serving) = start_without_ticks(&topics);
     browser.open(&format!("http://{}/#zone=0", serving.address()));
     browser.wait_for_text("link", "live");
     browser.wait_until("return document.getElementById('nobody').checkVisibility()");
@@ -141,13 +148,7 @@ fn a_posted_event_moves_a_player_on_the_page_and_the_page_outlives_a_restart() {
 fn one_goes_back_from_a_followed_player_and_looks_back_while_the_player_crosses_zones() {
     let Some(browser) = Browser::start() else { return };
     let topics = Topics::create(kafka::shared(), "page-back", 2);
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut settings = settings(folder.path());
-    settings.push(("input", "tick_every_ms = 0".to_owned()));
-    let mut huntd = start(&topics, &settings, &[]);
-    huntd.wait_for_address();
-    let serving = Serving::start(&huntd);
-    serving.body_at(&[0, 0], "/v1/zones");
+    let (_folder, _huntd, serving) = start_without_ticks(&topics);
     post(&serving, r#"{"type":"join","player_id":7,"x":1000,"y":2000}"#);
     let is_at = |hash: &str| browser.wait_until(&format!("return location.hash === '{hash}'"));
     let cross = |from: u64, to: u64| {
@@ -166,7 +167,7 @@ fn one_goes_back_from_a_followed_player_and_looks_back_while_the_player_crosses_
     browser.wait_until_page("return page.zone === null && page.player.zone === 0");
     browser.run("history.forward(); return null;");
     is_at("#zone=0&player=7");
-    // What the player does is no step.
+    // A zone that the player enters is not a step to go back to.
     let steps = browser.run("return history.length");
     cross(0, 1);
     is_at("#zone=1&player=7");

@@ -107,12 +107,7 @@ fn topics_are_created_as_they_are_checked_and_are_only_checked_when_they_are_the
 
 /// Runs huntd with nobody who reads what it prints, and returns its exit code.
 pub(crate) fn unread(arguments: &[&str]) -> Option<i32> {
-    let (reader, writer) = std::io::pipe().expect("a pipe");
-    drop(reader);
-    let errors = writer.try_clone().expect("a descriptor");
-    let mut huntd = Command::new(env!("CARGO_BIN_EXE_huntd"));
-    let status = huntd.args(arguments).stdout(writer).stderr(errors).status();
-    status.expect("huntd is started").code()
+    process::run_unread(env!("CARGO_BIN_EXE_huntd"), arguments)
 }
 
 #[test]

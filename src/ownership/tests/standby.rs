@@ -344,6 +344,15 @@ fn resign(daemon: &mut Daemon, owner: &FrameMaker) {
     rest(daemon, 50);
 }
 
+/// The copy comes to what its owner has published, and goes on with the same engine once the owner
+/// resigns.
+fn assert_takes_over_at_resignation(daemon: &mut Daemon, owner: &FrameMaker) {
+    keep_up(daemon, owner);
+    rest(daemon, 50);
+    resign(daemon, owner);
+    assert_eq!((is_promoted(daemon), follows(daemon)), (true, 1));
+}
+
 #[test]
 fn a_copy_takes_over_by_rules_that_were_loaded_after_it_began() {
     let (mut daemon, mut owner) = beside_an_owner();
@@ -351,10 +360,7 @@ fn a_copy_takes_over_by_rules_that_were_loaded_after_it_began() {
     let frame = owner.frame(1);
     let header = FrameHeader { ruleset: 8, ..frame.header };
     append_frame(&mut daemon, &header, frame.updates.as_slice());
-    keep_up(&mut daemon, &owner);
-    rest(&mut daemon, 50);
-    resign(&mut daemon, &owner);
-    assert_eq!((is_promoted(&daemon), follows(&daemon)), (true, 1));
+    assert_takes_over_at_resignation(&mut daemon, &owner);
 }
 
 #[test]
@@ -363,10 +369,7 @@ fn a_copy_takes_over_however_far_the_input_has_grown_since_it_began() {
     owner.next_offset += 1 << 32;
     publish(&mut daemon, &mut owner);
     daemon.input_end = owner.next_offset;
-    keep_up(&mut daemon, &owner);
-    rest(&mut daemon, 50);
-    resign(&mut daemon, &owner);
-    assert_eq!((is_promoted(&daemon), follows(&daemon)), (true, 1));
+    assert_takes_over_at_resignation(&mut daemon, &owner);
 }
 
 #[test]

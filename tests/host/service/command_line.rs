@@ -301,18 +301,9 @@ fn an_invalid_configuration_ends_with_one_sentence_and_its_code() {
     assert_eq!(error.lines().count(), 1, "{error}");
 }
 
-/// The exit code of huntd if nobody reads what it prints.
-fn unread(arguments: &[&str]) -> Option<i32> {
-    let (reader, writer) = std::io::pipe().expect("a pipe");
-    drop(reader);
-    let errors = writer.try_clone().expect("a descriptor");
-    let mut huntd = Command::new(env!("CARGO_BIN_EXE_huntd"));
-    let status = huntd.args(arguments).stdout(writer).stderr(errors).status();
-    status.expect("the program runs").code()
-}
-
 #[test]
 fn a_verb_with_a_verdict_gives_it_although_nobody_reads_and_others_end_well() {
+    let unread = |arguments: &[&str]| process::run_unread(env!("CARGO_BIN_EXE_huntd"), arguments);
     let other = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let listen = format!("service.listen={}", other.local_addr().expect("it listens"));
     let check = ["check", "--offline", "--config", "config/huntd.toml", "--set", &listen];

@@ -25,6 +25,15 @@ pub fn start_under<T: Send>(filters: &[BpfProgram], start: impl FnOnce() -> T + 
     })
 }
 
+/// Runs a program with nobody who reads what it prints, and returns its exit code.
+pub fn run_unread(program: &str, arguments: &[&str]) -> Option<i32> {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let errors = writer.try_clone().expect("a descriptor");
+    let status = Command::new(program).args(arguments).stdout(writer).stderr(errors).status();
+    status.expect("the program is there").code()
+}
+
 /// A child process. Dropped, it is killed and waited for.
 pub struct OwnedChild(Child);
 
