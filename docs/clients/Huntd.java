@@ -354,7 +354,7 @@ public final class Huntd {
                 for (var message : consumer.poll(Duration.ofSeconds(10))) {
                     printAccepted(message, readers.get(message.partition()));
                 }
-                // What is no record, as the end of a transaction, moves a position, too.
+                // A transaction marker moves a position, too, although it is not a record.
                 if (partitions.stream().mapToLong(consumer::position).sum() == reached) {
                     throw new IllegalStateException("the brokers do not answer");
                 }

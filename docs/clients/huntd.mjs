@@ -384,7 +384,7 @@ async function read(brokers, topic, printed) {
   const { offsets, ends } = await partitionsToRead(consumer, topic, stored);
   if (ends.size > 0) {
     const stream = await consumer.consume({ topics: [topic], mode: "manual", offsets, autocommit: false });
-    // What comes last may be the marker of somebody's transaction, which is no record.
+    // The last offset may be a transaction marker, for which no record comes.
     stream.on("fetch", () => {
       const isPast = [...ends].every(([at, end]) => (stream.offsetsToFetch.get(`${topic}:${at}`) ?? 0n) >= end);
       if (isPast && stream.readableLength === 0) stream.close();

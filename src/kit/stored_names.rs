@@ -276,7 +276,7 @@ impl<'a> NamedState<'a> {
 
     /// Returns the rows of a new zone's state, with what they have of this one. Fields have the
     /// value of the stored field with the same name and type, or that of their migration, or that
-    /// of a new zone. `tables` are those of the game.
+    /// of a new zone. `tables` are the game's.
     pub(crate) fn moved_to(
         &self,
         new: &NamedState,

@@ -244,7 +244,7 @@ impl Acquisition {
         self.go_on();
     }
 
-    /// The operator has added rules; the first are those of an empty zone.
+    /// Takes the hashes of all loaded rules. An empty zone begins by the first.
     pub(super) fn know(&mut self, rulesets: &[u32]) {
         self.brief.rulesets = rulesets.to_vec();
     }

@@ -136,7 +136,7 @@ impl LogTask {
         self.acquisition()?.behind()
     }
 
-    /// The operator has added rules; the first are those of an empty zone.
+    /// Takes the hashes of all loaded rules. An empty zone begins by the first.
     pub(super) fn know(&mut self, rulesets: &[u32]) {
         if let Purpose::Acquire(acquisition) = &mut self.purpose {
             acquisition.know(rulesets);

@@ -1,4 +1,4 @@
-// What the client for browsers makes of a server's answers. `node --test` runs it, with a server that the tests play.
+// Tests of the browser client: they play the server. `node --test` runs them.
 
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";

@@ -78,7 +78,7 @@ fn the_dashboard_counts_a_zone_once_that_copies_follow() {
     let panels = dashboard["panels"].as_array().expect("panels");
     let targets = panels.iter().flat_map(|panel| panel["targets"].as_array()).flatten();
     let expressions: Vec<&str> = targets.filter_map(|target| target["expr"].as_str()).collect();
-    // What the engine counts, it counts on each instance that has the zone.
+    // Engines count on each instance that has the zone: its owner, and those that copy it.
     for name in [
         "huntd_players",
         "huntd_hunts",

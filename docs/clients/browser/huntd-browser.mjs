@@ -306,7 +306,7 @@ class HuntdStream {
     this.waiting.delete(request);
     if (status < 300) command.resolve({ ...data, repeated: command.isUnsure });
     else command.reject(new HuntdError(status, data.detail));
-    // What it has held.
+    // It may have held later commands of its player.
     this.send();
   }
 

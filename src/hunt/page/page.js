@@ -51,7 +51,7 @@ class Page {
     this.stream = { state: "open", error: null, since: 0 };
     this.hovered = null;
     this.isCentred = false;
-    // Whether somebody has just chosen the player, and the zone where the player is if the page has yet to go there.
+    // True if the viewer has just chosen the player; and the player's zone, if the page has yet to go there.
     this.isChosen = false;
     this.movedTo = null;
     this.drawnAt = this.panelsAt = performance.now();

@@ -198,7 +198,7 @@ fn the_hash_of_a_game_s_rules_contains_what_the_kit_decides_by() {
     assert_eq!(FIRST_RULES.hash(), mix::hash(&words, 1) as u32);
 }
 
-/// Whether a table with this field compiles.
+/// Returns whether an event table with this field compiles.
 fn compiles(field: FieldSpec) -> bool {
     let fields: &'static [FieldSpec] = Vec::leak(vec![field]);
     catch_unwind(|| EventTable::new(fields, &[], &[])).is_ok()
