@@ -16,9 +16,6 @@ use std::time::{Duration, Instant};
 /// Milliseconds that connecting to one of a name's addresses may take.
 pub(super) const CONNECT_MS_MAX: u64 = 3_000;
 
-/// Milliseconds after which a peer that acknowledges nothing is gone: sent data, or keep-alives.
-const SILENCE_MS_MAX: u32 = 5_000;
-
 /// Seconds without traffic after which the kernel asks whether the peer is still there, seconds
 /// between two such questions, and how many may go unanswered.
 const KEEPALIVE: (u64, u64, u32) = (2, 1, 3);
@@ -233,13 +230,14 @@ pub(super) fn is_tls(answer: &[u8]) -> bool {
     matches!(answer, [0x15 | 0x16, 3, ..])
 }
 
-/// What every connection has: no delay for small requests, and an end within seconds if the peer
-/// falls silent.
+/// What every connection has: no delay for small requests, and an end within seconds if the peer's
+/// host falls silent while nothing is sent. There is no `TCP_USER_TIMEOUT`: it would also end the
+/// connection to a broker that reads nothing for a while, as one does that waits for replicas or
+/// holds a client to its quota (tcp(7)). Each answer has a deadline instead.
 fn set_up(stream: &TcpStream) -> io::Result<()> {
     let (idle_s, between_s, count) = KEEPALIVE;
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(Duration::from_millis(BROKER_ANSWER_MS_MAX)))?;
-    sockopt::set_tcp_user_timeout(stream, SILENCE_MS_MAX)?;
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, Duration::from_secs(idle_s))?;
     sockopt::set_tcp_keepintvl(stream, Duration::from_secs(between_s))?;
@@ -273,6 +271,16 @@ mod tests {
         let now = Wait { until: Instant::now(), haste_ms: None };
         let error = channel.read(&mut received, now).expect_err("its time is over");
         assert!(error.to_string().contains("timed out"), "{error}");
+    }
+
+    /// It may wait for replicas for longer than any timeout of the kernel that would suit a dead
+    /// host.
+    #[test]
+    fn the_kernel_ends_no_connection_because_its_broker_reads_nothing() {
+        let (channel, _broker) = connected();
+        let timeout_ms = sockopt::tcp_user_timeout(&channel.stream).expect("it is a socket");
+        assert_eq!(timeout_ms, 0, "0 is none");
+        assert!(sockopt::socket_keepalive(&channel.stream).expect("it is a socket"));
     }
 
     /// The one after it may be to a login, which takes its time.
