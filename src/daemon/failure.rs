@@ -90,15 +90,20 @@ impl Failure {
                 | MembershipError::NoCoordinator { .. }
                 | MembershipError::Passing(_) => ExitCode::KafkaUnreachable,
             },
-            Failure::Control(ControlError::Topic(error)) => match error {
-                TopicError::Missing(_)
-                | TopicError::PartitionsDiffer { .. }
-                | TopicError::TooManyPartitions { .. }
-                | TopicError::NotCreated { .. } => ExitCode::TopicWrong,
-                TopicError::NotAuthorised { .. } => ExitCode::NotAuthorised,
-                TopicError::Unreachable(_) | TopicError::NotNow(_) => ExitCode::KafkaUnreachable,
-            },
+            Failure::Control(ControlError::Topic(error)) => topic_exit_code(error),
         }
+    }
+}
+
+/// The exit code when a topic cannot be used.
+pub(crate) fn topic_exit_code(error: &TopicError) -> ExitCode {
+    match error {
+        TopicError::Missing(_)
+        | TopicError::PartitionsDiffer { .. }
+        | TopicError::TooManyPartitions { .. }
+        | TopicError::NotCreated { .. } => ExitCode::TopicWrong,
+        TopicError::NotAuthorised { .. } => ExitCode::NotAuthorised,
+        TopicError::Unreachable(_) | TopicError::NotNow(_) => ExitCode::KafkaUnreachable,
     }
 }
 

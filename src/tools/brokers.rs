@@ -10,6 +10,7 @@ use crate::kafka::client::ClientOptions;
 use crate::kafka::message::MessageError;
 use crate::kafka::sasl::SaslError;
 use crate::kafka::security::Security;
+use crate::kafka::topic_error::TopicError;
 
 /// The result of asking all brokers.
 pub(super) struct Reached {
@@ -43,7 +44,7 @@ pub(super) fn reached(client: &ClientOptions) -> Result<Reached, ToolError> {
     }
     let trouble = trouble.join(", ");
     if answering.is_empty() {
-        return Err(ToolError::Unreachable(trouble));
+        return Err(TopicError::Unreachable(trouble).into());
     }
     let warning = (!trouble.is_empty()).then(|| format!("another broker answers, but {trouble}"));
     Ok(Reached { answering, warning })

@@ -1,9 +1,10 @@
 //! Why a tool failed.
 
 use super::source::SourceError;
-use crate::daemon::failure::Failure;
-use crate::kafka::error_code::ErrorCode;
+use crate::daemon::failure::{Failure, topic_exit_code};
+use crate::kafka::client::topic_error;
 use crate::kafka::right::Right;
+use crate::kafka::topic_error::TopicError;
 use crate::ownership::start_error::StartError;
 use crate::runtime::resources::ResourceError;
 use crate::service::exit::ExitCode;
@@ -23,23 +24,12 @@ pub enum ToolError {
     /// The configuration or the rules are wrong.
     #[error("{0}")]
     Config(String),
-    /// No broker answers, or none for too long.
-    #[error("the brokers do not answer: {0}; check their addresses and the network")]
-    Unreachable(String),
-    /// A topic does not exist.
-    #[error("the topic `{0}` does not exist; create it with `huntd topics`")]
-    TopicMissing(String),
-    /// A topic has the wrong shape or settings.
+    /// A topic cannot be reached or used.
+    #[error(transparent)]
+    Topic(#[from] TopicError),
+    /// A topic has the wrong settings or contents.
     #[error("{0}")]
     TopicWrong(String),
-    /// The broker denies access.
-    #[error("not authorised for `{topic}`; grant {right} to this user")]
-    NotAuthorised {
-        /// The topic.
-        topic: String,
-        /// The missing right.
-        right: Right,
-    },
     /// The output does not match the input.
     #[error("{0}")]
     VerificationFailed(String),
@@ -95,9 +85,8 @@ impl ToolError {
         match self {
             ToolError::Source(_) | ToolError::Usage(_) => ExitCode::Usage,
             ToolError::Config(_) => ExitCode::Config,
-            ToolError::Unreachable(_) => ExitCode::KafkaUnreachable,
-            ToolError::TopicMissing(_) | ToolError::TopicWrong(_) => ExitCode::TopicWrong,
-            ToolError::NotAuthorised { .. } => ExitCode::NotAuthorised,
+            ToolError::Topic(error) => topic_exit_code(error),
+            ToolError::TopicWrong(_) => ExitCode::TopicWrong,
             ToolError::VerificationFailed(_) => ExitCode::VerificationFailed,
             ToolError::Daemon { code, .. } => *code,
             ToolError::Resources(_) => ExitCode::OutOfResources,
@@ -117,22 +106,7 @@ impl ToolError {
 
     /// Translates an error of librdkafka about a topic on which the verb needs this right.
     pub(crate) fn of_topic(topic: &str, right: Right, error: &KafkaError) -> ToolError {
-        // rdkafka does not include the admin error codes in its own.
-        let code = match error {
-            KafkaError::AdminOp(code) => Some(*code),
-            _ => error.rdkafka_error_code(),
-        };
-        match code {
-            Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
-                ToolError::TopicMissing(topic.to_owned())
-            }
-            Some(
-                code @ (RDKafkaErrorCode::TopicAuthorizationFailed
-                | RDKafkaErrorCode::ClusterAuthorizationFailed),
-            ) => {
-                let right = right.refused_with(ErrorCode(code as i16));
-                ToolError::NotAuthorised { topic: topic.to_owned(), right }
-            }
+        match error.rdkafka_error_code() {
             Some(RDKafkaErrorCode::InvalidTopic) => ToolError::Usage(format!(
                 "`{topic}` cannot be a topic's name; use letters, digits, `.`, `_` and `-`"
             )),
@@ -147,7 +121,7 @@ impl ToolError {
                     "`{topic}` refuses the records: {error}; check its settings with `huntd topics`"
                 ))
             }
-            _ => ToolError::Unreachable(error.to_string()),
+            _ => ToolError::Topic(topic_error(topic, right, error)),
         }
     }
 }

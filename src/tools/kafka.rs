@@ -5,7 +5,10 @@ use super::failure::ToolError;
 use super::source::SourceRecord;
 use crate::control::dialler;
 use crate::daemon::failure::Failure;
-use crate::kafka::client::{ClientOptions, KafkaReader, client_config, read_from, reader};
+use crate::kafka::client::{
+    self, ClientOptions, KafkaReader, client_config, is_out_of_range, read_from, reader,
+    reader_config,
+};
 use crate::kafka::right::Right;
 use crate::kafka::security::Security;
 use crate::kafka::topic_error::TopicError;
@@ -15,9 +18,9 @@ use rdkafka::consumer::Consumer;
 use rdkafka::error::KafkaError;
 use rdkafka::message::{BorrowedMessage, Message, Timestamp};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{ControlFlow, Range};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Upper limit of the wait for an answer about topics.
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
@@ -114,19 +117,10 @@ pub(super) fn partitions_of(
     right: Right,
 ) -> Result<u16, ToolError> {
     brokers::ask_first(client, topic)?;
-    let wrong = |error| ToolError::of_topic(topic, right, &error);
-    let consumer = reader(&client_config(client), client).map_err(wrong)?;
-    let metadata = consumer.fetch_metadata(Some(topic), ANSWER_WAIT).map_err(wrong)?;
-    let found = metadata.topics().iter().find(|found| found.name() == topic);
-    let found = found.ok_or_else(|| ToolError::TopicMissing(topic.to_owned()))?;
-    if let Some(error) = found.error() {
-        return Err(wrong(KafkaError::MetadataFetch(error.into())));
-    }
-    match found.partitions().len() {
-        0 => Err(ToolError::TopicMissing(topic.to_owned())),
-        count => TopicError::unless_too_many(topic, count)
-            .map_err(|error| ToolError::TopicWrong(error.to_string())),
-    }
+    let consumer = reader(&client_config(client), client)
+        .map_err(|error| ToolError::of_topic(topic, right, &error))?;
+    let partitions = client::partitions(&consumer, topic, right, ANSWER_WAIT)?;
+    Ok(TopicError::unless_too_many(topic, partitions as usize)?)
 }
 
 /// Reads a topic without a group, each partition in order.
@@ -167,13 +161,8 @@ impl TopicReader {
             Isolation::Committed => "read_committed",
             Isolation::Uncommitted => "read_uncommitted",
         };
-        let mut config = client_config(client);
+        let mut config = reader_config(client);
         config
-            .set("group.id", &client.group)
-            .set("enable.auto.commit", "false")
-            .set("enable.partition.eof", "true")
-            .set("auto.offset.reset", "error")
-            .set("check.crcs", "true")
             .set("isolation.level", isolation)
             .set("fetch.wait.max.ms", wait_ms.to_string())
             .set("fetch.error.backoff.ms", "10")
@@ -240,8 +229,9 @@ impl TopicReader {
                 self.topic
             ))),
             Some(Err(error)) => match ToolError::of_topic(&self.topic, Right::Read, &error) {
-                ToolError::Unreachable(_) if !is_lost_offset(&error) => Ok(Read::Nothing),
-                ToolError::Unreachable(_) => Err(ToolError::TopicWrong(format!(
+                ToolError::Topic(wrong) if !wrong.may_pass() => Err(wrong.into()),
+                ToolError::Topic(_) if !is_out_of_range(&error) => Ok(Read::Nothing),
+                ToolError::Topic(_) => Err(ToolError::TopicWrong(format!(
                     "records of `{}` were deleted before they were read ({error}); keep them for \
                      longer, or start later",
                     self.topic
@@ -286,6 +276,35 @@ impl TopicReader {
         Ok(())
     }
 
+    /// Calls `take` for the last `count` records of each of these partitions, until it breaks.
+    /// Returns the partitions whose end was not reached within the wait.
+    pub(super) fn each_of_last(
+        &self,
+        partitions: impl IntoIterator<Item = u16>,
+        count: i64,
+        wait: Duration,
+        mut take: impl FnMut(&BorrowedMessage<'_>) -> ControlFlow<()>,
+    ) -> Result<BTreeSet<u16>, ToolError> {
+        let (mut places, mut late) = (Vec::new(), BTreeSet::new());
+        for partition in partitions {
+            let (start, end) = self.bounds(partition)?;
+            if start < end {
+                places.push((partition, start.max(end - count)));
+                late.insert(partition);
+            }
+        }
+        self.start(&places)?;
+        let until = Instant::now() + wait;
+        while !late.is_empty() && Instant::now() < until {
+            match self.next(Duration::from_millis(FETCH_WAIT_MS.into()))? {
+                Read::Message(message) if take(&message).is_break() => break,
+                Read::End(partition) => drop(late.remove(&partition)),
+                Read::Message(_) | Read::Nothing => {}
+            }
+        }
+        Ok(late)
+    }
+
     /// Calls `take` for the records of a partition at these offsets that are there now, until it
     /// breaks.
     pub(crate) fn each(
@@ -304,11 +323,6 @@ pub(super) const NO_END: i64 = i64::MAX;
 fn is_damage(error: &KafkaError) -> bool {
     use rdkafka::error::RDKafkaErrorCode::{BadCompression, BadMessage, InvalidMessage};
     matches!(error.rdkafka_error_code(), Some(BadCompression | BadMessage | InvalidMessage))
-}
-
-fn is_lost_offset(error: &KafkaError) -> bool {
-    use rdkafka::error::RDKafkaErrorCode::{AutoOffsetReset, OffsetOutOfRange};
-    matches!(error.rdkafka_error_code(), Some(AutoOffsetReset | OffsetOutOfRange))
 }
 
 #[cfg(test)]

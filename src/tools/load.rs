@@ -10,6 +10,7 @@ use super::traffic::{PLAYERS_DEFAULT, RATE_UNPACED, SEED_DEFAULT};
 use crate::edition::Edition;
 use crate::kafka::client::{ClientOptions, FIRST_TOKEN_WAIT, client_config};
 use crate::kafka::right::Right;
+use crate::kafka::topic_error::TopicError;
 use crate::kafka::topic_writer::{TopicWriter, Undelivered};
 use crate::kit::bots::BotOptions;
 use crate::service::cli::LoadArgs;
@@ -124,7 +125,7 @@ fn refuse_frames(
              topic"
         ))),
         // A user who may only write has no need to read.
-        Ok(_) | Err(ToolError::NotAuthorised { .. }) => Ok(()),
+        Ok(_) | Err(ToolError::Topic(TopicError::NotAuthorised { .. })) => Ok(()),
         Err(error) => Err(error),
     }
 }
@@ -228,9 +229,10 @@ impl EventSender {
         let Some(Undelivered { topic, error }) = failures.next() else { return Ok(()) };
         let failed = 1 + failures.count();
         Err(match ToolError::of_topic(&topic, Right::Write, &error) {
-            ToolError::Unreachable(reason) => ToolError::Unreachable(format!(
-                "{failed} records were not delivered, the first because of `{reason}`"
-            )),
+            ToolError::Topic(TopicError::Unreachable(reason) | TopicError::NotNow(reason)) => {
+                let why = format!("{failed} records were not delivered; the first: {reason}");
+                TopicError::Unreachable(why).into()
+            }
             other => other,
         })
     }

@@ -1,13 +1,13 @@
 //! What a topic holds, by its newest records: a daemon's frames, or something else.
 
 use super::failure::ToolError;
-use super::kafka::{FETCH_WAIT_MS, Isolation, Read, TopicReader};
+use super::kafka::{FETCH_WAIT_MS, Isolation, TopicReader};
 use crate::kafka::client::ClientOptions;
 use crate::kit::update_json::UpdateTable;
 use crate::output::encode::{FrameError, decode};
 use rdkafka::message::Message;
-use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::ops::ControlFlow;
+use std::time::Duration;
 
 /// Newest records of a partition that are looked at: a stranger may have appended some.
 const RECORDS: i64 = 16;
@@ -34,29 +34,18 @@ pub(super) fn look(
     partitions: impl IntoIterator<Item = u16>,
 ) -> Result<Newest, ToolError> {
     let reader = TopicReader::connect(client, topic, Isolation::Uncommitted, FETCH_WAIT_MS)?;
-    let mut places = Vec::new();
-    for partition in partitions {
-        let (start, end) = reader.bounds(partition)?;
-        if start < end {
-            places.push((partition, start.max(end - RECORDS)));
-        }
-    }
-    reader.start(&places)?;
     let mut newest = Newest::Nothing;
-    let mut unread: BTreeSet<u16> = places.iter().map(|(partition, _)| *partition).collect();
-    let give_up_at = Instant::now() + LOOK_WAIT;
-    while !unread.is_empty() && Instant::now() < give_up_at {
-        match reader.next(Duration::from_millis(FETCH_WAIT_MS.into()))? {
-            Read::Message(message) => {
-                let frame = decode(message.payload().unwrap_or_default(), updates);
-                if !matches!(frame, Err(FrameError::NotAFrame | FrameError::TooLong { .. })) {
-                    return Ok(Newest::Frames);
-                }
+    reader.each_of_last(partitions, RECORDS, LOOK_WAIT, |message| {
+        match decode(message.payload().unwrap_or_default(), updates) {
+            Err(FrameError::NotAFrame | FrameError::TooLong { .. }) => {
                 newest = Newest::Others;
+                ControlFlow::Continue(())
             }
-            Read::End(partition) => drop(unread.remove(&partition)),
-            Read::Nothing => {}
+            _ => {
+                newest = Newest::Frames;
+                ControlFlow::Break(())
+            }
         }
-    }
+    })?;
     Ok(newest)
 }

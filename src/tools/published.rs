@@ -1,7 +1,7 @@
 //! The last frame of each zone in an output topic.
 
 use super::failure::ToolError;
-use super::kafka::{self, Cluster, FETCH_WAIT_MS, Isolation, Read, TopicReader};
+use super::kafka::{self, Cluster, FETCH_WAIT_MS, Isolation, TopicReader};
 use crate::edition::Edition;
 use crate::kafka::right::Right;
 use crate::kit::update_json::UpdateTable;
@@ -9,7 +9,8 @@ use crate::output::encode::{FrameError, decode};
 use crate::output::frame::{FrameHeader, POSITION_UNKNOWN};
 use rdkafka::message::Message;
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::ops::ControlFlow;
+use std::time::Duration;
 
 /// Milliseconds for reading the last frames of all partitions.
 const FRAMES_MS_MAX: u64 = 3_000;
@@ -52,8 +53,8 @@ struct Unread {
 impl Published {
     /// Creates the result before any of these partitions is read.
     fn new(updates: &'static UpdateTable, partitions: u16) -> Published {
-        let late = (0..partitions).collect();
-        Published { updates, zones: vec![None; partitions.into()], unread: None, late }
+        let (zones, late) = (vec![None; partitions.into()], BTreeSet::new());
+        Published { updates, zones, unread: None, late }
     }
 
     /// Processes the next record of a partition.
@@ -103,25 +104,14 @@ pub(super) fn published(cluster: &Cluster, edition: &Edition) -> Result<Publishe
     let Cluster { client, output_topic, .. } = cluster;
     let partitions = kafka::partitions_of(client, output_topic, Right::Read)?;
     let reader = TopicReader::connect(client, output_topic, Isolation::Uncommitted, FETCH_WAIT_MS)?;
-    let mut places = Vec::new();
-    for partition in 0..partitions {
-        let (start, end) = reader.bounds(partition)?;
-        places.push((partition, (end - FRAMES_READ).max(start)));
-    }
-    reader.start(&places)?;
     let mut published = Published::new(edition.schema.game.updates, partitions);
-    let until = Instant::now() + Duration::from_millis(FRAMES_MS_MAX);
-    while !published.late.is_empty() && Instant::now() < until {
-        match reader.next(Duration::from_millis(FETCH_WAIT_MS.into()))? {
-            Read::Message(message) => {
-                let payload = message.payload().unwrap_or_default();
-                let at_ms = message.timestamp().to_millis().unwrap_or_default();
-                published.take(message.partition() as u16, message.offset(), at_ms, payload);
-            }
-            Read::End(partition) => drop(published.late.remove(&partition)),
-            Read::Nothing => {}
-        }
-    }
+    let wait = Duration::from_millis(FRAMES_MS_MAX);
+    published.late = reader.each_of_last(0..partitions, FRAMES_READ, wait, |message| {
+        let payload = message.payload().unwrap_or_default();
+        let at_ms = message.timestamp().to_millis().unwrap_or_default();
+        published.take(message.partition() as u16, message.offset(), at_ms, payload);
+        ControlFlow::Continue(())
+    })?;
     Ok(published)
 }
 
@@ -140,7 +130,6 @@ mod tests {
         let made = FrameMaker::new(0).frame(1);
         encode(Format::Binary, &made.header, made.updates.as_slice(), &mut frame);
         published.take(1, 7, 99, &frame);
-        published.late.clear();
         let FrameHeader { owner_epoch, ruleset, next_offset, .. } = made.header;
         let last = Some(LastFrame { owner_epoch, ruleset, next_offset, at_ms: 99 });
         assert_eq!(published.zones, [None, last]);

@@ -9,7 +9,6 @@ use crate::daemon::failure::Failure;
 use crate::daemon::wiring::dial_options;
 use crate::edition::Edition;
 use crate::kafka::client::ClientOptions;
-use crate::kafka::topic_error::TopicError;
 use crate::kit::engine::{AnyRulebook, encode_state};
 use crate::serve::answers::AsOf;
 use crate::serve::feed::{FeedOptions, ZoneMoment};
@@ -100,12 +99,7 @@ pub(crate) fn feed_options(config: &Config) -> FeedOptions {
 /// Translates an error of the server, with its exit code.
 pub(super) fn failure(error: ServeError) -> ToolError {
     match error {
-        ServeError::Topic(TopicError::Missing(topic)) => ToolError::TopicMissing(topic),
-        ServeError::Topic(TopicError::NotAuthorised { topic, right }) => {
-            ToolError::NotAuthorised { topic, right }
-        }
-        ServeError::Topic(TopicError::Unreachable(why)) => ToolError::Unreachable(why),
-        ServeError::Topic(error) => ToolError::from(Failure::Control(error.into())),
+        ServeError::Topic(error) => ToolError::Topic(error),
         error @ ServeError::Resources(_) => {
             ToolError::Daemon { sentence: error.to_string(), code: ExitCode::OutOfResources }
         }

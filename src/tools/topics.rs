@@ -50,8 +50,8 @@ pub(super) fn connect(config: &Config) -> Result<TopicClient, ToolError> {
 /// Returns the input topic as it is now.
 pub(super) fn input(config: &Config) -> Result<FoundTopic, ToolError> {
     let found = connect(config)?.find(&config.fetch.input_topic, Right::Read);
-    let missing = || ToolError::TopicMissing(config.fetch.input_topic.clone());
-    found.map_err(of_control)?.ok_or_else(missing)
+    let missing = || TopicError::Missing(config.fetch.input_topic.clone());
+    Ok(found.map_err(of_control)?.ok_or_else(missing)?)
 }
 
 /// Creates or checks topics. `output_right` is what the verb needs later on the output topic.

@@ -30,6 +30,7 @@ use super::source::Source;
 use super::traffic::{PLAYERS_DEFAULT, RATE_UNPACED, SEED_DEFAULT};
 use crate::daemon::failure::Failure;
 use crate::edition::Edition;
+use crate::kafka::topic_error::TopicError;
 use crate::kit::bots::BotOptions;
 use crate::runtime::ring::{RING_KINDS, RingKind};
 use crate::service::cli::DemoArgs;
@@ -60,7 +61,7 @@ const BASE_MS: i64 = 1_767_225_600_000;
 
 /// Runs the demo and prints what became of the events. `Ok` only if every event is accounted for.
 pub fn run(args: &DemoArgs, edition: &Edition) -> Result<(), ToolError> {
-    let mock = |error: KafkaError| ToolError::Unreachable(format!("mock cluster: {error}"));
+    let mock = |error: KafkaError| TopicError::Unreachable(format!("mock cluster: {error}"));
     let cluster = MockCluster::new(1).map_err(mock)?;
     let partitions = i32::from(args.partitions);
     for topic in [INPUT_TOPIC, OUTPUT_TOPIC, DEAD_LETTER_TOPIC] {
