@@ -10,6 +10,10 @@ use std::io::{BufRead, Read};
 /// Bytes decompressed in one step: less than the hot thread needs to fill a few blocks.
 const STEP_BYTES_MAX: u64 = 128 * 1024;
 
+/// Bytes that are decompressed in the time that a record's lengths take: a step also ends after
+/// many records that are passed over, however short they are.
+const RECORD_COST_BYTES: u64 = 64;
+
 /// Bytes of a key or a value that are kept: a broker with default settings stores no more.
 const HEAD_BYTES_MAX: usize = BROKER_BATCH_BYTES;
 
@@ -152,6 +156,7 @@ impl<'r> RecordStream<'r> {
                 RecordPart::BeforeRecord if self.is_at_end() => return self.finish(),
                 RecordPart::BeforeRecord => {
                     self.begin_record()?;
+                    budget = budget.saturating_sub(RECORD_COST_BYTES);
                     continue;
                 }
                 RecordPart::Key(left) | RecordPart::Value(left) => (self.place, left),

@@ -91,6 +91,23 @@ fn of_a_very_long_record_a_stream_keeps_the_start_and_knows_the_rest() {
 }
 
 #[test]
+fn records_that_are_passed_over_take_several_steps_however_short_they_are() {
+    let null = |offset| Owned { offset, timestamp_ms: 5, key: None, value: None };
+    let written: Vec<Owned> = (0..20_000).map(null).collect();
+    let mut bytes = BatchPlan { packing: Packing::Zstd, ..BatchPlan::new(&written) }.build();
+    let batch = Batch::read(&mut bytes, BATCH_BYTES_MAX).unwrap().unwrap();
+    let mut none = Decompressor::new(0);
+    let Ok(OpenBatch::Stream(mut stream)) = batch.open_any(19_999, &mut none) else {
+        panic!("it is held as a whole");
+    };
+    let mut steps = 1;
+    while matches!(stream.step().unwrap(), Step::Unfinished) {
+        steps += 1;
+    }
+    assert!(steps > 5, "{steps} steps have done it all");
+}
+
+#[test]
 fn what_lies_about_its_records_is_refused_in_a_stream_too() {
     let plan = BatchPlan { packing: Packing::Zstd, ..BatchPlan::new(&records(70, 12)) };
     let refusal = |plan: &BatchPlan| streamed(&mut plan.build(), 0).unwrap_err().reason;
