@@ -14,7 +14,8 @@
 //! copy of each, and the hot thread of that instance. Both are compared with a rival that plays the
 //! same input into an output of its own on the same core: it takes as much of the machine, and
 //! nobody follows anybody. Goals: 1 % more for the owner, and 60 % of the rival for the copies.
-//! `--smoke` takes a few players and one round.
+//! `--smoke` takes a few players and one round. `--rate N` measures at this rate only, and `--costs`
+//! only what copies cost.
 
 use huntd::hunt::frames::decode_frame;
 use rdkafka::Message;
@@ -93,8 +94,11 @@ struct Move {
 
 fn main() {
     // `cargo test` runs it too, and asks for the small one by not asking for a bench.
-    let smoke = std::env::args().any(|argument| argument == "--smoke")
-        || !std::env::args().any(|argument| argument == "--bench");
+    let given: Vec<String> = std::env::args().collect();
+    let is_given = |option: &str| given.iter().any(|argument| argument == option);
+    let rate = given.iter().skip_while(|argument| *argument != "--rate").nth(1);
+    let rate = rate.map(|rate| rate.parse::<u64>().expect("--rate takes events a second"));
+    let smoke = is_given("--smoke") || !is_given("--bench");
     let size = if smoke {
         Size {
             players: 800,
@@ -115,11 +119,11 @@ fn main() {
         }
     };
     let cluster = Cluster::start(1, &Options::for_rates());
-    for rate in size.rates {
-        for copies in [0, 1] {
-            measure(&cluster, &size, *rate, copies);
+    for rate in rate.map_or(size.rates.to_vec(), |rate| vec![rate]) {
+        for copies in [0, 1].into_iter().filter(|_| !is_given("--costs")) {
+            measure(&cluster, &size, rate, copies);
         }
-        measure_copies(&cluster, &size, *rate);
+        measure_copies(&cluster, &size, rate);
     }
 }
 
