@@ -22,6 +22,7 @@ pub(crate) fn run(address: &str, input: &str, output_topic: &str, partitions: us
         exit(0);
     });
     let mut source = Connection::open(address);
+    let input_id = source.topic_id(input);
     let mut sink = Connection::open(address);
     let mut answers = sink.other_end();
     let (in_flight, sent) = sync_channel::<()>(IN_FLIGHT_MAX);
@@ -34,7 +35,7 @@ pub(crate) fn run(address: &str, input: &str, output_topic: &str, partitions: us
     let mut copies: Vec<Vec<Vec<u8>>> = vec![Vec::new(); partitions];
     let mut request = Vec::new();
     loop {
-        source.fetch(input, &mut offsets, WAIT_MS_MAX, |partition, bytes| {
+        source.fetch(input_id, &mut offsets, WAIT_MS_MAX, |partition, bytes| {
             output::check(bytes);
             let copied = wire::batches(bytes).map(|(_, range)| bytes[range].to_vec());
             copies[partition].extend(copied);

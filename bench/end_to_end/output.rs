@@ -24,7 +24,7 @@ pub(crate) enum Kind {
 /// A reader of one output topic.
 pub(crate) struct Output {
     connection: Connection,
-    topic: String,
+    topic_id: u128,
     kind: Kind,
     offsets: Vec<i64>,
     folds: Vec<Fold>,
@@ -60,9 +60,10 @@ impl Covered {
 
 impl Output {
     pub(crate) fn new(address: &str, topic: &str, partitions: usize, kind: Kind) -> Output {
+        let mut connection = Connection::open(address);
         Output {
-            connection: Connection::open(address),
-            topic: topic.to_owned(),
+            topic_id: connection.topic_id(topic),
+            connection,
             kind,
             offsets: vec![0; partitions],
             folds: vec![Fold::default(); partitions],
@@ -78,8 +79,9 @@ impl Output {
 
     /// Reads what has come, waiting at most so long for it, and hands out what it accounts for.
     pub(crate) fn follow(&mut self, wait_ms_max: i32, mut covered: impl FnMut(Covered)) {
-        let Output { connection, topic, kind, offsets, folds, reads_updates, decompressor } = self;
-        connection.fetch(topic, offsets, wait_ms_max, |partition, bytes| {
+        let Output { connection, topic_id, kind, offsets, folds, reads_updates, decompressor } =
+            self;
+        connection.fetch(*topic_id, offsets, wait_ms_max, |partition, bytes| {
             let ranges: Vec<(BatchHeader, Range<usize>)> = wire::batches(bytes).collect();
             for (header, range) in ranges {
                 let fold = &mut folds[partition];

@@ -152,7 +152,7 @@ impl Fetch {
         let mut writer = WireWriter::new(&mut head);
         writer.i32(0); // the length, once it is known
         writer.i32(request.correlation_id);
-        writer.no_tagged_fields(flexible);
+        no_tagged_fields(&mut writer, flexible);
         writer.i32(0); // throttle_time_ms
         if version >= 7 {
             writer.i16(0); // error_code
@@ -187,11 +187,11 @@ impl Fetch {
             writer.array(range.len(), flexible);
             heads.push(std::mem::take(&mut head));
             ranges.push((*partition, range));
-            WireWriter::new(&mut head).no_tagged_fields(flexible);
+            no_tagged_fields(&mut WireWriter::new(&mut head), flexible);
         }
         let mut writer = WireWriter::new(&mut head);
-        writer.no_tagged_fields(flexible); // of the topic
-        writer.no_tagged_fields(flexible);
+        no_tagged_fields(&mut writer, flexible); // of the topic
+        no_tagged_fields(&mut writer, flexible);
         let length = heads.iter().map(Vec::len).sum::<usize>()
             + ranges.iter().map(|(_, range)| range.len()).sum::<usize>()
             + head.len()
@@ -244,7 +244,7 @@ impl Produced {
         let mut writer = WireWriter::new(&mut out);
         let start = writer.begin_frame();
         writer.i32(request.correlation_id);
-        writer.no_tagged_fields(flexible);
+        no_tagged_fields(&mut writer, flexible);
         writer.array(1, flexible);
         writer.string(&self.topic, flexible);
         writer.array(offsets.len(), flexible);
@@ -263,12 +263,19 @@ impl Produced {
                 // error_message: null
                 writer.raw(if flexible { &[0] } else { &[0xff, 0xff] });
             }
-            writer.no_tagged_fields(flexible);
+            no_tagged_fields(&mut writer, flexible);
         }
-        writer.no_tagged_fields(flexible);
+        no_tagged_fields(&mut writer, flexible);
         writer.i32(0); // throttle_time_ms
-        writer.no_tagged_fields(flexible);
+        no_tagged_fields(&mut writer, flexible);
         writer.end_frame(start);
         out
+    }
+}
+
+/// Writes an empty list of tagged fields, in the versions that have them.
+fn no_tagged_fields(writer: &mut WireWriter<'_>, flexible: bool) {
+    if flexible {
+        writer.no_tagged_fields();
     }
 }

@@ -153,12 +153,11 @@ impl Link {
         options: &DialOptions,
         topic: &str,
     ) -> Result<Metadata, DialError> {
-        let version = self.versions.metadata;
         let answer = self.channel.ask("Metadata", |out| {
-            message::metadata_request(envelope(options, version), topic, out);
+            message::metadata_request(CORRELATION_ID, &options.client_id, topic, out);
         })?;
         self.is_admitted = true;
-        message::parse_metadata(&answer, version, CORRELATION_ID, topic)
+        message::parse_metadata(&answer, CORRELATION_ID, topic)
             .map_err(|error| self.channel.answer_error(error))
     }
 

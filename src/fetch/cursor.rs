@@ -66,8 +66,6 @@ pub(crate) struct Cursor {
     /// When the leader last reported the end of the log, or was asked for it; `None` before the
     /// first Fetch.
     pub end_known_at: Cell<Option<Instant>>,
-    /// When a broker last answered for the partition; `None` before the first answer.
-    pub answered_at: Cell<Option<Instant>>,
     /// The position when [`Cursor::take_quiet`] was last called.
     sampled_position: Cell<Option<i64>>,
     /// Leader epoch of the last record before `position`, -1 while unknown.
@@ -146,7 +144,6 @@ impl Cursor {
             pending_claim: RefCell::default(),
             pending_gap: RefCell::default(),
             end_known_at: Cell::new(None),
-            answered_at: Cell::new(None),
             sampled_position: Cell::new(None),
             leader_epoch: Cell::new(leader_epoch),
             surveyed_leader_epoch: Cell::new(UNKNOWN_EPOCH),

@@ -16,7 +16,6 @@ pub(crate) mod stage;
 pub(crate) mod task;
 #[cfg(test)]
 mod tests;
-mod topic_check;
 pub(crate) mod witnesses;
 
 use decoding::TURN_BLOCKS_MAX;

@@ -34,7 +34,7 @@ impl FetchTask {
     /// continues. Returns the throttle time in milliseconds.
     pub(super) fn read_response(&mut self, bytes: &[u8]) -> Result<u32, FetchError> {
         self.answers.clear();
-        let response = fetch::parse(bytes, self.version, self.correlation_id)?;
+        let response = fetch::parse(bytes, self.correlation_id)?;
         self.shared.context.metrics.add(Counter::BytesReceived, bytes.len() as u64);
         if let Some(remedy) = fetch::trouble(response.error) {
             for place in 0..self.asked.len() {
@@ -46,9 +46,9 @@ impl FetchTask {
         }
         let mut partitions = response.partitions;
         let shared = self.shared.clone();
-        let topic = shared.topic_key();
+        let topic_id = shared.table.borrow().topic_id();
         let mut place = 0;
-        while let Some(part) = partitions.next_partition(bytes, topic)? {
+        while let Some(part) = partitions.next_partition(bytes, topic_id)? {
             // Brokers answer in the order of the request, so the search is short.
             let asked = self.asked[place..]
                 .iter()

@@ -10,7 +10,6 @@ use crate::fetch::leadership_claims::{LeadershipClaim, LeadershipClaims};
 use crate::fetch::log_ends::ENDS_EVERY_MS;
 use crate::fetch::task::FetchTask;
 use crate::fetch::{FetchOptions, REPORTS_MAX};
-use crate::kafka::fetch::TopicKey;
 use crate::kafka::message::{Envelope, Metadata};
 use crate::kafka::metadata::{LeaderTable, MetadataError};
 use crate::kit::event::EventTable;
@@ -183,11 +182,6 @@ impl SharedFetch {
         let has_others =
             || self.table.borrow().brokers().iter().any(|it| it.node_id != claim.node_id);
         self.leadership_claims.contain(claim) && has_others()
-    }
-
-    /// The input topic as a Fetch names it.
-    pub(crate) fn topic_key(&self) -> TopicKey<'_> {
-        TopicKey { name: &self.options.input_topic, id: self.table.borrow().topic_id() }
     }
 
     /// The header fields of a request.

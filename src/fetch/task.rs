@@ -10,14 +10,11 @@ use crate::fetch::cursor::{Cursor, CursorFault};
 use crate::fetch::decoding::Decoding;
 use crate::fetch::dialling::{DialError, Dialled};
 use crate::fetch::stage::{ASKED_AGAIN, SharedFetch};
-use crate::fetch::topic_check::TopicCheck;
 use crate::kafka::aborted::AbortedTransactions;
-use crate::kafka::fetch::{
-    self, FetchPartition, FetchRequest, FetchedPartition, VERSION_BY_NAME_MAX,
-};
+use crate::kafka::fetch::{self, FetchPartition, FetchRequest, FetchedPartition};
 use crate::kafka::leader_hint::CurrentLeader;
 use crate::kafka::list_offsets::Offsets;
-use crate::kafka::message::{self, TOPIC_ID_VERSION_MIN, Versions};
+use crate::kafka::message::Versions;
 use crate::kafka::throttle::Throttle;
 use crate::kafka::{RECONNECT_MS_MAX, RECONNECT_MS_MIN};
 use crate::ownership::event::{Claim, InputTrouble, ToControl, TroubleSource};
@@ -31,9 +28,6 @@ use std::time::{Duration, Instant};
 /// Milliseconds for which a broker that leads no partition of the topic keeps its task and
 /// connections: leadership returns after a restart.
 const UNNEEDED_MS_MAX: u64 = 60_000;
-
-/// Correlation id of a question about the topic. Fetches never use it, because their ids count up.
-const CHECK_ID: i32 = -1;
 
 /// One connection to one broker.
 pub(crate) struct FetchTask {
@@ -53,8 +47,6 @@ pub(crate) struct FetchTask {
     pub(super) request: Vec<u8>,
     pub(super) partitions: Vec<FetchPartition>,
     pub(super) correlation_id: i32,
-    /// Version of the outstanding Fetch.
-    pub(super) version: i16,
     /// Leaders that a response named along with errors.
     pub(super) hints: Vec<(Rc<Cursor>, Option<CurrentLeader>)>,
     /// Number of Fetches that still have to ask for a single partition.
@@ -77,7 +69,6 @@ pub(crate) struct FetchTask {
 pub(super) struct BrokerLink {
     pub(super) connection: Connection,
     versions: Versions,
-    topic_check: TopicCheck,
     /// When the connection must have been replaced.
     replace_at: Option<Instant>,
     throttle: Throttle,
@@ -130,7 +121,6 @@ impl FetchTask {
             request: Vec::new(),
             partitions: Vec::with_capacity(SHARDS_MAX),
             correlation_id: 0,
-            version: 0,
             hints: Vec::new(),
             alone_left: 0,
             connection: 0,
@@ -256,8 +246,8 @@ impl FetchTask {
         let (versions, replace_at) = (dialled.versions, dialled.replace_at);
         let bytes_max = self.shared.options.receive_buffer_bytes;
         let connection = Connection::new(&context.turns, dialled, bytes_max);
-        let (topic_check, throttle) = (TopicCheck::new(), Throttle::none(context.turns.now()));
-        BrokerLink { connection, versions, topic_check, replace_at, throttle }
+        let throttle = Throttle::none(context.turns.now());
+        BrokerLink { connection, versions, replace_at, throttle }
     }
 
     async fn fetch(&mut self, link: &mut BrokerLink) -> Result<Infallible, ConnectionError> {
@@ -279,12 +269,12 @@ impl FetchTask {
                 let is_wanted = || self.is_wanted();
                 let deadline = link.deadline(&shared);
                 let mut response = link.connection.receive_if_wanted(is_wanted, deadline).await?;
-                self.check_topic(link).await?;
                 let throttle_ms = self
                     .read_response(response.bytes())
                     .map_err(|error| link.connection.protocol(error))?;
-                self.find_bounds(link).await?;
+                // From here on, answers are due only once the throttle is over.
                 self.note_throttle(link, throttle_ms);
+                self.find_bounds(link).await?;
                 if throttle_ms == 0 && self.doubt.is_none() && !self.has_old_ends() {
                     self.replace(link);
                     self.send_fetch(link).await?;
@@ -341,36 +331,6 @@ impl FetchTask {
         }
     }
 
-    /// Checks, before a response is used, that it comes from the same topic as earlier ones.
-    async fn check_topic(&mut self, link: &mut BrokerLink) -> Result<(), ConnectionError> {
-        let shared = self.shared.clone();
-        let deadline = link.deadline(&shared);
-        let BrokerLink { connection, versions, topic_check, .. } = link;
-        let (now, options) = (shared.context.turns.now(), &shared.options);
-        let wait = Duration::from_millis(options.fetch_wait_ms_max.into());
-        let cursors = || self.asked.iter().map(|asked| &asked.cursor);
-        let answered_at = cursors().map(|cursor| cursor.answered_at.get());
-        let is_by_name = self.version <= VERSION_BY_NAME_MAX;
-        let is_due = is_by_name && topic_check.is_due(now, wait, answered_at);
-        // Topics have no ids before Kafka 2.8.
-        if !is_due || versions.metadata < TOPIC_ID_VERSION_MIN {
-            cursors().for_each(|cursor| cursor.answered_at.set(Some(now)));
-            return Ok(());
-        }
-        let (version, topic) = (versions.metadata, &options.input_topic);
-        let mut request = Vec::new();
-        message::metadata_request(shared.envelope(version, CHECK_ID), topic, &mut request);
-        connection.send(request, deadline).await?;
-        let mut response = connection.receive(deadline).await?;
-        let answer = message::parse_metadata(response.bytes(), version, CHECK_ID, topic);
-        connection.give_back(response);
-        let metadata = answer.map_err(|error| connection.protocol(error))?;
-        shared.take_metadata(&metadata).map_err(|sentence| connection.protocol(sentence))?;
-        topic_check.passed(now);
-        cursors().for_each(|cursor| cursor.answered_at.set(Some(now)));
-        Ok(())
-    }
-
     /// Handles a response that is too large for the buffer: it holds a batch that is larger than
     /// allowed. The partitions are fetched one by one until it is known whose batch it is; that
     /// shard halts if another connection announces the same length.
@@ -395,16 +355,12 @@ impl FetchTask {
         }
         self.correlation_id = self.correlation_id.wrapping_add(1);
         let options = &self.shared.options;
-        let topic = self.shared.topic_key();
-        self.version = match topic.id {
-            0 => link.versions.fetch.min(VERSION_BY_NAME_MAX),
-            _ => link.versions.fetch,
-        };
+        let topic_id = self.shared.table.borrow().topic_id();
         let request = FetchRequest {
-            version: self.version,
+            version: link.versions.fetch,
             correlation_id: self.correlation_id,
             client_id: &options.client_id,
-            topic,
+            topic_id,
             wait_ms_max: wait_ms_max as i32,
             bytes_min: 1,
             bytes_max: options.fetch_bytes_max as i32,

@@ -340,7 +340,7 @@ mod tests {
         let refused = KafkaError::MetadataFetch(RDKafkaErrorCode::ClusterAuthorizationFailed);
         for (right, granted) in [
             (Right::Read, "grant DESCRIBE on the cluster to"),
-            (Right::Write, "grant WRITE on it, and before Kafka 2.8 IDEMPOTENT_WRITE on the cl"),
+            (Right::Write, "grant WRITE on it to"),
             (Right::Create, "grant CREATE on it to"),
         ] {
             let sentence = topic_error("events", right, &refused).to_string();

@@ -1,11 +1,11 @@
-//! Fetch, versions 4 to 17. The request is written into a reused buffer; the response is read in
+//! Fetch, versions 13 to 17. The request is written into a reused buffer; the response is read in
 //! place.
 //!
 //! Requests are sessionless (KIP-227: session id 0, epoch -1): a session would save bytes of
 //! requests that are small anyway, and has failure modes of its own. One request asks for
-//! partitions of one topic. From version 13 on requests name the topic by its id (KIP-516), so a
-//! topic that was deleted and recreated is never mistaken for the old one. Source: Kafka's protocol
-//! guide, FetchRequest.json and FetchResponse.json.
+//! partitions of one topic. These versions name the topic by its id (KIP-516), so a topic that was
+//! deleted and recreated is never mistaken for the old one. All are in the compact, tagged encoding
+//! (KIP-482). Source: Kafka's protocol guide, FetchRequest.json and FetchResponse.json.
 
 use std::ops::Range;
 
@@ -20,26 +20,11 @@ use crate::kafka::wire::{WireError, WireReader, WireWriter};
 /// Kafka's number of the Fetch request.
 const API_KEY: i16 = 1;
 
-/// The oldest supported version: the first that returns record batches of format 2.
-pub const FETCH_VERSION_MIN: i16 = 4;
+/// The oldest supported version: the first that names topics by their ids, since Kafka 3.1.
+pub const FETCH_VERSION_MIN: i16 = 13;
 
 /// The newest supported version.
 pub const FETCH_VERSION_MAX: i16 = 17;
-
-/// The last version that names topics by name; later ones use ids.
-pub const VERSION_BY_NAME_MAX: i16 = 12;
-
-/// The first version in the compact, tagged encoding (KIP-482).
-const VERSION_FLEXIBLE: i16 = 12;
-
-/// A topic as requests name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TopicKey<'a> {
-    /// Its name, for versions up to [`VERSION_BY_NAME_MAX`].
-    pub name: &'a str,
-    /// Its id, for later versions.
-    pub id: u128,
-}
 
 /// The fields of a Fetch.
 #[derive(Clone, Copy, Debug)]
@@ -50,8 +35,8 @@ pub struct FetchRequest<'a> {
     pub correlation_id: i32,
     /// Name of the client in the broker's logs and quotas.
     pub client_id: &'a str,
-    /// The topic.
-    pub topic: TopicKey<'a>,
+    /// The topic's id.
+    pub topic_id: u128,
     /// How long the broker may wait for `bytes_min`, in milliseconds.
     pub wait_ms_max: i32,
     /// Bytes that the broker should collect before it answers.
@@ -83,7 +68,6 @@ pub struct FetchPartition {
 pub fn encode(request: &FetchRequest<'_>, out: &mut Vec<u8>) {
     let version = request.version;
     assert!((FETCH_VERSION_MIN..=FETCH_VERSION_MAX).contains(&version));
-    let flexible = version >= VERSION_FLEXIBLE;
     let mut writer = WireWriter::new(out);
     let start = writer.begin_frame();
     writer.i16(API_KEY);
@@ -91,7 +75,7 @@ pub fn encode(request: &FetchRequest<'_>, out: &mut Vec<u8>) {
     writer.i32(request.correlation_id);
     // The client id keeps its old form even in the flexible header (KIP-482).
     writer.string(request.client_id, false);
-    writer.no_tagged_fields(flexible);
+    writer.no_tagged_fields();
     if version <= 14 {
         writer.i32(-1); // replica_id: a consumer
     }
@@ -99,46 +83,26 @@ pub fn encode(request: &FetchRequest<'_>, out: &mut Vec<u8>) {
     writer.i32(request.bytes_min);
     writer.i32(request.bytes_max);
     writer.i8(i8::from(request.read_committed));
-    if version >= 7 {
-        writer.i32(0); // session_id: none
-        writer.i32(-1); // session_epoch: do not open one
-    }
-    writer.array(1, flexible);
-    if version <= VERSION_BY_NAME_MAX {
-        writer.string(request.topic.name, flexible);
-    } else {
-        writer.raw(&request.topic.id.to_be_bytes());
-    }
-    writer.array(request.partitions.len(), flexible);
+    writer.i32(0); // session_id: none
+    writer.i32(-1); // session_epoch: do not open one
+    writer.array(1, true);
+    writer.raw(&request.topic_id.to_be_bytes());
+    writer.array(request.partitions.len(), true);
     for partition in request.partitions {
-        encode_partition(partition, version, &mut writer);
-    }
-    writer.no_tagged_fields(flexible);
-    if version >= 7 {
-        writer.array(0, flexible); // forgotten_topics_data
-    }
-    if version >= 11 {
-        // No rack: then no leader redirects the client to a follower (KIP-392).
-        writer.string("", flexible);
-    }
-    writer.no_tagged_fields(flexible);
-    writer.end_frame(start);
-}
-
-fn encode_partition(partition: &FetchPartition, version: i16, writer: &mut WireWriter<'_>) {
-    writer.i32(partition.partition);
-    if version >= 9 {
+        writer.i32(partition.partition);
         writer.i32(partition.leader_epoch);
-    }
-    writer.i64(partition.offset);
-    if version >= 12 {
+        writer.i64(partition.offset);
         writer.i32(partition.last_fetched_epoch);
-    }
-    if version >= 5 {
         writer.i64(-1); // log_start_offset: only followers have one
+        writer.i32(partition.bytes_max);
+        writer.no_tagged_fields();
     }
-    writer.i32(partition.bytes_max);
-    writer.no_tagged_fields(version >= VERSION_FLEXIBLE);
+    writer.no_tagged_fields();
+    writer.array(0, true); // forgotten_topics_data
+    // No rack: then no leader redirects the client to a follower (KIP-392).
+    writer.string("", true);
+    writer.no_tagged_fields();
+    writer.end_frame(start);
 }
 
 /// Why a response to a Fetch cannot be read. The connection must be closed, because the bytes that
@@ -173,27 +137,20 @@ pub struct FetchResponse {
 }
 
 /// Reads a response up to its first partition. `bytes` is the response without its length prefix.
-pub fn parse(bytes: &[u8], version: i16, correlation_id: i32) -> Result<FetchResponse, FetchError> {
-    assert!((FETCH_VERSION_MIN..=FETCH_VERSION_MAX).contains(&version));
-    let flexible = version >= VERSION_FLEXIBLE;
+pub fn parse(bytes: &[u8], correlation_id: i32) -> Result<FetchResponse, FetchError> {
     let mut reader = WireReader::new(bytes);
     let found = reader.i32()?;
     if found != correlation_id {
         return Err(FetchError::Correlation { expected: correlation_id, found });
     }
-    if flexible {
-        reader.skip_tagged_fields()?;
-    }
+    reader.skip_tagged_fields()?;
     let throttle_ms = u32::try_from(reader.i32()?).unwrap_or(0);
-    let mut error = ErrorCode::NONE;
-    if version >= 7 {
-        error = ErrorCode(reader.i16()?);
-        let _session_id = reader.i32()?;
-    }
-    let topics_left = reader.array(flexible)?;
+    let error = ErrorCode(reader.i16()?);
+    let _session_id = reader.i32()?;
+    let topics_left = reader.array(true)?;
     let at = reader.at();
     let (place, left, endpoints) = (ResponsePlace::Topics, 0, EndpointList::EMPTY);
-    let partitions = Partitions { version, at, place, topics_left, left, endpoints };
+    let partitions = Partitions { at, place, topics_left, left, endpoints };
     Ok(FetchResponse { throttle_ms, error, partitions })
 }
 
@@ -201,7 +158,6 @@ pub fn parse(bytes: &[u8], version: i16, correlation_id: i32) -> Result<FetchRes
 /// change the records in place between two steps. A copy starts over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partitions {
-    version: i16,
     at: usize,
     place: ResponsePlace,
     topics_left: usize,
@@ -231,7 +187,7 @@ pub struct FetchedPartition {
     pub high_watermark: i64,
     /// Offset before which every transaction is decided; -1 if the broker does not report it.
     pub last_stable_offset: i64,
-    /// First offset of the log; -1 if the broker does not report it (before version 5).
+    /// First offset of the log; -1 if the broker does not report it.
     pub log_start_offset: i64,
     /// The aborted transactions that the records may belong to.
     pub aborted: AbortedList,
@@ -256,46 +212,37 @@ pub struct EpochEnd {
 
 impl Partitions {
     /// Returns the next partition; `None` after the last, once the end of the response is checked.
-    /// `bytes` is the parsed response, `topic` the requested topic.
+    /// `bytes` is the parsed response, `topic_id` the requested topic.
     pub fn next_partition(
         &mut self,
         bytes: &[u8],
-        topic: TopicKey<'_>,
+        topic_id: u128,
     ) -> Result<Option<FetchedPartition>, FetchError> {
-        let flexible = self.version >= VERSION_FLEXIBLE;
         let mut reader = WireReader::resume(bytes, self.at);
         // Each iteration consumes the header of one topic, so the loop ends with the bytes.
         loop {
             match self.place {
                 ResponsePlace::End => return Ok(None),
                 ResponsePlace::Topics if self.topics_left == 0 => {
-                    if flexible {
-                        self.endpoints = EndpointList::read(&mut reader)?;
-                    }
+                    self.endpoints = EndpointList::read(&mut reader)?;
                     reader.finish()?;
                     self.place = ResponsePlace::End;
                 }
                 ResponsePlace::Topics => {
                     self.topics_left -= 1;
-                    let is_asked = match self.version {
-                        ..=VERSION_BY_NAME_MAX => reader.string(flexible)? == topic.name,
-                        _ => reader.u128()? == topic.id,
-                    };
-                    if !is_asked {
+                    if reader.u128()? != topic_id {
                         return Err(FetchError::Topic);
                     }
-                    self.left = reader.array(flexible)?;
+                    self.left = reader.array(true)?;
                     self.place = ResponsePlace::Topic;
                 }
                 ResponsePlace::Topic if self.left == 0 => {
-                    if flexible {
-                        reader.skip_tagged_fields()?;
-                    }
+                    reader.skip_tagged_fields()?;
                     self.place = ResponsePlace::Topics;
                 }
                 ResponsePlace::Topic => {
                     self.left -= 1;
-                    let partition = read_partition(&mut reader, self.version)?;
+                    let partition = read_partition(&mut reader)?;
                     self.at = reader.at();
                     return Ok(Some(partition));
                 }
@@ -312,31 +259,25 @@ impl Partitions {
     }
 }
 
-fn read_partition(
-    reader: &mut WireReader<'_>,
-    version: i16,
-) -> Result<FetchedPartition, WireError> {
-    let flexible = version >= VERSION_FLEXIBLE;
+fn read_partition(reader: &mut WireReader<'_>) -> Result<FetchedPartition, WireError> {
     let partition = reader.i32()?;
     let error = ErrorCode(reader.i16()?);
     let high_watermark = reader.i64()?;
     let last_stable_offset = reader.i64()?;
-    let log_start_offset = if version >= 5 { reader.i64()? } else { -1 };
-    let aborted = AbortedList::read(reader, flexible)?;
-    let preferred = if version >= 11 { reader.i32()? } else { -1 };
+    let log_start_offset = reader.i64()?;
+    let aborted = AbortedList::read(reader)?;
+    let preferred = reader.i32()?;
     let end = reader.at();
-    let records = reader.nullable_bytes(flexible)?.unwrap_or(end..end);
+    let records = reader.nullable_bytes(true)?.unwrap_or(end..end);
     let (mut leader, mut diverging) = (None, None);
-    if flexible {
-        for _ in 0..reader.tagged_fields()? {
-            match reader.tagged_field()? {
-                (0, mut value) => {
-                    let (leader_epoch, end_offset) = (value.i32()?, value.i64()?);
-                    diverging = (end_offset >= 0).then_some(EpochEnd { leader_epoch, end_offset });
-                }
-                (1, mut value) => leader = CurrentLeader::read(&mut value)?,
-                _ => {}
+    for _ in 0..reader.tagged_fields()? {
+        match reader.tagged_field()? {
+            (0, mut value) => {
+                let (leader_epoch, end_offset) = (value.i32()?, value.i64()?);
+                diverging = (end_offset >= 0).then_some(EpochEnd { leader_epoch, end_offset });
             }
+            (1, mut value) => leader = CurrentLeader::read(&mut value)?,
+            _ => {}
         }
     }
     Ok(FetchedPartition {
@@ -358,35 +299,29 @@ fn read_partition(
 pub struct AbortedList {
     at: usize,
     count: usize,
-    flexible: bool,
 }
 
 impl AbortedList {
-    fn read(reader: &mut WireReader<'_>, flexible: bool) -> Result<AbortedList, WireError> {
-        let count = reader.nullable_array(flexible)?.unwrap_or(0);
-        let list = AbortedList { at: reader.at(), count, flexible };
+    fn read(reader: &mut WireReader<'_>) -> Result<AbortedList, WireError> {
+        let count = reader.nullable_array(true)?.unwrap_or(0);
+        let list = AbortedList { at: reader.at(), count };
         for _ in 0..count {
-            AbortedList::read_one(reader, flexible)?;
+            AbortedList::read_one(reader)?;
         }
         Ok(list)
     }
 
-    fn read_one(
-        reader: &mut WireReader<'_>,
-        flexible: bool,
-    ) -> Result<AbortedTransaction, WireError> {
+    fn read_one(reader: &mut WireReader<'_>) -> Result<AbortedTransaction, WireError> {
         let (producer_id, first_offset) = (reader.i64()?, reader.i64()?);
-        if flexible {
-            reader.skip_tagged_fields()?;
-        }
+        reader.skip_tagged_fields()?;
         Ok(AbortedTransaction { producer_id, first_offset })
     }
 
     /// Returns the transactions; `bytes` is the response that the list was read from.
     pub fn iter<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = AbortedTransaction> + 'a {
-        let AbortedList { at, count, flexible } = *self;
+        let AbortedList { at, count } = *self;
         let mut reader = WireReader::resume(bytes, at);
-        (0..count).map_while(move |_| AbortedList::read_one(&mut reader, flexible).ok())
+        (0..count).map_while(move |_| AbortedList::read_one(&mut reader).ok())
     }
 }
 

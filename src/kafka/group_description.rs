@@ -281,7 +281,7 @@ mod tests {
         let mut bytes = Vec::new();
         let mut writer = WireWriter::new(&mut bytes);
         writer.i32(5);
-        writer.no_tagged_fields(true);
+        writer.no_tagged_fields();
         writer.i32(0); // throttle time
         writer.array(1, true);
         writer.i16(error);
@@ -310,15 +310,15 @@ mod tests {
                     writer.string(topic, true);
                     writer.array(partitions.len(), true);
                     partitions.iter().for_each(|partition| writer.i32(*partition));
-                    writer.no_tagged_fields(true);
+                    writer.no_tagged_fields();
                 }
-                writer.no_tagged_fields(true);
+                writer.no_tagged_fields();
             }
-            writer.no_tagged_fields(true);
+            writer.no_tagged_fields();
         }
         writer.i32(i32::MIN); // operations: not asked for
-        writer.no_tagged_fields(true);
-        writer.no_tagged_fields(true);
+        writer.no_tagged_fields();
+        writer.no_tagged_fields();
         bytes
     }
 

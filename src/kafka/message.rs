@@ -57,7 +57,7 @@ pub enum MessageError {
     /// The broker and huntd support no common version of a request.
     #[error(
         "the broker supports {api} {broker_min} to {broker_max}, huntd {min} to {max}: \
-         use Kafka 1.0 or later"
+         use Kafka 3.3 or later"
     )]
     NoVersion {
         /// Kafka's name of the request.
@@ -71,6 +71,9 @@ pub enum MessageError {
         /// See `min`.
         max: i16,
     },
+    /// A cluster that keeps to the protocol of brokers before Kafka 2.8 has no ids.
+    #[error("the requested topic has no id: set inter.broker.protocol.version to 3.3 or newer")]
+    WithoutId,
     /// The answer lacks the requested topic.
     #[error("the broker's {api} answer does not contain the requested topic")]
     TopicMissing {
@@ -110,9 +113,9 @@ const FETCH: Api = Api {
 const METADATA: Api = Api {
     key: ApiKey::Metadata,
     name: "Metadata",
-    // The first version that can ask about a topic without creating it.
-    version_min: 4,
-    version_max: 12,
+    // All brokers since Kafka 3.1 know it.
+    version_min: METADATA_VERSION,
+    version_max: METADATA_VERSION,
 };
 /// Written by `kafka/produce.rs`.
 pub(super) const PRODUCE: Api = Api {
@@ -129,8 +132,9 @@ pub(super) const INIT_PRODUCER_ID: Api =
 const API_VERSIONS: Api =
     Api { key: ApiKey::ApiVersions, name: "ApiVersions", version_min: 0, version_max: 3 };
 
-/// The first version of Metadata that returns a topic's id.
-pub(crate) const TOPIC_ID_VERSION_MIN: i16 = 10;
+/// The version of Metadata: the answer has the topic's id, and is in the compact, tagged encoding
+/// (KIP-516, KIP-482).
+const METADATA_VERSION: i16 = 12;
 
 /// The version of the first [`api_versions_request`].
 pub const API_VERSIONS_VERSION_MAX: i16 = API_VERSIONS.version_max;
@@ -140,8 +144,6 @@ pub const API_VERSIONS_VERSION_MAX: i16 = API_VERSIONS.version_max;
 pub struct Versions {
     /// Of Fetch.
     pub fetch: i16,
-    /// Of Metadata.
-    pub metadata: i16,
     /// Of Produce.
     pub produce: i16,
     /// Of InitProducerId.
@@ -164,9 +166,9 @@ pub(crate) struct ApiRange {
 impl Versions {
     /// Chooses the newest version of each request that the broker's ranges allow.
     pub(crate) fn choose(ranges: &[ApiRange]) -> Result<Versions, MessageError> {
+        choose_version(&METADATA, ranges)?;
         Ok(Versions {
             fetch: choose_version(&FETCH, ranges)?,
-            metadata: choose_version(&METADATA, ranges)?,
             produce: choose_version(&PRODUCE, ranges)?,
             init_producer_id: choose_version(&INIT_PRODUCER_ID, ranges)?,
             tells_settings: topic_requests::tells_settings(ranges),
@@ -263,11 +265,6 @@ pub(super) fn read_array<T>(
     Ok(elements)
 }
 
-/// Skips the tagged fields at a structure's end, in the versions that have them.
-fn end_of_struct(reader: &mut WireReader<'_>, flexible: bool) -> Result<(), WireError> {
-    if flexible { reader.skip_tagged_fields() } else { Ok(()) }
-}
-
 /// Appends an ApiVersions request. Start with [`API_VERSIONS_VERSION_MAX`].
 pub fn api_versions_request(envelope: Envelope<'_>, out: &mut Vec<u8>) {
     let request = ApiVersionsRequest::default()
@@ -310,7 +307,9 @@ pub fn parse_api_versions(
         if version >= 1 {
             let _throttle_ms = reader.i32()?;
         }
-        end_of_struct(reader, flexible)?;
+        if flexible {
+            reader.skip_tagged_fields()?;
+        }
         Ok(ranges)
     })?;
     Versions::choose(&ranges).map(ApiVersionsAnswer::Chosen)
@@ -321,7 +320,8 @@ fn parse_error_code(bytes: &[u8], correlation_id: i32) -> Result<ErrorCode, Mess
 }
 
 /// Appends a Metadata request for one topic, which the broker must not create.
-pub fn metadata_request(envelope: Envelope<'_>, topic: &str, out: &mut Vec<u8>) {
+pub fn metadata_request(correlation_id: i32, client_id: &str, topic: &str, out: &mut Vec<u8>) {
+    let envelope = Envelope { version: METADATA_VERSION, correlation_id, client_id };
     let topic = MetadataRequestTopic::default().with_name(Some(TopicName(text(topic))));
     let request = MetadataRequest::default()
         .with_topics(Some(vec![topic]))
@@ -340,7 +340,7 @@ pub struct Metadata {
     pub controller: Option<i32>,
     /// An error of the topic as a whole.
     pub error: ErrorCode,
-    /// The topic's id, which a recreated topic does not keep; 0 before version 10.
+    /// The topic's id, which a recreated topic does not keep.
     pub topic_id: u128,
     /// The topic's partitions, in the broker's order.
     pub partitions: Vec<PartitionLeader>,
@@ -366,7 +366,7 @@ pub struct PartitionLeader {
     pub partition: i32,
     /// The broker that leads; `None` while there is no leader.
     pub leader: Option<i32>,
-    /// The leader epoch; -1 before version 7.
+    /// The leader epoch; -1 if the broker does not know it.
     pub leader_epoch: i32,
     /// An error of the partition.
     pub error: ErrorCode,
@@ -375,36 +375,34 @@ pub struct PartitionLeader {
 /// Parses the answer to a Metadata request for `topic`.
 pub fn parse_metadata(
     bytes: &[u8],
-    version: i16,
     correlation_id: i32,
     topic: &str,
 ) -> Result<Metadata, MessageError> {
-    let flexible = version >= 9;
     let (brokers, cluster_id, controller, topics) =
-        parse(&METADATA, flexible, bytes, correlation_id, |reader| {
+        parse(&METADATA, true, bytes, correlation_id, |reader| {
             let _throttle_ms = reader.i32()?;
-            let brokers = read_array(reader, flexible, |reader| read_broker(reader, flexible))?;
-            let cluster_id = reader.nullable_string(flexible)?;
+            let brokers = read_array(reader, true, read_broker)?;
+            let cluster_id = reader.nullable_string(true)?;
             let controller = Some(reader.i32()?).filter(|node_id| *node_id >= 0);
-            let topics = read_array(reader, flexible, |reader| read_topic(reader, version))?;
-            if (8..=10).contains(&version) {
-                let _cluster_authorized_operations = reader.i32()?;
-            }
-            end_of_struct(reader, flexible)?;
+            let topics = read_array(reader, true, read_topic)?;
+            reader.skip_tagged_fields()?;
             Ok((brokers, cluster_id.map(str::to_owned), controller, topics))
         })?;
     let TopicMetadata { error, topic_id, partitions, replicas, .. } = topics
         .into_iter()
         .find(|found| found.name.as_deref() == Some(topic))
         .ok_or(MessageError::TopicMissing { api: METADATA.name })?;
+    if topic_id == 0 && error.is_none() {
+        return Err(MessageError::WithoutId);
+    }
     Ok(Metadata { brokers, cluster_id, controller, error, topic_id, partitions, replicas })
 }
 
-fn read_broker(reader: &mut WireReader<'_>, flexible: bool) -> Result<Broker, WireError> {
+fn read_broker(reader: &mut WireReader<'_>) -> Result<Broker, WireError> {
     let node_id = reader.i32()?;
-    let host = reader.string(flexible)?.to_owned();
+    let host = reader.string(true)?.to_owned();
     let port = u16::try_from(reader.i32()?).unwrap_or(0);
-    let _rack = reader.nullable_string(flexible)?;
+    let _rack = reader.nullable_string(true)?;
     Ok(Broker { node_id, host, port })
 }
 
@@ -417,37 +415,31 @@ struct TopicMetadata {
     replicas: usize,
 }
 
-fn read_topic(reader: &mut WireReader<'_>, version: i16) -> Result<TopicMetadata, WireError> {
-    let flexible = version >= 9;
+fn read_topic(reader: &mut WireReader<'_>) -> Result<TopicMetadata, WireError> {
     let error = ErrorCode(reader.i16()?);
-    let name = reader.nullable_string(flexible)?.map(str::to_owned);
-    let topic_id = if version >= TOPIC_ID_VERSION_MIN { reader.u128()? } else { 0 };
+    let name = reader.nullable_string(true)?.map(str::to_owned);
+    let topic_id = reader.u128()?;
     let _is_internal = reader.i8()?;
     let mut replicas: Option<usize> = None;
-    let partitions = read_array(reader, flexible, |reader| {
+    let partitions = read_array(reader, true, |reader| {
         let error = ErrorCode(reader.i16()?);
         let partition = reader.i32()?;
         let node_id = reader.i32()?;
         let leader = (node_id >= 0).then_some(node_id);
-        let leader_epoch = if version >= 7 { reader.i32()? } else { -1 };
-        let copies = read_array_of_ids(reader, flexible)?;
+        let leader_epoch = reader.i32()?;
+        let copies = read_array_of_ids(reader)?;
         replicas = Some(replicas.map_or(copies, |fewest| fewest.min(copies)));
-        // In-sync replicas, and from version 5 on the offline ones.
-        let lists = if version >= 5 { 2 } else { 1 };
-        for _ in 0..lists {
-            read_array_of_ids(reader, flexible)?;
-        }
+        let _in_sync = read_array_of_ids(reader)?;
+        let _offline = read_array_of_ids(reader)?;
         Ok(PartitionLeader { partition, leader, leader_epoch, error })
     })?;
-    if version >= 8 {
-        let _topic_authorized_operations = reader.i32()?;
-    }
+    let _authorized_operations = reader.i32()?;
     Ok(TopicMetadata { name, error, topic_id, partitions, replicas: replicas.unwrap_or(0) })
 }
 
 /// Skips a list of broker ids and returns its length.
-fn read_array_of_ids(reader: &mut WireReader<'_>, flexible: bool) -> Result<usize, WireError> {
-    let count = reader.array(flexible)?;
+fn read_array_of_ids(reader: &mut WireReader<'_>) -> Result<usize, WireError> {
+    let count = reader.array(true)?;
     for _ in 0..count {
         reader.i32()?;
     }

@@ -107,20 +107,14 @@ impl LeaderTable {
             return Err(MetadataError::Topic(metadata.error));
         }
         let known = !self.rows.is_empty();
-        if known
-            && self.topic_id != 0
-            && metadata.topic_id != 0
-            && self.topic_id != metadata.topic_id
-        {
+        if known && self.topic_id != metadata.topic_id {
             return Err(MetadataError::Recreated);
         }
         let (before, now) = (self.rows.len(), metadata.partitions.len());
         if known && before != now {
             return Err(MetadataError::PartitionCount { before, now });
         }
-        if metadata.topic_id != 0 {
-            self.topic_id = metadata.topic_id;
-        }
+        self.topic_id = metadata.topic_id;
         // A broker that has just started may not know the others yet.
         if !metadata.brokers.is_empty() {
             self.brokers.clone_from(&metadata.brokers);

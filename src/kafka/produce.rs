@@ -1,21 +1,19 @@
-//! Produce, versions 3 to 10: one batch for each of some partitions of one topic.
+//! Produce, versions 9 and 10: one batch for each of some partitions of one topic.
 //!
-//! Later versions name topics by id or concern transactions, which are not used here. Source:
-//! Kafka's protocol guide, ProduceRequest.json and ProduceResponse.json.
+//! Both are in the compact, tagged encoding (KIP-482). Later versions name topics by id or concern
+//! transactions, which are not used here. Source: Kafka's protocol guide, ProduceRequest.json and
+//! ProduceResponse.json.
 
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::leader_hint::{CurrentLeader, EndpointList};
 use crate::kafka::message::{Broker, Envelope, MessageError, PRODUCE, parse, read_array};
 use crate::kafka::wire::{WireError, WireReader, WireWriter};
 
-/// The oldest supported version: the first that accepts batches of format 2.
-pub(crate) const PRODUCE_VERSION_MIN: i16 = 3;
+/// The oldest supported version: the first in the compact encoding, since Kafka 2.8.
+pub(crate) const PRODUCE_VERSION_MIN: i16 = 9;
 
 /// The newest supported version.
 pub(crate) const PRODUCE_VERSION_MAX: i16 = 10;
-
-/// The first version in the compact, tagged encoding (KIP-482).
-const VERSION_FLEXIBLE: i16 = 9;
 
 /// Upper limit of a batch's base offset: above it, the last record's offset would overflow.
 const BASE_OFFSET_MAX: i64 = i64::MAX - i32::MAX as i64;
@@ -105,7 +103,6 @@ pub(crate) fn request<'b>(
 ) {
     let version = envelope.version;
     assert!((PRODUCE_VERSION_MIN..=PRODUCE_VERSION_MAX).contains(&version));
-    let flexible = version >= VERSION_FLEXIBLE;
     let mut writer = WireWriter::new(out);
     let start = writer.begin_frame();
     writer.i16(PRODUCE.key as i16);
@@ -113,53 +110,47 @@ pub(crate) fn request<'b>(
     writer.i32(envelope.correlation_id);
     // The client id keeps its old form even in the flexible header (KIP-482).
     writer.string(envelope.client_id, false);
-    writer.no_tagged_fields(flexible);
-    writer.null_string(flexible); // transactional_id
+    writer.no_tagged_fields();
+    writer.null_string(true); // transactional_id
     writer.i16(ACKS_ALL);
     writer.i32(timeout_ms);
-    writer.array(1, flexible);
-    writer.string(topic, flexible);
-    writer.array(batches.len(), flexible);
+    writer.array(1, true);
+    writer.string(topic, true);
+    writer.array(batches.len(), true);
     for (partition, batch) in batches {
         writer.i32(partition);
-        writer.bytes(batch, flexible);
-        writer.no_tagged_fields(flexible);
+        writer.bytes(batch, true);
+        writer.no_tagged_fields();
     }
-    writer.no_tagged_fields(flexible);
-    writer.no_tagged_fields(flexible);
+    writer.no_tagged_fields();
+    writer.no_tagged_fields();
     writer.end_frame(start);
 }
 
 /// Parses an answer.
 pub(crate) fn parse_answer(
     bytes: &[u8],
-    version: i16,
     correlation_id: i32,
     topic: &str,
 ) -> Result<ProduceAnswer, MessageError> {
-    let flexible = version >= VERSION_FLEXIBLE;
-    let (topics, brokers, throttle_ms) =
-        parse(&PRODUCE, flexible, bytes, correlation_id, |reader| {
-            let topics = read_array(reader, flexible, |reader| {
-                let is_asked = reader.string(flexible)? == topic;
-                let mut partitions = Vec::new();
-                for _ in 0..reader.array(flexible)? {
-                    partitions.push(read_one(reader, version)?);
-                }
-                Ok(is_asked.then_some(partitions))
-            })?;
-            let throttle_ms = u32::try_from(reader.i32()?).unwrap_or(0);
-            let endpoints =
-                if flexible { EndpointList::read(reader)? } else { EndpointList::EMPTY };
-            Ok((topics, endpoints.of(bytes).collect(), throttle_ms))
+    let (topics, brokers, throttle_ms) = parse(&PRODUCE, true, bytes, correlation_id, |reader| {
+        let topics = read_array(reader, true, |reader| {
+            let is_asked = reader.string(true)? == topic;
+            let mut partitions = Vec::new();
+            for _ in 0..reader.array(true)? {
+                partitions.push(read_one(reader)?);
+            }
+            Ok(is_asked.then_some(partitions))
         })?;
+        let throttle_ms = u32::try_from(reader.i32()?).unwrap_or(0);
+        Ok((topics, EndpointList::read(reader)?.of(bytes).collect(), throttle_ms))
+    })?;
     let asked = topics.into_iter().flatten().next();
     let produced = asked.ok_or(MessageError::TopicMissing { api: PRODUCE.name })?;
     Ok(ProduceAnswer { produced, brokers, throttle_ms })
 }
 
-fn read_one(reader: &mut WireReader<'_>, version: i16) -> Result<Produced, WireError> {
-    let flexible = version >= VERSION_FLEXIBLE;
+fn read_one(reader: &mut WireReader<'_>) -> Result<Produced, WireError> {
     let partition = reader.i32()?;
     let error = ErrorCode(reader.i16()?);
     let base_offset = reader.i64()?;
@@ -167,22 +158,16 @@ fn read_one(reader: &mut WireReader<'_>, version: i16) -> Result<Produced, WireE
         return Err(WireError::Implausible { at: reader.at() });
     }
     let _append_time_ms = reader.i64()?;
-    if version >= 5 {
-        let _log_start_offset = reader.i64()?;
-    }
-    if version >= 8 {
-        read_array(reader, flexible, |reader| {
-            let _place = reader.i32()?;
-            reader.nullable_string(flexible).map(drop)
-        })?;
-        let _sentence = reader.nullable_string(flexible)?;
-    }
+    let _log_start_offset = reader.i64()?;
+    read_array(reader, true, |reader| {
+        let _place = reader.i32()?;
+        reader.nullable_string(true).map(drop)
+    })?;
+    let _sentence = reader.nullable_string(true)?;
     let mut leader = None;
-    if flexible {
-        for _ in 0..reader.tagged_fields()? {
-            if let (0, mut value) = reader.tagged_field()? {
-                leader = CurrentLeader::read(&mut value)?;
-            }
+    for _ in 0..reader.tagged_fields()? {
+        if let (0, mut value) = reader.tagged_field()? {
+            leader = CurrentLeader::read(&mut value)?;
         }
     }
     Ok(Produced { partition, error, base_offset, leader })
@@ -265,55 +250,50 @@ mod tests {
 
     /// Partition 3 at offset 41; partition 7 refused.
     fn answer(version: i16) -> Vec<u8> {
-        let flexible = version >= 9;
         let mut bytes = Vec::new();
         let mut writer = WireWriter::new(&mut bytes);
         writer.i32(77);
-        writer.no_tagged_fields(flexible);
-        writer.array(1, flexible);
-        writer.string("updates", flexible);
-        writer.array(2, flexible);
+        writer.no_tagged_fields();
+        writer.array(1, true);
+        writer.string("updates", true);
+        writer.array(2, true);
         for (partition, error, offset) in [(3, 0, 41), (7, 87, -1)] {
             writer.i32(partition);
             writer.i16(error);
             writer.i64(offset);
             writer.i64(-1);
-            if version >= 5 {
-                writer.i64(0);
+            writer.i64(0);
+            writer.array(usize::from(error != 0), true);
+            if error != 0 {
+                writer.i32(0);
+                writer.string("no", true);
+                writer.no_tagged_fields();
             }
-            if version >= 8 {
-                writer.array(usize::from(error != 0), flexible);
-                if error != 0 {
-                    writer.i32(0);
-                    writer.string("no", flexible);
-                    writer.no_tagged_fields(flexible);
-                }
-                writer.null_string(flexible);
-            }
+            writer.null_string(true);
             match version >= 10 && error != 0 {
                 // Broker 2 leads it, in epoch 9.
                 true => {
                     [1, 0, 9].into_iter().for_each(|byte| writer.i8(byte));
                     writer.i32(2);
                     writer.i32(9);
-                    writer.no_tagged_fields(flexible);
+                    writer.no_tagged_fields();
                 }
-                false => writer.no_tagged_fields(flexible),
+                false => writer.no_tagged_fields(),
             }
         }
-        writer.no_tagged_fields(flexible);
+        writer.no_tagged_fields();
         writer.i32(250);
         match version >= 10 {
             // It listens at `b:9092`.
             true => {
                 [1, 0, 13, 2].into_iter().for_each(|byte| writer.i8(byte));
                 writer.i32(2);
-                writer.string("b", flexible);
+                writer.string("b", true);
                 writer.i32(9092);
-                writer.null_string(flexible);
-                writer.no_tagged_fields(flexible);
+                writer.null_string(true);
+                writer.no_tagged_fields();
             }
-            false => writer.no_tagged_fields(flexible),
+            false => writer.no_tagged_fields(),
         }
         bytes
     }
@@ -339,17 +319,16 @@ mod tests {
                 brokers: leader.map(|_| broker).into_iter().collect(),
                 throttle_ms: 250,
             };
-            let read = |bytes: &[u8]| parse_answer(bytes, version, 77, "updates");
+            let read = |bytes: &[u8]| parse_answer(bytes, 77, "updates");
             assert_eq!(read(&bytes), Ok(expected), "version {version}");
-            let header_bytes = if version >= VERSION_FLEXIBLE { 5 } else { 4 };
-            let mut rest = Bytes::copy_from_slice(&bytes[header_bytes..]);
+            let mut rest = Bytes::copy_from_slice(&bytes[5..]);
             let theirs = ProduceResponse::decode(&mut rest, version).expect("they read it too");
             let theirs = &theirs.responses[0].partition_responses;
             assert_eq!((theirs[0].index, theirs[0].base_offset), (3, 41));
             assert_eq!((theirs[1].index, theirs[1].error_code), (7, 87));
             let missing = MessageError::TopicMissing { api: "Produce" };
-            assert_eq!(parse_answer(&bytes, version, 77, "other"), Err(missing));
-            assert!(parse_answer(&bytes, version, 78, "updates").is_err());
+            assert_eq!(parse_answer(&bytes, 77, "other"), Err(missing));
+            assert!(parse_answer(&bytes, 78, "updates").is_err());
             for end in 0..bytes.len() {
                 assert!(read(&bytes[..end]).is_err(), "version {version}, cut at {end}");
             }
@@ -365,7 +344,7 @@ mod tests {
                 let at = random.below(bytes.len() as u64) as usize;
                 bytes[at] = random.below(256) as u8;
             }
-            drop(parse_answer(&bytes, 10, 77, "updates"));
+            drop(parse_answer(&bytes, 77, "updates"));
         }
     }
 }

@@ -19,8 +19,6 @@ pub enum Right {
     Describe,
     /// Query the topic's settings.
     DescribeConfigs,
-    /// Obtain a producer id.
-    IdempotentWrite,
     /// Query the cluster.
     DescribeCluster,
 }
@@ -33,7 +31,7 @@ impl Right {
             return self;
         }
         match self {
-            Right::Write | Right::ReadAndWrite | Right::IdempotentWrite => Right::IdempotentWrite,
+            Right::Write | Right::ReadAndWrite => Right::Write,
             Right::Create => Right::Create,
             Right::Read | Right::Describe | Right::DescribeConfigs | Right::DescribeCluster => {
                 Right::DescribeCluster
@@ -52,9 +50,6 @@ impl Display for Right {
             Right::Create => "CREATE on it",
             Right::Describe => "DESCRIBE on it",
             Right::DescribeConfigs => "DESCRIBE_CONFIGS on it",
-            Right::IdempotentWrite => {
-                "WRITE on it, and before Kafka 2.8 IDEMPOTENT_WRITE on the cluster,"
-            }
             Right::DescribeCluster => "DESCRIBE on the cluster",
         })
     }

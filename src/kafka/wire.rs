@@ -408,11 +408,9 @@ impl<'a> WireWriter<'a> {
         }
     }
 
-    /// Writes an empty list of tagged fields, in the versions that have them.
-    pub fn no_tagged_fields(&mut self, flexible: bool) {
-        if flexible {
-            self.unsigned_varint(0);
-        }
+    /// Writes an empty list of tagged fields.
+    pub fn no_tagged_fields(&mut self) {
+        self.unsigned_varint(0);
     }
 
     /// Starts a length-prefixed message; [`WireWriter::end_frame`] ends it.

@@ -127,9 +127,8 @@ impl TlsClient {
         // Nothing is ever read from it.
         let socket = Arc::new(File::open("/dev/null").expect("a descriptor is left").into());
         let tls = Some(Box::new(TlsChannel { session, received }));
-        let (fetch, metadata, produce, init_producer_id) = (0, 0, 0, 0);
-        let tells_settings = false;
-        let versions = Versions { fetch, metadata, produce, init_producer_id, tells_settings };
+        let (fetch, produce, init_producer_id, tells_settings) = (0, 0, 0, false);
+        let versions = Versions { fetch, produce, init_producer_id, tells_settings };
         let dialled = Dialled { socket, address, versions, tls, replace_at: None };
         let connection = Connection::new(&turns, dialled, RESPONSE_BYTES_MAX);
         TlsClient { turns, connection, deadline: now + Duration::from_secs(10) }

@@ -1,7 +1,7 @@
 //! A broker that the controller does not reach any more, and clients do.
 
 use crate::players::events;
-use huntd::kafka::message::{self, Envelope};
+use huntd::kafka::message;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::thread;
@@ -19,9 +19,6 @@ use tempfile::TempDir;
 
 /// Broker 2 leads, until broker 1 does, which is the controller.
 const REPLICAS: &[&[i32]] = &[&[2, 1]];
-
-/// Of Kafka's Metadata request.
-const METADATA_VERSION: i16 = 10;
 
 /// All that huntd appends to is cut off, too.
 #[test]
@@ -109,12 +106,11 @@ fn produce(address: &str, topics: &Topics, rounds: std::ops::RangeInclusive<u64>
 
 /// Who leads the topic, as the broker of this address says: a client library could ask another one.
 fn leader_by(address: &str, topic: &str) -> Option<i32> {
-    let envelope = Envelope { version: METADATA_VERSION, correlation_id: 0, client_id: "test" };
     let mut request = Vec::new();
-    message::metadata_request(envelope, topic, &mut request);
+    message::metadata_request(0, "test", topic, &mut request);
     let mut connection = Connection::open(address);
     connection.send(&request);
-    let answer = message::parse_metadata(connection.receive(), METADATA_VERSION, 0, topic);
+    let answer = message::parse_metadata(connection.receive(), 0, topic);
     answer.expect("the broker answers what was asked").partitions[0].leader
 }
 

@@ -1,9 +1,8 @@
 //! Faults on the way to and from a broker: bytes are late, in pieces, cut off, changed, or do not
 //! arrive. No record is lost, and no shard halts.
 
-use crate::damage::{LogCopy, assert_halts, assert_halts_with_any};
+use crate::damage::assert_halts;
 use crate::players::{events, produce};
-use crate::recreated::assert_a_sleeper_halts;
 use crate::security;
 use std::os::unix::process::ExitStatusExt;
 use std::sync::OnceLock;
@@ -154,47 +153,6 @@ impl Proxied<'_> {
         }
         self.finish(&topics, huntd, follower);
     }
-}
-
-/// The Fetch versions of a broker of 4.3; the last version that names topics by name; and the last
-/// in which leaders compare no epochs.
-const FETCH_TO_18: [u8; 6] = [0, 1, 0, 4, 0, 18];
-const FETCH_TO_12: [u8; 6] = [0, 1, 0, 4, 0, 12];
-const FETCH_TO_11: [u8; 6] = [0, 1, 0, 4, 0, 11];
-
-#[test]
-fn a_topic_that_is_fetched_by_its_name_is_not_read_on_once_it_was_replaced() {
-    let proxied = Proxied::shared();
-    proxied.proxy.replace_each(Way::FromBroker, &FETCH_TO_18, &FETCH_TO_12);
-    let topics = Topics::create(proxied.cluster, "by-name", 1);
-    produce(proxied.cluster, &topics, &events(1, 20, 1..=30));
-    let mut huntd = proxied.start_daemon(&topics);
-    let mut follower = Follower::new(proxied.cluster, &topics);
-    accounts::wait_until_covered(proxied.cluster, &topics, &mut follower, &mut huntd);
-    assert!(proxied.proxy.replaced(Way::FromBroker) > 0, "it was fetched by its id");
-    assert_a_sleeper_halts(proxied.cluster, &topics, huntd);
-}
-
-#[test]
-fn a_log_that_lost_its_end_halts_its_shard_where_no_fetch_compares_leader_epochs() {
-    let (mut cluster, places) = Proxied::cluster(Options::for_tests(), &["PROXIED"]);
-    let topics = Topics::create(&cluster, "lost-end", 1);
-    produce(&cluster, &topics, &events(1, 20, 1..=30));
-    let before = LogCopy::of(&mut cluster, &topics);
-    produce(&cluster, &topics, &events(1, 20, 31..=40));
-    let proxied = Proxied::of(&cluster, places[0]);
-    proxied.proxy.replace_each(Way::FromBroker, &FETCH_TO_18, &FETCH_TO_11);
-    let mut huntd = proxied.start_daemon(&topics);
-    let mut follower = Follower::new(proxied.cluster, &topics);
-    accounts::wait_until_covered(proxied.cluster, &topics, &mut follower, &mut huntd);
-    assert!(proxied.proxy.replaced(Way::FromBroker) > 0, "epochs were compared");
-    before.put_back(&mut cluster, &topics, &[]);
-    // By the second sentence, if the group has taken the partition away meanwhile.
-    let found = [
-        "the log of input partition 0 ends at 600, below offset 800",
-        "the input ends at offset 600, and its records up to 800 were applied before",
-    ];
-    assert_halts_with_any(huntd, &found);
 }
 
 /// The broker is asked for an offset far behind its log, and says so. A client that believes it

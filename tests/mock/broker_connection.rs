@@ -7,7 +7,7 @@ use support::PATIENCE;
 use huntd::kafka::aborted::{AbortedTransaction, AbortedTransactions};
 use huntd::kafka::codec::Decompressor;
 use huntd::kafka::error_code::ErrorCode;
-use huntd::kafka::fetch::{self, FetchPartition, FetchRequest, TopicKey};
+use huntd::kafka::fetch::{self, FetchPartition, FetchRequest};
 use huntd::kafka::message::{
     API_VERSIONS_VERSION_MAX, ApiVersionsAnswer, Envelope, Metadata, Versions,
     api_versions_request, frame_length, metadata_request, parse_api_versions, parse_metadata,
@@ -36,13 +36,8 @@ impl Connection {
     pub(crate) fn open(address: &str) -> (Connection, i16) {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let versions = Versions {
-            fetch: 0,
-            metadata: 0,
-            produce: 0,
-            init_producer_id: 0,
-            tells_settings: false,
-        };
+        let versions =
+            Versions { fetch: 0, produce: 0, init_producer_id: 0, tells_settings: false };
         let mut connection = Connection { stream, correlation_id: 0, versions };
         let mut version = API_VERSIONS_VERSION_MAX;
         loop {
@@ -75,9 +70,11 @@ impl Connection {
         (correlation_id, answer)
     }
 
-    pub(crate) fn metadata(&mut self, version: i16, topic: &str) -> Metadata {
-        let (id, bytes) = self.ask(version, |envelope, out| metadata_request(envelope, topic, out));
-        parse_metadata(&bytes, version, id, topic).unwrap()
+    pub(crate) fn metadata(&mut self, topic: &str) -> Metadata {
+        let (id, bytes) = self.ask(0, |Envelope { correlation_id, client_id, .. }, out| {
+            metadata_request(correlation_id, client_id, topic, out);
+        });
+        parse_metadata(&bytes, id, topic).unwrap()
     }
 
     /// One Fetch of one partition; gives its error and its record batches as they came.
@@ -88,14 +85,13 @@ impl Connection {
         partition: FetchPartition,
     ) -> Fetched {
         let asked = partition.partition;
-        // The versions in use name topics by name.
-        let key = TopicKey { name: topic, id: 0 };
+        let topic_id = self.metadata(topic).topic_id;
         let (id, bytes) = self.ask(version, |envelope, out| {
             let request = FetchRequest {
                 version,
                 correlation_id: envelope.correlation_id,
                 client_id: envelope.client_id,
-                topic: key,
+                topic_id,
                 wait_ms_max: 1,
                 bytes_min: 1,
                 bytes_max: 1 << 20,
@@ -104,12 +100,12 @@ impl Connection {
             };
             fetch::encode(&request, out);
         });
-        let response = fetch::parse(&bytes, version, id).unwrap();
+        let response = fetch::parse(&bytes, id).unwrap();
         assert!(response.error.is_none());
         let mut partitions = response.partitions;
-        let fetched = partitions.next_partition(&bytes, key).unwrap().unwrap();
+        let fetched = partitions.next_partition(&bytes, topic_id).unwrap().unwrap();
         assert_eq!(fetched.partition, asked);
-        assert_eq!(partitions.next_partition(&bytes, key), Ok(None));
+        assert_eq!(partitions.next_partition(&bytes, topic_id), Ok(None));
         Fetched {
             error: fetched.error,
             aborted: fetched.aborted.iter(&bytes).collect(),

@@ -6,9 +6,7 @@ use std::time::{Duration, Instant};
 use support::PATIENCE;
 
 use huntd::kafka::error_code::ErrorCode;
-use huntd::kafka::fetch::{
-    self, FETCH_VERSION_MIN, FetchPartition, FetchRemedy, VERSION_BY_NAME_MAX,
-};
+use huntd::kafka::fetch::{self, FETCH_VERSION_MIN, FetchPartition, FetchRemedy};
 use huntd::kafka::metadata::LeaderTable;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -19,6 +17,9 @@ use rdkafka::{Offset, TopicPartitionList};
 
 use crate::broker_connection::{Connection, Fetched};
 use huntd::testing::batch_builder::Owned;
+
+/// The newest Fetch of the mock cluster.
+const MOCK_FETCH_VERSION_MAX: i16 = 16;
 
 const RECORDS: i64 = 4000;
 const PARTITIONS: i32 = 3;
@@ -104,11 +105,11 @@ fn records_are_the_same_as_librdkafkas_in_every_codec_and_version() {
         let (mut connection, _) = Connection::open(&cluster.bootstrap_servers());
         for partition in 0..PARTITIONS {
             let expected = consume(&cluster, "zones", partition);
-            for version in FETCH_VERSION_MIN..=VERSION_BY_NAME_MAX {
+            for version in FETCH_VERSION_MIN..=MOCK_FETCH_VERSION_MAX {
                 let read = connection.drain(version, "zones", partition, 0, RECORDS);
                 assert!(read == expected, "{codec}, Fetch {version}, partition {partition}");
             }
-            let late = connection.drain(VERSION_BY_NAME_MAX, "zones", partition, 1234, RECORDS);
+            let late = connection.drain(MOCK_FETCH_VERSION_MAX, "zones", partition, 1234, RECORDS);
             assert!(late == expected[1234..], "{codec}, from the middle of a batch");
         }
     }
@@ -118,8 +119,8 @@ fn records_are_the_same_as_librdkafkas_in_every_codec_and_version() {
 fn an_old_broker_is_asked_for_its_versions_in_the_old_form() {
     let cluster = cluster(1, "zones");
     let (connection, version) = Connection::open(&cluster.bootstrap_servers());
-    // The mock cluster knows ApiVersions up to 2 and Fetch up to 16.
-    assert_eq!((version, connection.versions.fetch), (0, 16));
+    // The mock cluster knows ApiVersions up to 2.
+    assert_eq!((version, connection.versions.fetch), (0, MOCK_FETCH_VERSION_MAX));
 }
 
 #[test]
@@ -132,12 +133,9 @@ fn partitions_are_read_from_their_leaders_and_followers_refuse() {
     let bootstrap = cluster.bootstrap_servers();
     let (mut first, _) = Connection::open(bootstrap.split(',').next().unwrap());
     let mut table = LeaderTable::new();
-    // Earlier versions would create the topic.
-    for version in 4..=first.versions.metadata {
-        table.fold(&first.metadata(version, "zones")).unwrap();
-        assert_eq!((table.brokers().len(), table.partition_count()), (3, PARTITIONS as usize));
-        assert_eq!(table.stale().count(), 0);
-    }
+    table.fold(&first.metadata("zones")).unwrap();
+    assert_eq!((table.brokers().len(), table.partition_count()), (3, PARTITIONS as usize));
+    assert_eq!(table.stale().count(), 0);
     for partition in 0..PARTITIONS {
         let leader = table.leader(partition).unwrap();
         assert_eq!(leader.node_id, partition + 1);
@@ -146,12 +144,12 @@ fn partitions_are_read_from_their_leaders_and_followers_refuse() {
             format!("{}:{}", broker.host, broker.port)
         };
         let (mut connection, _) = Connection::open(&address(leader.node_id));
-        let read = connection.drain(VERSION_BY_NAME_MAX, "zones", partition, 0, RECORDS);
+        let read = connection.drain(MOCK_FETCH_VERSION_MAX, "zones", partition, 0, RECORDS);
         assert!(read == consume(&cluster, "zones", partition));
 
         let (mut other, _) = Connection::open(&address((partition + 1) % 3 + 1));
         let Fetched { error, records, .. } =
-            other.fetch_once(VERSION_BY_NAME_MAX, "zones", at(partition, 0));
+            other.fetch_once(MOCK_FETCH_VERSION_MAX, "zones", at(partition, 0));
         assert_eq!(fetch::trouble(error), Some(FetchRemedy::RefreshMetadata), "{error}");
         assert!(records.is_empty());
     }
@@ -161,13 +159,13 @@ fn partitions_are_read_from_their_leaders_and_followers_refuse() {
 fn an_offset_beyond_the_log_and_a_missing_partition_are_named() {
     let cluster = cluster(1, "zones");
     let (mut connection, _) = Connection::open(&cluster.bootstrap_servers());
-    for version in FETCH_VERSION_MIN..=VERSION_BY_NAME_MAX {
+    for version in FETCH_VERSION_MIN..=MOCK_FETCH_VERSION_MAX {
         let error = connection.fetch_once(version, "zones", at(0, 99)).error;
         assert_eq!(error, ErrorCode::OFFSET_OUT_OF_RANGE);
         let error = connection.fetch_once(version, "zones", at(PARTITIONS, 0)).error;
         assert_eq!(error, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
     }
-    let metadata = connection.metadata(connection.versions.metadata, "zones");
+    let metadata = connection.metadata("zones");
     assert_eq!(metadata.partitions.len(), PARTITIONS as usize);
 }
 

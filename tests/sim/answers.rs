@@ -13,6 +13,9 @@ pub(crate) const TOPIC: &str = "events";
 /// The topic with the frames.
 pub(crate) const OUTPUT_TOPIC: &str = "updates";
 
+/// The newest Metadata that the brokers speak.
+const METADATA_VERSION: i16 = 13;
+
 /// The id of the topic with the frames.
 const OUTPUT_TOPIC_ID: u128 = 7;
 
@@ -67,7 +70,7 @@ impl Broker {
             (0, 0, self.produce_version),
             (22, 0, self.produce_version / 2),
             (1, 0, self.fetch_version),
-            (3, 0, self.metadata_version),
+            (3, 0, METADATA_VERSION),
             (18, 0, self.api_versions_version),
         ];
         let is_known = request.version <= self.api_versions_version;
@@ -79,77 +82,69 @@ impl Broker {
             writer.array(ranges.len(), version >= 3);
             for (key, min, max) in ranges {
                 [key, min, max].into_iter().for_each(|field| writer.i16(field));
-                writer.no_tagged_fields(version >= 3);
+                if version >= 3 {
+                    writer.no_tagged_fields();
+                }
             }
             if version >= 1 {
                 writer.i32(0);
             }
-            writer.no_tagged_fields(version >= 3);
+            if version >= 3 {
+                writer.no_tagged_fields();
+            }
         })
     }
 
     fn answer_metadata(&self, node_id: i32, mut request: Request<'_>) -> Vec<u8> {
         let topic = read_metadata(&mut request).expect("huntd sends whole requests");
-        let Request { version, correlation_id, .. } = request;
-        let flexible = version >= 9;
         frame(|writer| {
-            writer.i32(correlation_id);
-            writer.no_tagged_fields(flexible);
+            writer.i32(request.correlation_id);
+            writer.no_tagged_fields();
             writer.i32(0);
-            writer.array(BROKERS as usize, flexible);
+            writer.array(BROKERS as usize, true);
             for node_id in 1..=BROKERS {
                 writer.i32(node_id);
-                writer.string(&self.host(node_id), flexible);
+                writer.string(&self.host(node_id), true);
                 writer.i32(9092);
-                null_string(writer, flexible);
-                writer.no_tagged_fields(flexible);
+                writer.unsigned_varint(0); // no rack
+                writer.no_tagged_fields();
             }
-            writer.string("simulated", flexible);
+            writer.string("simulated", true);
             writer.i32(1);
-            writer.array(1, flexible);
-            self.write_topic(writer, node_id, version, topic);
-            if (8..=10).contains(&version) {
-                writer.i32(0);
-            }
-            writer.no_tagged_fields(flexible);
+            writer.array(1, true);
+            self.write_topic(writer, node_id, topic);
+            writer.no_tagged_fields();
         })
     }
 
     /// Partitions of the same number have the same leader in both topics.
-    fn write_topic(&self, writer: &mut WireWriter<'_>, node_id: i32, version: i16, topic: &str) {
-        let flexible = version >= 9;
+    fn write_topic(&self, writer: &mut WireWriter<'_>, node_id: i32, topic: &str) {
         let (is_input, is_there) = (topic == TOPIC, topic != TOPIC || self.has_input());
         writer.i16(if is_there { 0 } else { UNKNOWN_TOPIC });
-        writer.string(topic, flexible);
-        if version >= 10 {
-            let id = match is_input {
-                true if is_there => self.input_topic.id,
-                true => 0,
-                false => OUTPUT_TOPIC_ID,
-            };
-            writer.raw(&id.to_be_bytes());
-        }
+        writer.string(topic, true);
+        let id = match is_input {
+            true if is_there => self.input_topic.id,
+            true => 0,
+            false => OUTPUT_TOPIC_ID,
+        };
+        writer.raw(&id.to_be_bytes());
         writer.i8(0);
         let logs = if is_there { self.inputs_of(node_id) } else { &[] };
-        writer.array(logs.len(), flexible);
+        writer.array(logs.len(), true);
         for (partition, log) in (0..).zip(logs) {
             writer.i16(0);
             writer.i32(partition);
             writer.i32(log.leader);
-            if version >= 7 {
-                let of_output = || self.output_leader_epoch_of(node_id, partition as usize);
-                writer.i32(if is_input { log.leader_epoch } else { of_output() });
-            }
-            for _ in 0..if version >= 5 { 3 } else { 2 } {
-                writer.array(1, flexible);
+            let of_output = || self.output_leader_epoch_of(node_id, partition as usize);
+            writer.i32(if is_input { log.leader_epoch } else { of_output() });
+            for _replicas in 0..3 {
+                writer.array(1, true);
                 writer.i32(log.leader);
             }
-            writer.no_tagged_fields(flexible);
+            writer.no_tagged_fields();
         }
-        if version >= 8 {
-            writer.i32(0);
-        }
-        writer.no_tagged_fields(flexible);
+        writer.i32(0);
+        writer.no_tagged_fields();
     }
 
     fn answer_list_offsets(&self, node_id: i32, mut request: Request<'_>) -> Vec<u8> {
@@ -189,14 +184,9 @@ impl Broker {
     ) -> Answer {
         let asked_fetch = AskedFetch::read(&mut request).expect("huntd sends whole requests");
         let AskedFetch { wait_ms, bytes_max, topic_id, partitions } = asked_fetch;
-        let topic_error = match topic_id {
-            Some(id) if id != self.input_topic.id => Some(UNKNOWN_TOPIC_ID),
-            None if !self.has_input() => Some(UNKNOWN_TOPIC),
-            _ => None,
-        };
-        let Request { version, correlation_id, .. } = request;
-        let flexible = version >= 12;
-        let is_refused = version >= 7 && chance.strikes(Fault::FetchRefused);
+        let topic_error = (topic_id != self.input_topic.id).then_some(UNKNOWN_TOPIC_ID);
+        let Request { correlation_id, .. } = request;
+        let is_refused = chance.strikes(Fault::FetchRefused);
         if chance.strikes(Fault::BrokerMoves) {
             self.moves[chance.below(BROKERS as u64) as usize] += 1;
         }
@@ -207,7 +197,7 @@ impl Broker {
             let room = bytes_max.saturating_sub(records).max(usize::from(records == 0));
             let part = match topic_error {
                 Some(error) => Part { error, ..self.empty_part(node_id, asked) },
-                None => self.part(chance, node_id, asked, version, room),
+                None => self.part(chance, node_id, asked, room),
             };
             records += part.records.len();
             has_news |= part.is_news();
@@ -218,25 +208,20 @@ impl Broker {
         }
         Answer::Bytes(frame(|writer| {
             writer.i32(correlation_id);
-            writer.no_tagged_fields(flexible);
+            writer.no_tagged_fields();
             writer.i32(throttle_ms);
-            if version >= 7 {
-                writer.i16(if is_refused { chance.pick(&[7, 70, 71, 89]) as i16 } else { 0 });
-                writer.i32(0);
-            }
+            writer.i16(if is_refused { chance.pick(&[7, 70, 71, 89]) as i16 } else { 0 });
+            writer.i32(0);
             if is_refused {
-                writer.array(0, flexible);
+                writer.array(0, true);
             } else {
-                writer.array(1, flexible);
-                match topic_id {
-                    None => writer.string(TOPIC, flexible),
-                    Some(id) => writer.raw(&id.to_be_bytes()),
-                }
-                writer.array(parts.len(), flexible);
-                parts.iter().for_each(|part| part.write(writer, version));
-                writer.no_tagged_fields(flexible);
+                writer.array(1, true);
+                writer.raw(&topic_id.to_be_bytes());
+                writer.array(parts.len(), true);
+                parts.iter().for_each(|part| part.write(writer));
+                writer.no_tagged_fields();
             }
-            writer.no_tagged_fields(flexible);
+            writer.no_tagged_fields();
         }))
     }
 
@@ -245,18 +230,11 @@ impl Broker {
         Part::new(asked.partition, log, asked.offset)
     }
 
-    fn part(
-        &self,
-        chance: &mut Chance,
-        node_id: i32,
-        asked: &Asked,
-        version: i16,
-        room: usize,
-    ) -> Part {
+    fn part(&self, chance: &mut Chance, node_id: i32, asked: &Asked, room: usize) -> Part {
         let log = &self.inputs_of(node_id)[asked.partition as usize];
         let mut part = self.empty_part(node_id, asked);
         let diverging = match asked.last_fetched_epoch {
-            known if known >= 0 && version >= 12 => log.diverges(known, asked.offset),
+            known if known >= 0 => log.diverges(known, asked.offset),
             _ => None,
         };
         part.error = if chance.strikes(Fault::PartitionRefused) {
@@ -265,9 +243,9 @@ impl Broker {
             chance.pick(&[2, 76]) as i16
         } else if log.leader != node_id {
             6
-        } else if version >= 9 && asked.leader_epoch >= 0 && asked.leader_epoch < log.leader_epoch {
+        } else if (0..log.leader_epoch).contains(&asked.leader_epoch) {
             74
-        } else if version >= 9 && asked.leader_epoch > log.leader_epoch {
+        } else if asked.leader_epoch > log.leader_epoch {
             chance.see(Sight::LeaderEpochUnknown);
             75
         } else if diverging.is_none() && !(log.start..=log.end).contains(&asked.offset) {
@@ -325,33 +303,23 @@ impl Part {
         is_told || !self.records.is_empty()
     }
 
-    fn write(&self, writer: &mut WireWriter<'_>, version: i16) {
-        let flexible = version >= 12;
+    fn write(&self, writer: &mut WireWriter<'_>) {
         writer.i32(self.partition);
         writer.i16(self.error);
         writer.i64(self.high_watermark);
         writer.i64(self.high_watermark);
-        if version >= 5 {
-            writer.i64(self.log_start);
-        }
-        writer.array(self.aborted.len(), flexible);
+        writer.i64(self.log_start);
+        writer.array(self.aborted.len(), true);
         for (producer_id, first_offset) in &self.aborted {
             writer.i64(*producer_id);
             writer.i64(*first_offset);
-            writer.no_tagged_fields(flexible);
+            writer.no_tagged_fields();
         }
-        if version >= 11 {
-            // No preferred replica.
-            writer.i32(-1);
-        }
-        match flexible {
-            true => writer.unsigned_varint(self.records.len() as u32 + 1),
-            false => writer.i32(self.records.len() as i32),
-        }
+        // No preferred replica.
+        writer.i32(-1);
+        writer.unsigned_varint(self.records.len() as u32 + 1);
         writer.raw(&self.records);
-        if flexible {
-            self.write_tags(writer);
-        }
+        self.write_tags(writer);
     }
 
     fn write_tags(&self, writer: &mut WireWriter<'_>) {
@@ -362,30 +330,25 @@ impl Part {
             writer.unsigned_varint(13);
             writer.i32(leader_epoch);
             writer.i64(end);
-            writer.no_tagged_fields(true);
+            writer.no_tagged_fields();
         }
         if let Some((node_id, leader_epoch)) = self.leader {
             writer.unsigned_varint(1);
             writer.unsigned_varint(9);
             writer.i32(node_id);
             writer.i32(leader_epoch);
-            writer.no_tagged_fields(true);
+            writer.no_tagged_fields();
         }
     }
 }
 
 /// The topic that is asked for.
 fn read_metadata<'r>(request: &mut Request<'r>) -> Result<&'r str, WireError> {
-    let (version, reader) = (request.version, &mut request.reader);
-    let flexible = version >= 9;
-    if flexible {
-        reader.skip_tagged_fields()?;
-    }
-    assert_eq!(reader.array(flexible)?, 1);
-    if version >= 10 {
-        let _unknown_id = reader.u128()?;
-    }
-    reader.string(flexible)
+    let reader = &mut request.reader;
+    reader.skip_tagged_fields()?;
+    assert_eq!(reader.array(true)?, 1);
+    let _unknown_id = reader.u128()?;
+    reader.string(true)
 }
 
 /// For how long the broker asks to be left alone, if it does.
@@ -403,11 +366,4 @@ pub(crate) fn frame(write: impl FnOnce(&mut WireWriter<'_>)) -> Vec<u8> {
     write(&mut writer);
     writer.end_frame(start);
     out
-}
-
-fn null_string(writer: &mut WireWriter<'_>, compact: bool) {
-    match compact {
-        true => writer.unsigned_varint(0),
-        false => writer.i16(-1),
-    }
 }

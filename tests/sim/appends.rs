@@ -146,8 +146,7 @@ impl Broker {
         mut request: Request<'_>,
         is_late: bool,
     ) -> Answer {
-        let Request { version, correlation_id, .. } = request;
-        let flexible = version >= 9;
+        let Request { correlation_id, .. } = request;
         let (wait_ms, batches) = read_produce(&mut request).expect("huntd sends whole requests");
         if !is_late && batches.iter().any(|(partition, _)| !self.has_replicas(node_id, *partition))
         {
@@ -163,16 +162,16 @@ impl Broker {
         let throttle_ms = throttle_ms(chance);
         Answer::Bytes(frame(|writer| {
             writer.i32(correlation_id);
-            writer.no_tagged_fields(flexible);
-            writer.array(1, flexible);
-            writer.string(OUTPUT_TOPIC, flexible);
-            writer.array(parts.len(), flexible);
+            writer.no_tagged_fields();
+            writer.array(1, true);
+            writer.string(OUTPUT_TOPIC, true);
+            writer.array(parts.len(), true);
             for part in parts {
-                write_part(writer, version, part);
+                write_part(writer, part);
             }
-            writer.no_tagged_fields(flexible);
+            writer.no_tagged_fields();
             writer.i32(throttle_ms);
-            writer.no_tagged_fields(flexible);
+            writer.no_tagged_fields();
         }))
     }
 
@@ -267,27 +266,15 @@ impl Broker {
     }
 }
 
-fn write_part(
-    writer: &mut WireWriter<'_>,
-    version: i16,
-    (partition, error, offset): (i32, i16, i64),
-) {
-    let flexible = version >= 9;
+fn write_part(writer: &mut WireWriter<'_>, (partition, error, offset): (i32, i16, i64)) {
     writer.i32(partition);
     writer.i16(error);
     writer.i64(offset);
     writer.i64(-1);
-    if version >= 5 {
-        writer.i64(0);
-    }
-    if version >= 8 {
-        writer.array(0, flexible);
-        match flexible {
-            true => writer.unsigned_varint(0),
-            false => writer.i16(-1),
-        }
-    }
-    writer.no_tagged_fields(flexible);
+    writer.i64(0);
+    writer.array(0, true);
+    writer.unsigned_varint(0);
+    writer.no_tagged_fields();
 }
 
 /// A request's partitions with their batches.
@@ -295,23 +282,18 @@ type Batches<'r> = Vec<(i32, &'r [u8])>;
 
 /// Milliseconds that replicas may take, and the batches.
 fn read_produce<'r>(request: &mut Request<'r>) -> Result<(u64, Batches<'r>), WireError> {
-    let flexible = request.version >= 9;
     let Request { reader, bytes, .. } = request;
-    if flexible {
-        reader.skip_tagged_fields()?;
-    }
-    assert_eq!(reader.nullable_string(flexible)?, None);
+    reader.skip_tagged_fields()?;
+    assert_eq!(reader.nullable_string(true)?, None);
     assert_eq!(reader.i16()?, -1, "acknowledged by all replicas");
     let wait_ms = reader.i32()? as u64;
-    assert_eq!(reader.array(flexible)?, 1);
-    assert_eq!(reader.string(flexible)?, OUTPUT_TOPIC);
-    let batches = (0..reader.array(flexible)?).map(|_| {
+    assert_eq!(reader.array(true)?, 1);
+    assert_eq!(reader.string(true)?, OUTPUT_TOPIC);
+    let batches = (0..reader.array(true)?).map(|_| {
         let partition = reader.i32()?;
-        let length = reader.array(flexible)?;
+        let length = reader.array(true)?;
         let batch = &bytes[reader.skip(length)?];
-        if flexible {
-            reader.skip_tagged_fields()?;
-        }
+        reader.skip_tagged_fields()?;
         Ok((partition, batch))
     });
     Ok((wait_ms, batches.collect::<Result<_, WireError>>()?))

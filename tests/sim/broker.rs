@@ -17,12 +17,6 @@ use std::ops::Range;
 /// The number of brokers; their ids are 1, 2 and 3. Two can be cut off together.
 pub(crate) const BROKERS: i32 = 3;
 
-/// The oldest Fetch with the leader epoch that the client knows.
-const FETCH_WITH_EPOCHS: i16 = 9;
-
-/// The oldest Metadata with leader epochs.
-pub(crate) const METADATA_WITH_EPOCHS: i16 = 7;
-
 /// A batch as it is stored.
 #[derive(Clone)]
 pub(crate) struct Batch {
@@ -90,7 +84,6 @@ pub(crate) struct Broker {
     /// The newest versions that the brokers speak.
     pub(crate) produce_version: i16,
     pub(crate) fetch_version: i16,
-    pub(crate) metadata_version: i16,
     pub(crate) api_versions_version: i16,
     /// How often each broker has moved to another address, by its id less one.
     pub(crate) moves: [u32; BROKERS as usize],
@@ -263,13 +256,8 @@ fn packing(chance: &mut Chance) -> Packing {
 
 impl Broker {
     pub(crate) fn new(chance: &mut Chance, partitions: usize, mutation: Mutation) -> Broker {
-        let produce_version = chance.pick(&[3, 5, 7, 8, 9, 9, 13]) as i16;
-        let fetch_version = chance.pick(&[4, 5, 7, 9, 11, 12, 12, 13, 15, 17, 17]) as i16;
-        // Both tell leader epochs since Kafka 2.1 (KIP-320).
-        let metadata_version = match fetch_version >= FETCH_WITH_EPOCHS {
-            true => chance.pick(&[7, 9, 10, 12, 12]) as i16,
-            false => chance.pick(&[4, 5]) as i16,
-        };
+        let produce_version = chance.pick(&[9, 13]) as i16;
+        let fetch_version = chance.pick(&[13, 15, 17, 18]) as i16;
         Broker {
             inputs: (0..partitions).map(|at| InputLog::new(1 + at as i32 % BROKERS)).collect(),
             input_topic: InputTopic::new(77),
@@ -278,7 +266,6 @@ impl Broker {
             appends: Appends::new(mutation),
             produce_version,
             fetch_version,
-            metadata_version,
             api_versions_version: chance.pick(&[0, 3, 3, 3]) as i16,
             moves: [0; BROKERS as usize],
             cut_off: None,
@@ -313,7 +300,7 @@ impl Broker {
         }
         let Some(leader_epoch) = header.leader_epoch else { return false };
         let log = &self.inputs[header.partition as usize];
-        self.fetch_version >= 12 && log.diverges(leader_epoch, header.next_offset).is_some()
+        log.diverges(leader_epoch, header.next_offset).is_some()
     }
 
     /// Appends a record that a daemon has written itself: its offset.

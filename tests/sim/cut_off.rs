@@ -1,7 +1,7 @@
 //! Brokers that no controller reaches. They know of no election since then, go on as the leaders
 //! that they were, and tell their clients so. Nothing but an election tells them better.
 
-use crate::broker::{BROKERS, Broker, InputLog, METADATA_WITH_EPOCHS};
+use crate::broker::{BROKERS, Broker, InputLog};
 
 /// The brokers, and what they take for true.
 pub(crate) struct CutOff {
@@ -11,10 +11,9 @@ pub(crate) struct CutOff {
 }
 
 impl Broker {
-    /// Whether brokers can be cut off now. Only leader epochs tell which of two is right, so it is
-    /// no fault that huntd stands if the brokers tell none.
+    /// Whether brokers can be cut off now.
     pub(crate) fn can_be_cut_off(&self) -> bool {
-        self.cut_off.is_none() && self.metadata_version >= METADATA_WITH_EPOCHS
+        self.cut_off.is_none()
     }
 
     /// No controller reaches these brokers any more: another one leads what they have led.

@@ -129,9 +129,8 @@ impl Dialler {
             }
         };
         self.kept = Some((endpoint.clone(), node_id));
-        let version = versions(broker, chance, node_id).metadata;
         let mut request = Vec::new();
-        message::metadata_request(envelope(version), self.topic, &mut request);
+        message::metadata_request(0, CLIENT_ID, self.topic, &mut request);
         let mut bytes = answer(broker, chance, node_id, &request);
         // The answer of a broker that lags behind the others.
         if let Some(oldest) = self.last_metadata.front()
@@ -143,7 +142,7 @@ impl Dialler {
             let excess = self.last_metadata.len().saturating_sub(ANSWERS_KEPT);
             self.last_metadata.drain(..excess);
         }
-        let mut metadata = message::parse_metadata(&bytes, version, 0, self.topic)
+        let mut metadata = message::parse_metadata(&bytes, 0, self.topic)
             .map_err(|error| DialError::Answer { endpoint, error })?;
         self.rotation.learn(&metadata.brokers);
         for leader in &mut metadata.partitions {
@@ -211,6 +210,9 @@ fn reach(broker: &Broker, chance: &mut Chance, endpoint: &Endpoint) -> Result<i3
     }
 }
 
+/// Name of the client in requests.
+const CLIENT_ID: &str = "huntd";
+
 fn versions(broker: &mut Broker, chance: &mut Chance, node_id: i32) -> Versions {
     let mut version = message::API_VERSIONS_VERSION_MAX;
     loop {
@@ -234,5 +236,5 @@ fn answer(broker: &mut Broker, chance: &mut Chance, node_id: i32, request: &[u8]
 }
 
 fn envelope(version: i16) -> Envelope<'static> {
-    Envelope { version, correlation_id: 0, client_id: "huntd" }
+    Envelope { version, correlation_id: 0, client_id: CLIENT_ID }
 }

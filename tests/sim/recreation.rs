@@ -10,9 +10,6 @@ use crate::sim::Sim;
 use huntd::snapshot::format::Header;
 use huntd::telemetry::progress::Progress;
 
-/// The oldest Metadata that names topics' ids. Without ids nobody can tell the topics apart.
-const METADATA_WITH_IDS: i16 = 10;
-
 /// Records of the new topic in one batch.
 const BATCH_RECORDS_MAX: u64 = 20;
 
@@ -82,8 +79,7 @@ impl Sim {
     /// Somebody deletes the input topic, once. Whether that has happened now.
     pub(crate) fn strike_topic(&mut self) -> bool {
         let is_first = !self.broker.was_input_deleted();
-        let has_ids = self.broker.metadata_version >= METADATA_WITH_IDS;
-        if !is_first || !has_ids || !self.chance.strikes(Fault::InputRecreated) {
+        if !is_first || !self.chance.strikes(Fault::InputRecreated) {
             return false;
         }
         // In less time no broker has deleted a topic and created another one.

@@ -1,7 +1,7 @@
 //! The surroundings of a daemon's threads, for one turn.
 
 use crate::answers::{OUTPUT_TOPIC, TOPIC};
-use crate::broker::{Broker, METADATA_WITH_EPOCHS};
+use crate::broker::Broker;
 use crate::chance::Chance;
 use crate::disk::HostDisk;
 use crate::group::Group;
@@ -72,10 +72,7 @@ impl Surroundings<'_> {
         Bounds {
             input_start: input.start,
             input_end: input.end,
-            input_leader_epoch: match self.broker.metadata_version >= METADATA_WITH_EPOCHS {
-                true => input.leader_epoch,
-                false => -1,
-            },
+            input_leader_epoch: input.leader_epoch,
             output_start: output.start,
             output_end: output.end(),
         }

@@ -269,9 +269,8 @@ impl Daemon {
         let file = File::open("/dev/null").expect("a descriptor is left");
         let socket: Handle = Arc::new(file.into());
         self.connections.push((port, socket.clone()));
-        let (fetch, metadata, produce, init_producer_id) = (13, 12, 9, 1);
-        let tells_settings = true;
-        let versions = Versions { fetch, metadata, produce, init_producer_id, tells_settings };
+        let (fetch, produce, init_producer_id, tells_settings) = (13, 9, 1, true);
+        let versions = Versions { fetch, produce, init_producer_id, tells_settings };
         let address = ([127, 0, 0, 1], port).into();
         let replace_at = self.are_short_lived.then_some(self.turns.now());
         Dialled { socket, address, versions, tls: None, replace_at }

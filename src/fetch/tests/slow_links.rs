@@ -45,8 +45,7 @@ fn receive(
     let bell = Arc::new(Bell::new().expect("a descriptor is left"));
     let park_max = Duration::from_millis(50);
     let ring_loop = RingLoop::new(kind, 8, park_max, bell).expect("this kernel has both");
-    let versions =
-        Versions { fetch: 4, metadata: 1, produce: 3, init_producer_id: 0, tells_settings: false };
+    let versions = Versions { fetch: 13, produce: 9, init_producer_id: 0, tells_settings: false };
     let socket = Arc::new(socket.into());
     let dialled = Dialled { socket, address, versions, tls: None, replace_at: None };
     let connection = Connection::new(ring_loop.turns(), dialled, 1 << 20);

@@ -4,7 +4,7 @@ use crate::kafka::aborted::AbortedTransaction;
 use crate::kafka::error_code::ErrorCode;
 use crate::kafka::fetch::{
     self, EpochEnd, FETCH_VERSION_MAX, FETCH_VERSION_MIN, FetchError, FetchPartition, FetchRemedy,
-    FetchRequest, FetchedPartition, TopicKey, VERSION_BY_NAME_MAX,
+    FetchRequest, FetchedPartition,
 };
 use crate::kafka::leader_hint::CurrentLeader;
 use crate::kafka::wire::WireWriter;
@@ -13,15 +13,13 @@ use kafka_protocol::messages::fetch_request::{
     FetchPartition as OraclePartition, FetchRequest as OracleRequest, FetchTopic,
 };
 use kafka_protocol::messages::{
-    ApiKey, FetchResponse as OracleResponse, RequestHeader, ResponseHeader, TopicName,
+    ApiKey, FetchResponse as OracleResponse, RequestHeader, ResponseHeader,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
 use proptest::prelude::*;
 
-/// In these tests a topic's id is the length of its name.
-fn key(name: &str) -> TopicKey<'_> {
-    TopicKey { name, id: name.len() as u128 }
-}
+const ZONES: u128 = 5;
+const OTHERS: u128 = 6;
 
 #[test]
 fn a_request_has_the_bytes_that_another_implementation_gives_it() {
@@ -46,7 +44,7 @@ fn a_request_has_the_bytes_that_another_implementation_gives_it() {
             version,
             correlation_id: 0x0102_0304,
             client_id: "huntd",
-            topic: TopicKey { name: "zone-events", id: 0x0102 << 100 },
+            topic_id: 0x0102 << 100,
             wait_ms_max: 100,
             bytes_min: 1,
             bytes_max: 4 << 20,
@@ -65,21 +63,16 @@ fn a_request_has_the_bytes_that_another_implementation_gives_it() {
 fn oracle_request(request: &FetchRequest<'_>) -> BytesMut {
     let version = request.version;
     let partitions = request.partitions.iter().map(|partition| {
-        let epoch = |epoch, since| if version >= since { epoch } else { -1 };
         OraclePartition::default()
             .with_partition(partition.partition)
             .with_fetch_offset(partition.offset)
-            .with_current_leader_epoch(epoch(partition.leader_epoch, 9))
-            .with_last_fetched_epoch(epoch(partition.last_fetched_epoch, 12))
+            .with_current_leader_epoch(partition.leader_epoch)
+            .with_last_fetched_epoch(partition.last_fetched_epoch)
             .with_partition_max_bytes(partition.bytes_max)
     });
-    let topic = FetchTopic::default().with_partitions(partitions.collect());
-    let topic = match version {
-        ..=VERSION_BY_NAME_MAX => {
-            topic.with_topic(TopicName(StrBytes::from_string(request.topic.name.to_owned())))
-        }
-        _ => topic.with_topic_id(uuid::Uuid::from_u128(request.topic.id)),
-    };
+    let topic = FetchTopic::default()
+        .with_topic_id(uuid::Uuid::from_u128(request.topic_id))
+        .with_partitions(partitions.collect());
     let oracle = OracleRequest::default()
         .with_max_wait_ms(request.wait_ms_max)
         .with_min_bytes(request.bytes_min)
@@ -111,35 +104,29 @@ struct Plan {
     records: Option<Vec<u8>>,
 }
 
-fn response(version: i16, correlation_id: i32, topics: &[(&str, Vec<Plan>)]) -> Vec<u8> {
-    let flexible = version >= 12;
+fn response(version: i16, correlation_id: i32, topics: &[(u128, Vec<Plan>)]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut writer = WireWriter::new(&mut out);
     writer.i32(correlation_id);
-    writer.no_tagged_fields(flexible);
+    writer.no_tagged_fields();
     writer.i32(250); // throttle_time_ms
-    if version >= 7 {
-        writer.i16(0);
-        writer.i32(0);
-    }
-    writer.array(topics.len(), flexible);
-    for (topic, partitions) in topics {
-        match version {
-            ..=VERSION_BY_NAME_MAX => writer.string(topic, flexible),
-            _ => writer.raw(&key(topic).id.to_be_bytes()),
-        }
-        writer.array(partitions.len(), flexible);
+    writer.i16(0);
+    writer.i32(0);
+    writer.array(topics.len(), true);
+    for (topic_id, partitions) in topics {
+        writer.raw(&topic_id.to_be_bytes());
+        writer.array(partitions.len(), true);
         for partition in partitions {
-            write_partition(partition, version, &mut writer);
+            write_partition(partition, &mut writer);
         }
-        writer.no_tagged_fields(flexible);
+        writer.no_tagged_fields();
     }
     if version >= 16 {
         writer.raw(&[2, 0]);
         write_endpoints(&mut writer);
         writer.raw(&[99, 1, 0xff]); // a tag of a later version
     } else {
-        writer.no_tagged_fields(flexible);
+        writer.no_tagged_fields();
     }
     out
 }
@@ -153,40 +140,32 @@ fn write_endpoints(writer: &mut WireWriter<'_>) {
         endpoints.string(host, true);
         endpoints.i32(9092);
         endpoints.string("rack", true);
-        endpoints.no_tagged_fields(true);
+        endpoints.no_tagged_fields();
     }
     writer.unsigned_varint(value.len() as u32);
     writer.raw(&value);
 }
 
-fn write_partition(plan: &Plan, version: i16, writer: &mut WireWriter<'_>) {
-    let flexible = version >= 12;
-    let length = |length: Option<usize>, writer: &mut WireWriter<'_>| match (length, flexible) {
-        (Some(length), _) => writer.array(length, flexible),
-        (None, true) => writer.unsigned_varint(0),
-        (None, false) => writer.i32(-1),
+fn write_partition(plan: &Plan, writer: &mut WireWriter<'_>) {
+    let length = |length: Option<usize>, writer: &mut WireWriter<'_>| match length {
+        Some(length) => writer.array(length, true),
+        None => writer.unsigned_varint(0),
     };
     writer.i32(plan.partition);
     writer.i16(plan.error);
     writer.i64(plan.offsets[0]);
     writer.i64(plan.offsets[1]);
-    if version >= 5 {
-        writer.i64(plan.offsets[2]);
-    }
+    writer.i64(plan.offsets[2]);
     length(plan.aborted.as_ref().map(Vec::len), writer);
     for aborted in plan.aborted.iter().flatten() {
         writer.i64(aborted.producer_id);
         writer.i64(aborted.first_offset);
-        writer.no_tagged_fields(flexible);
+        writer.no_tagged_fields();
     }
-    if version >= 11 {
-        writer.i32(plan.preferred_replica);
-    }
+    writer.i32(plan.preferred_replica);
     length(plan.records.as_ref().map(Vec::len), writer);
     writer.raw(plan.records.as_deref().unwrap_or_default());
-    if flexible {
-        write_partition_tags(plan, writer);
-    }
+    write_partition_tags(plan, writer);
 }
 
 fn write_partition_tags(plan: &Plan, writer: &mut WireWriter<'_>) {
@@ -210,22 +189,22 @@ fn write_partition_tags(plan: &Plan, writer: &mut WireWriter<'_>) {
 /// All partitions, with their records and aborted transactions.
 type Read = Vec<(FetchedPartition, Vec<u8>, Vec<AbortedTransaction>)>;
 
-fn read(bytes: &[u8], version: i16, topic: &str) -> Result<Read, FetchError> {
-    let mut partitions = fetch::parse(bytes, version, 5)?.partitions;
+fn read(bytes: &[u8], topic_id: u128) -> Result<Read, FetchError> {
+    let mut partitions = fetch::parse(bytes, 5)?.partitions;
     let mut all = Vec::new();
-    while let Some(partition) = partitions.next_partition(bytes, key(topic))? {
+    while let Some(partition) = partitions.next_partition(bytes, topic_id)? {
         let records = bytes[partition.records.clone()].to_vec();
         let aborted = partition.aborted.iter(bytes).collect();
         all.push((partition, records, aborted));
     }
-    assert_eq!(partitions.next_partition(bytes, key(topic)), Ok(None), "the end stays the end");
+    assert_eq!(partitions.next_partition(bytes, topic_id), Ok(None), "the end stays the end");
     Ok(all)
 }
 
 /// The endpoints, after the partitions were read.
-fn endpoints(bytes: &[u8], version: i16) -> Vec<(i32, String, i32)> {
-    let mut partitions = fetch::parse(bytes, version, 5).unwrap().partitions;
-    while partitions.next_partition(bytes, key("zones")).unwrap().is_some() {}
+fn endpoints(bytes: &[u8]) -> Vec<(i32, String, i32)> {
+    let mut partitions = fetch::parse(bytes, 5).unwrap().partitions;
+    while partitions.next_partition(bytes, ZONES).unwrap().is_some() {}
     let brokers = partitions.endpoints(bytes);
     brokers.map(|broker| (broker.node_id, broker.host, i32::from(broker.port))).collect()
 }
@@ -269,11 +248,11 @@ fn plans() -> Vec<Plan> {
 #[test]
 fn a_response_reads_as_it_was_written_and_as_another_implementation_reads_it() {
     for version in FETCH_VERSION_MIN..=FETCH_VERSION_MAX {
-        let bytes = response(version, 5, &[("zones", plans())]);
-        let header = fetch::parse(&bytes, version, 5).unwrap();
+        let bytes = response(version, 5, &[(ZONES, plans())]);
+        let header = fetch::parse(&bytes, 5).unwrap();
         assert_eq!((header.throttle_ms, header.error), (250, ErrorCode::NONE));
-        let read = read(&bytes, version, "zones").unwrap();
-        let endpoints = endpoints(&bytes, version);
+        let read = read(&bytes, ZONES).unwrap();
+        let endpoints = endpoints(&bytes);
         let mut rest = Bytes::from(bytes);
         ResponseHeader::decode(&mut rest, ApiKey::Fetch.response_header_version(version)).unwrap();
         let whole = OracleResponse::decode(&mut rest, version).unwrap();
@@ -284,7 +263,6 @@ fn a_response_reads_as_it_was_written_and_as_another_implementation_reads_it() {
         assert!(endpoints.into_iter().eq(theirs), "version {version}");
         for (((partition, records, aborted), oracle), plan) in read.iter().zip(oracle).zip(plans())
         {
-            let since = |since| version >= since;
             assert_eq!(partition.partition, oracle.partition_index);
             assert_eq!(partition.error.0, oracle.error_code);
             assert_eq!(partition.high_watermark, oracle.high_watermark);
@@ -292,8 +270,8 @@ fn a_response_reads_as_it_was_written_and_as_another_implementation_reads_it() {
             assert_eq!(partition.log_start_offset, oracle.log_start_offset);
             let names_follower = oracle.preferred_read_replica.0 >= 0;
             assert_eq!(partition.names_follower, names_follower, "version {version}");
-            assert_eq!(partition.diverging, plan.diverging.filter(|_| since(12)));
-            assert_eq!(partition.leader, plan.leader.filter(|_| since(12)));
+            assert_eq!(partition.diverging, plan.diverging);
+            assert_eq!(partition.leader, plan.leader);
             assert_eq!(*records, oracle.records.clone().unwrap_or_default());
             assert_eq!(*aborted, plan.aborted.unwrap_or_default());
         }
@@ -302,10 +280,10 @@ fn a_response_reads_as_it_was_written_and_as_another_implementation_reads_it() {
 
 #[test]
 fn records_may_be_changed_between_two_partitions() {
-    let mut bytes = response(12, 5, &[("zones", plans())]);
-    let mut partitions = fetch::parse(&bytes, 12, 5).unwrap().partitions;
+    let mut bytes = response(13, 5, &[(ZONES, plans())]);
+    let mut partitions = fetch::parse(&bytes, 5).unwrap().partitions;
     let mut seen = 0;
-    while let Some(partition) = partitions.next_partition(&bytes, key("zones")).unwrap() {
+    while let Some(partition) = partitions.next_partition(&bytes, ZONES).unwrap() {
         bytes[partition.records].fill(0xff);
         seen += 1;
     }
@@ -314,31 +292,31 @@ fn records_may_be_changed_between_two_partitions() {
 
 #[test]
 fn answers_to_other_questions_are_refused() {
-    let bytes = response(11, 6, &[("zones", plans())]);
+    let bytes = response(13, 6, &[(ZONES, plans())]);
     let other = FetchError::Correlation { expected: 5, found: 6 };
-    assert_eq!(fetch::parse(&bytes, 11, 5), Err(other));
-    let bytes = response(11, 5, &[("zones", plans()), ("others", plans())]);
-    assert_eq!(read(&bytes, 11, "zones"), Err(FetchError::Topic));
+    assert_eq!(fetch::parse(&bytes, 5), Err(other));
+    let bytes = response(13, 5, &[(ZONES, plans()), (OTHERS, plans())]);
+    assert_eq!(read(&bytes, ZONES), Err(FetchError::Topic));
 }
 
 #[test]
 fn an_empty_answer_and_a_topic_in_two_pieces_are_read() {
-    for version in [4, 12] {
-        assert_eq!(read(&response(version, 5, &[]), version, "zones").unwrap().len(), 0);
-        let halves = [("zones", plans()[..1].to_vec()), ("zones", plans()[1..].to_vec())];
-        assert_eq!(read(&response(version, 5, &halves), version, "zones").unwrap().len(), 3);
+    for version in [FETCH_VERSION_MIN, FETCH_VERSION_MAX] {
+        assert_eq!(read(&response(version, 5, &[]), ZONES).unwrap().len(), 0);
+        let halves = [(ZONES, plans()[..1].to_vec()), (ZONES, plans()[1..].to_vec())];
+        assert_eq!(read(&response(version, 5, &halves), ZONES).unwrap().len(), 3);
     }
 }
 
 #[test]
 fn a_response_cut_anywhere_or_continued_is_refused() {
     for version in FETCH_VERSION_MIN..=FETCH_VERSION_MAX {
-        let mut bytes = response(version, 5, &[("zones", plans())]);
+        let mut bytes = response(version, 5, &[(ZONES, plans())]);
         for cut in 0..bytes.len() {
-            assert!(read(&bytes[..cut], version, "zones").is_err(), "version {version} at {cut}");
+            assert!(read(&bytes[..cut], ZONES).is_err(), "version {version} at {cut}");
         }
         bytes.push(0);
-        assert!(read(&bytes, version, "zones").is_err());
+        assert!(read(&bytes, ZONES).is_err());
     }
 }
 
@@ -362,11 +340,10 @@ proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
-        version in FETCH_VERSION_MIN..=FETCH_VERSION_MAX,
     ) {
         let mut bytes = bytes;
         bytes.splice(..bytes.len().min(4), [0, 0, 0, 5]);
-        let _ = read(&bytes, version, "");
+        let _ = read(&bytes, 0);
     }
 
     #[test]
@@ -374,11 +351,11 @@ proptest! {
         version in FETCH_VERSION_MIN..=FETCH_VERSION_MAX,
         damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
-        let mut bytes = response(version, 5, &[("zones", plans())]);
+        let mut bytes = response(version, 5, &[(ZONES, plans())]);
         for (place, byte) in damage {
             let place = place.index(bytes.len());
             bytes[place] = byte;
         }
-        let _ = read(&bytes, version, "zones");
+        let _ = read(&bytes, ZONES);
     }
 }

@@ -30,7 +30,9 @@ fn api_versions_answer(version: i16, error: i16, ranges: &[(i16, i16, i16)]) -> 
         writer.i16(*api_key);
         writer.i16(*min);
         writer.i16(*max);
-        writer.no_tagged_fields(flexible);
+        if flexible {
+            writer.no_tagged_fields();
+        }
     }
     if version >= 1 {
         writer.i32(0);
@@ -42,51 +44,41 @@ fn api_versions_answer(version: i16, error: i16, ranges: &[(i16, i16, i16)]) -> 
     out
 }
 
-fn metadata_answer(version: i16) -> Vec<u8> {
-    let flexible = version >= 9;
+fn metadata_answer(topic_id: i64) -> Vec<u8> {
     let mut out = Vec::new();
     let mut writer = WireWriter::new(&mut out);
     writer.i32(ID);
-    writer.no_tagged_fields(flexible);
+    writer.no_tagged_fields();
     writer.i32(0); // throttle time
-    writer.array(1, flexible);
+    writer.array(1, true);
     writer.i32(4);
-    writer.string("broker.example", flexible);
+    writer.string("broker.example", true);
     writer.i32(9092);
-    writer.string("rack-1", flexible);
-    writer.no_tagged_fields(flexible);
-    writer.string("cluster", flexible);
+    writer.string("rack-1", true);
+    writer.no_tagged_fields();
+    writer.string("cluster", true);
     writer.i32(4); // controller
-    writer.array(1, flexible);
+    writer.array(1, true);
     writer.i16(0);
-    writer.string("zones", flexible);
-    if version >= 10 {
-        writer.i64(0);
-        writer.i64(99);
-    }
+    writer.string("zones", true);
+    writer.i64(0);
+    writer.i64(topic_id);
     writer.i8(0);
-    writer.array(2, flexible);
+    writer.array(2, true);
     for (partition, leader, error) in [(1, 4, 0), (0, -1, 5)] {
         writer.i16(error);
         writer.i32(partition);
         writer.i32(leader);
-        if version >= 7 {
-            writer.i32(6);
-        }
-        for _ in 0..if version >= 5 { 3 } else { 2 } {
-            writer.array(1, flexible);
+        writer.i32(6);
+        for _replicas in 0..3 {
+            writer.array(1, true);
             writer.i32(4);
         }
-        writer.no_tagged_fields(flexible);
+        writer.no_tagged_fields();
     }
-    if version >= 8 {
-        writer.i32(i32::MIN);
-    }
-    writer.no_tagged_fields(flexible);
-    if (8..=10).contains(&version) {
-        writer.i32(i32::MIN);
-    }
-    writer.no_tagged_fields(flexible);
+    writer.i32(i32::MIN);
+    writer.no_tagged_fields();
+    writer.no_tagged_fields();
     out
 }
 
@@ -101,13 +93,7 @@ fn oracle<T: Decodable>(bytes: &[u8], version: i16, flexible_header: bool) -> T 
 
 #[test]
 fn the_newest_common_versions_are_chosen() {
-    let chosen = Versions {
-        fetch: 17,
-        metadata: 12,
-        produce: 10,
-        init_producer_id: 1,
-        tells_settings: false,
-    };
+    let chosen = Versions { fetch: 17, produce: 10, init_producer_id: 1, tells_settings: false };
     for version in 0..=3 {
         let bytes = api_versions_answer(version, 0, &RANGES);
         let answer = parse_api_versions(&bytes, version, ID).unwrap();
@@ -129,47 +115,46 @@ fn a_broker_that_does_not_know_the_version_is_asked_with_version_zero() {
 #[test]
 fn ranges_without_a_common_version_are_refused() {
     let range = |api_key, version_min, version_max| ApiRange { api_key, version_min, version_max };
-    let others = [range(0, 0, 3), range(2, 1, 1), range(3, 1, 4), range(22, 0, 0)];
+    let others = [range(0, 0, 9), range(2, 1, 1), range(3, 1, 12), range(22, 0, 0)];
     let choose = |fetch: &[ApiRange]| Versions::choose(&[fetch, &others].concat());
-    let old =
-        Versions { fetch: 4, metadata: 4, produce: 3, init_producer_id: 0, tells_settings: false };
-    assert_eq!(choose(&[range(1, 0, 4)]), Ok(old));
+    let old = Versions { fetch: 13, produce: 9, init_producer_id: 0, tells_settings: false };
+    assert_eq!(choose(&[range(1, 0, 13)]), Ok(old));
     let with_settings = Versions { tells_settings: true, ..old };
-    assert_eq!(choose(&[range(1, 0, 4), range(32, 1, 4)]), Ok(with_settings));
-    for fetch in [&[range(1, 0, 3)][..], &[range(1, 18, 19)], &[]] {
+    assert_eq!(choose(&[range(1, 0, 13), range(32, 1, 4)]), Ok(with_settings));
+    for fetch in [&[range(1, 0, 12)][..], &[range(1, 18, 19)], &[]] {
         let error = choose(fetch).unwrap_err();
         assert!(matches!(error, MessageError::NoVersion { api: "Fetch", .. }), "{error}");
     }
 }
 
 #[test]
-fn metadata_is_read_in_every_version() {
-    for version in 4..=12 {
-        let bytes = metadata_answer(version);
-        let leader_epoch = if version >= 7 { 6 } else { -1 };
-        let expected = Metadata {
-            brokers: vec![Broker { node_id: 4, host: "broker.example".to_owned(), port: 9092 }],
-            cluster_id: Some("cluster".to_owned()),
-            controller: Some(4),
-            error: ErrorCode::NONE,
-            topic_id: if version >= 10 { 99 } else { 0 },
-            partitions: vec![
-                PartitionLeader {
-                    partition: 1,
-                    leader: Some(4),
-                    leader_epoch,
-                    error: ErrorCode::NONE,
-                },
-                PartitionLeader { partition: 0, leader: None, leader_epoch, error: ErrorCode(5) },
-            ],
-            replicas: 1,
-        };
-        assert_eq!(parse_metadata(&bytes, version, ID, "zones"), Ok(expected));
-        let missing = MessageError::TopicMissing { api: "Metadata" };
-        assert_eq!(parse_metadata(&bytes, version, ID, "other"), Err(missing));
-        let oracle: MetadataResponse = oracle(&bytes, version, version >= 9);
-        assert_eq!(oracle.topics[0].partitions.len(), 2);
-    }
+fn metadata_is_read_as_another_implementation_reads_it() {
+    let bytes = metadata_answer(99);
+    let partition = |partition, leader, error| PartitionLeader {
+        partition,
+        leader,
+        leader_epoch: 6,
+        error: ErrorCode(error),
+    };
+    let expected = Metadata {
+        brokers: vec![Broker { node_id: 4, host: "broker.example".to_owned(), port: 9092 }],
+        cluster_id: Some("cluster".to_owned()),
+        controller: Some(4),
+        error: ErrorCode::NONE,
+        topic_id: 99,
+        partitions: vec![partition(1, Some(4), 0), partition(0, None, 5)],
+        replicas: 1,
+    };
+    assert_eq!(parse_metadata(&bytes, ID, "zones"), Ok(expected));
+    let missing = MessageError::TopicMissing { api: "Metadata" };
+    assert_eq!(parse_metadata(&bytes, ID, "other"), Err(missing));
+    let oracle: MetadataResponse = oracle(&bytes, 12, true);
+    assert_eq!(oracle.topics[0].partitions.len(), 2);
+}
+
+#[test]
+fn a_topic_without_an_id_is_refused() {
+    assert_eq!(parse_metadata(&metadata_answer(0), ID, "zones"), Err(MessageError::WithoutId));
 }
 
 #[test]
@@ -184,9 +169,7 @@ fn requests_can_be_encoded_in_every_version() {
     for version in 0..=3 {
         add(18, version, &|out| api_versions_request(envelope(version), out));
     }
-    for version in 4..=12 {
-        add(3, version, &|out| metadata_request(envelope(version), "zones", out));
-    }
+    add(3, 12, &|out| metadata_request(ID, "huntd", "zones", out));
     for (api_key, version, bytes) in requests {
         assert_eq!(frame_length(&bytes, 1000), Ok(Some(bytes.len() - 4)));
         let mut reader = WireReader::resume(&bytes, 4);
@@ -210,18 +193,15 @@ fn parse_all(bytes: &[u8]) -> bool {
     for version in 0..=3 {
         accepted |= parse_api_versions(bytes, version, ID).is_ok();
     }
-    for version in 4..=12 {
-        accepted |= parse_metadata(bytes, version, ID, "zones").is_ok();
-    }
-    accepted
+    accepted | parse_metadata(bytes, ID, "zones").is_ok()
 }
 
 #[test]
 fn an_answer_cut_anywhere_is_refused() {
-    let (metadata, versions) = (metadata_answer(12), api_versions_answer(3, 0, &RANGES));
+    let (metadata, versions) = (metadata_answer(99), api_versions_answer(3, 0, &RANGES));
     assert!(parse_all(&metadata) && parse_all(&versions));
     for cut in 0..metadata.len() {
-        assert!(parse_metadata(&metadata[..cut], 12, ID, "zones").is_err());
+        assert!(parse_metadata(&metadata[..cut], ID, "zones").is_err());
     }
     for cut in 0..versions.len() {
         assert!(parse_api_versions(&versions[..cut], 3, ID).is_err());
@@ -242,7 +222,7 @@ proptest! {
     fn damaged_answers_never_panic(
         answer in prop::sample::select(vec![
             api_versions_answer(3, 0, &RANGES),
-            metadata_answer(12),
+            metadata_answer(99),
             metadata_answer(1),
         ]),
         place in any::<prop::sample::Index>(),

@@ -232,12 +232,11 @@ impl<T> Lanes<T> {
         let envelope =
             |version| Envelope { version, correlation_id, client_id: &self.options.client_id };
         let asks = is_id_missing && self.producer_id.may_ask(now);
-        let (version, what) = match asks {
+        let what = match asks {
             true => {
-                let version = versions.init_producer_id;
-                producer_id::request(envelope(version), out);
+                producer_id::request(envelope(versions.init_producer_id), out);
                 self.producer_id.ask();
-                (version, RequestKind::ProducerId)
+                RequestKind::ProducerId
             }
             false if leaving.is_empty() => return false,
             false => {
@@ -257,17 +256,17 @@ impl<T> Lanes<T> {
                     batches.push((partition, batch));
                     numbers.push((partition, number));
                 }
-                let version = versions.produce;
+                let envelope = envelope(versions.produce);
                 let (topic, batches) = (&self.options.topic, batches.into_iter());
-                produce::request(envelope(version), topic, REPLICAS_MS_MAX, batches, out);
-                (version, RequestKind::Batches(numbers))
+                produce::request(envelope, topic, REPLICAS_MS_MAX, batches, out);
+                RequestKind::Batches(numbers)
             }
         };
         self.correlation_id = correlation_id;
         if let RequestKind::Batches(numbers) = &what {
             numbers.iter().for_each(|(partition, _)| self.note_waiting(*partition));
         }
-        self.pending.push(node_id, PendingRequest { correlation_id, version, at: now, what });
+        self.pending.push(node_id, PendingRequest { correlation_id, at: now, what });
         true
     }
 
@@ -321,7 +320,7 @@ impl<T> Lanes<T> {
             }
             RequestKind::Batches(numbers) => {
                 let (topic, id) = (&self.options.topic, asked.correlation_id);
-                let answer = produce::parse_answer(bytes, asked.version, id, topic);
+                let answer = produce::parse_answer(bytes, id, topic);
                 let brokers = answer.iter().flat_map(|answer| &answer.brokers);
                 brokers.for_each(|broker| self.table.learn_broker(broker.clone()));
                 for (partition, number) in numbers {
@@ -381,8 +380,8 @@ impl<T> Lanes<T> {
                 self.trouble = Some(format!("the broker gives no producer id: {error}"));
                 if error.is_forbidden() {
                     let sentence = format!(
-                        "the broker gives no producer id: {error} Grant WRITE on `{}`, and before \
-                         Kafka 2.8 IDEMPOTENT_WRITE on the cluster, to huntd's user.",
+                        "the broker gives no producer id: {error} Grant WRITE on `{}` to huntd's \
+                         user.",
                         self.options.topic
                     );
                     self.give_up_waiting(&sentence, |_, lane| lane.producer().is_none());

@@ -11,7 +11,6 @@ pub(super) struct PendingRequests {
 /// A request that is not answered yet.
 pub(super) struct PendingRequest {
     pub(super) correlation_id: i32,
-    pub(super) version: i16,
     /// When it was sent or, if it was not the oldest one then, when it became that: a broker reads
     /// the requests of a connection one after the other.
     pub(super) at: Instant,

@@ -1,8 +1,8 @@
 //! The few Kafka requests that the bench makes itself, over a blocking socket: a client library
 //! between the load and the broker would cost more than what is measured.
 
-use huntd::kafka::fetch::{self, FetchPartition, FetchRequest, TopicKey};
-use huntd::kafka::message::{self, Envelope};
+use huntd::kafka::fetch::{self, FetchPartition, FetchRequest};
+use huntd::kafka::message;
 use huntd::kafka::record_batch::BatchHeader;
 use huntd::kafka::wire::{FRAME_PREFIX_BYTES, WireError, WireReader, WireWriter};
 use rustix::net::{SendFlags, send};
@@ -12,13 +12,10 @@ use std::ops::Range;
 
 const CLIENT_ID: &str = "huntd-bench";
 
-/// Versions that every broker since Kafka 2.1 speaks.
+/// Versions that every broker since Kafka 3.1 speaks.
 const PRODUCE_VERSION: i16 = 7;
-const FETCH_VERSION: i16 = 11;
+const FETCH_VERSION: i16 = 13;
 const LIST_OFFSETS_VERSION: i16 = 1;
-
-/// The version that tells a topic's id, since Kafka 2.8.
-const METADATA_VERSION: i16 = 10;
 
 const PRODUCE: i16 = 0;
 const LIST_OFFSETS: i16 = 2;
@@ -72,13 +69,11 @@ impl Connection {
     pub fn topic_id(&mut self, topic: &str) -> u128 {
         let mut request = std::mem::take(&mut self.request);
         request.clear();
-        let envelope =
-            Envelope { version: METADATA_VERSION, correlation_id: 0, client_id: CLIENT_ID };
-        message::metadata_request(envelope, topic, &mut request);
+        message::metadata_request(0, CLIENT_ID, topic, &mut request);
         self.send(&request);
         self.request = request;
         let answer = self.receive();
-        let metadata = message::parse_metadata(answer, METADATA_VERSION, 0, topic);
+        let metadata = message::parse_metadata(answer, 0, topic);
         metadata.expect("the broker answers what was asked").topic_id
     }
 
@@ -118,7 +113,7 @@ impl Connection {
     /// Each partition's whole batches are handed to `take`; the offset moves behind them.
     pub fn fetch(
         &mut self,
-        topic: &str,
+        topic_id: u128,
         offsets: &mut [i64],
         wait_ms_max: i32,
         mut take: impl FnMut(usize, &mut [u8]),
@@ -131,15 +126,13 @@ impl Connection {
             bytes_max: FETCH_BYTES_MAX,
         };
         let partitions: Vec<FetchPartition> = (0..).zip(&*offsets).map(partition).collect();
-        // The version names topics by name.
-        let topic = TopicKey { name: topic, id: 0 };
         let mut request = std::mem::take(&mut self.request);
         request.clear();
         let asked = FetchRequest {
             version: FETCH_VERSION,
             correlation_id: 0,
             client_id: CLIENT_ID,
-            topic,
+            topic_id,
             wait_ms_max,
             bytes_min: 1,
             bytes_max: FETCH_BYTES_MAX,
@@ -150,10 +143,10 @@ impl Connection {
         self.send(&request);
         self.request = request;
         let bytes = self.receive();
-        let answer = fetch::parse(bytes, FETCH_VERSION, 0).expect("the broker answers");
+        let answer = fetch::parse(bytes, 0).expect("the broker answers");
         assert_eq!(answer.error.0, 0, "the broker refuses to be read");
         let mut parts = answer.partitions;
-        while let Some(part) = parts.next_partition(bytes, topic).expect("the broker answers") {
+        while let Some(part) = parts.next_partition(bytes, topic_id).expect("the broker answers") {
             assert_eq!(part.error.0, 0, "partition {} cannot be read", part.partition);
             let place = part.partition as usize;
             let whole = whole_batches(&bytes[part.records.clone()], &mut offsets[place]);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 pub(super) const TOPIC: &str = "updates";
 pub(super) const VERSIONS: Versions =
-    Versions { fetch: 4, metadata: 1, produce: 3, init_producer_id: 0, tells_settings: false };
+    Versions { fetch: 13, produce: 9, init_producer_id: 0, tells_settings: false };
 pub(super) const HELD_BYTES_MAX: usize = 8 << 20;
 
 /// The answer to the question for a producer id with this correlation id.
@@ -30,16 +30,23 @@ pub(super) fn produced(correlation_id: i32, parts: &[(i32, i16, i64)]) -> Vec<u8
     let mut answer = Vec::new();
     let mut writer = WireWriter::new(&mut answer);
     writer.i32(correlation_id);
-    writer.array(1, false);
-    writer.string(TOPIC, false);
-    writer.array(parts.len(), false);
+    writer.no_tagged_fields();
+    writer.array(1, true);
+    writer.string(TOPIC, true);
+    writer.array(parts.len(), true);
     for (partition, error, offset) in parts {
         writer.i32(*partition);
         writer.i16(*error);
         writer.i64(*offset);
-        writer.i64(-1);
+        let (append_time_ms, log_start_offset) = (-1, 0);
+        [append_time_ms, log_start_offset].into_iter().for_each(|field| writer.i64(field));
+        writer.array(0, true);
+        writer.null_string(true);
+        writer.no_tagged_fields();
     }
+    writer.no_tagged_fields();
     writer.i32(0);
+    writer.no_tagged_fields();
     answer
 }
 
@@ -126,16 +133,18 @@ impl Bench {
         let bytes = self.write(node_id)?;
         let mut reader = WireReader::new(&bytes);
         assert_eq!(reader.i32().unwrap() as usize, bytes.len() - 4);
-        assert_eq!((reader.i16().unwrap(), reader.i16().unwrap()), (0, 3), "Produce, version 3");
+        assert_eq!((reader.i16().unwrap(), reader.i16().unwrap()), (0, 9), "Produce, version 9");
         let id = reader.i32().unwrap();
         assert_eq!(reader.string(false).unwrap(), "huntd");
-        assert_eq!(reader.nullable_string(false).unwrap(), None);
+        reader.skip_tagged_fields().unwrap();
+        assert_eq!(reader.nullable_string(true).unwrap(), None);
         let _acks_and_timeout = reader.skip(6).unwrap();
-        assert_eq!((reader.array(false).unwrap(), reader.string(false).unwrap()), (1, TOPIC));
-        let batches = (0..reader.array(false).unwrap()).map(|_| {
+        assert_eq!((reader.array(true).unwrap(), reader.string(true).unwrap()), (1, TOPIC));
+        let batches = (0..reader.array(true).unwrap()).map(|_| {
             let partition = reader.i32().unwrap();
-            let length = reader.i32().unwrap() as usize;
-            (partition, bytes[reader.skip(length).unwrap()].to_vec())
+            let batch = reader.nullable_bytes(true).unwrap().expect("a batch");
+            reader.skip_tagged_fields().unwrap();
+            (partition, bytes[batch].to_vec())
         });
         let batches = batches.collect();
         Some(Sent { id, batches })

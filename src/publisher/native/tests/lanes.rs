@@ -296,7 +296,7 @@ fn refused_naming(correlation_id: i32, node_id: i32, leader_epoch: i32) -> Vec<u
     let mut answer = Vec::new();
     let mut writer = WireWriter::new(&mut answer);
     writer.i32(correlation_id);
-    writer.no_tagged_fields(true);
+    writer.no_tagged_fields();
     writer.array(1, true);
     writer.string(TOPIC, true);
     writer.array(1, true);
@@ -315,7 +315,7 @@ fn refused_naming(correlation_id: i32, node_id: i32, leader_epoch: i32) -> Vec<u
     writer.string("kafka", true);
     writer.i32(9092);
     writer.null_string(true);
-    writer.no_tagged_fields(true);
+    writer.no_tagged_fields();
     answer
 }
 

@@ -21,7 +21,7 @@ pub fn move_partition(cluster: &Cluster, topic: &str, partition: i32, broker: i3
     writer.i16(VERSION);
     writer.i32(0); // correlation_id
     writer.string("test", false);
-    writer.no_tagged_fields(true);
+    writer.no_tagged_fields();
     writer.i32(PATIENCE.as_millis() as i32);
     writer.array(1, true);
     writer.string(topic, true);
@@ -30,7 +30,7 @@ pub fn move_partition(cluster: &Cluster, topic: &str, partition: i32, broker: i3
     writer.array(1, true);
     writer.i32(broker);
     // Of the partition, of the topic, of the request.
-    (0..3).for_each(|_| writer.no_tagged_fields(true));
+    (0..3).for_each(|_| writer.no_tagged_fields());
     writer.end_frame(start);
     let mut connection = Connection::open(&cluster[0].address());
     connection.send(&request);
