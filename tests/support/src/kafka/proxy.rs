@@ -2,6 +2,7 @@
 
 use super::tls_records::RecordWalk;
 use std::io::{self, Read, Write};
+use std::iter;
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI16, AtomicU64, AtomicUsize, Ordering};
@@ -231,9 +232,10 @@ impl Proxy {
         self.shared.orders(Way::FromBroker).zeroed_api = api_key;
     }
 
-    /// Closes the connections of this many of the next requests of this API instead of answering.
+    /// Closes the connections of this many of the next requests of this API instead of passing
+    /// them on.
     pub fn withhold(&self, api_key: i16, count: usize) {
-        self.shared.orders(Way::FromBroker).withheld = (api_key, count);
+        self.shared.orders(Way::ToBroker).withheld = (api_key, count);
     }
 
     /// Connections that are there now, and of this kind, pass nothing any more, and stay open. New
@@ -329,6 +331,12 @@ impl Orders {
     /// Applies the ordered faults to a piece, and returns how many of its bytes pass. If not all
     /// pass, the connection ends.
     fn carry_out(&mut self, piece: &mut [u8], last_api: i16) -> usize {
+        if let (api, count @ 1..) = self.withheld
+            && apis(piece).any(|asked| asked == api)
+        {
+            self.withheld = (api, count - 1);
+            return 0;
+        }
         if self.flips > 0 && piece.len() >= RECORDS_BYTES_MIN {
             self.flips -= 1;
             piece[RECORDS_BYTES_MIN / 2] ^= 0x10;
@@ -349,12 +357,6 @@ impl Orders {
         }
         if self.zeroed_api == Some(last_api) && piece.len() > 8 {
             piece[8..].fill(0);
-        }
-        if let (api, count @ 1..) = self.withheld
-            && api == last_api
-        {
-            self.withheld = (api, count - 1);
-            return 0;
         }
         match self.cuts {
             0 => piece.len(),
@@ -422,6 +424,17 @@ fn put(piece: &mut [u8], these: &[u8], others: &[u8]) -> bool {
     at.is_some()
 }
 
+/// The APIs of the requests in a piece that begins with one: clients may send several at once.
+fn apis(piece: &[u8]) -> impl Iterator<Item = i16> {
+    let mut rest = piece;
+    iter::from_fn(move || {
+        let length = u32::from_be_bytes(*rest.first_chunk()?) as usize;
+        let api = rest.get(API_KEY_AT..API_KEY_AT + 2)?;
+        rest = rest.get(API_KEY_AT + length..).unwrap_or_default();
+        Some(i16::from_be_bytes([api[0], api[1]]))
+    })
+}
+
 impl Passage {
     fn copy(&self, way: Way, mut from: TcpStream, mut to: TcpStream) {
         let (mut buffer, mut records) = (vec![0; PIECE_BYTES], RecordWalk::default());
@@ -432,9 +445,9 @@ impl Passage {
                 self.shared.key_updates.fetch_add(records.key_updates(piece), Ordering::SeqCst);
             }
             if way == Way::ToBroker
-                && let Some(api) = piece.get(API_KEY_AT..API_KEY_AT + 2)
+                && let Some(api) = apis(piece).next()
             {
-                self.api.store(i16::from_be_bytes([api[0], api[1]]), Ordering::SeqCst);
+                self.api.store(api, Ordering::SeqCst);
             }
             if way == Way::FromBroker && count >= RECORDS_BYTES_MIN {
                 self.has_read.store(true, Ordering::SeqCst);
