@@ -435,19 +435,10 @@ impl Check<'_> {
         Ok(written.to_owned())
     }
 
-    /// Checks a topic name by Kafka's rule (`org.apache.kafka.common.internals.Topic`).
     fn topic(&self, path: &str) -> Result<String, ConfigError> {
         let written = self.text(path);
-        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-        let length = 1..=kafka::TOPIC_NAME_CHARS_MAX;
-        let dots = matches!(written, "." | "..");
-        if !length.contains(&written.len()) || !written.chars().all(legal) || dots {
-            let sentence = format!(
-                "= \"{written}\": choose 1 to {} letters, digits, '.', '_' or '-'",
-                kafka::TOPIC_NAME_CHARS_MAX
-            );
-            return Err(self.error(path, sentence));
-        }
+        topic_name(written)
+            .map_err(|choice| self.error(path, format!("= \"{written}\": {choice}")))?;
         Ok(written.to_owned())
     }
 
@@ -513,6 +504,19 @@ impl Check<'_> {
         let (section, key) = split(path);
         self.settings.error(section, key, &[], sentence)
     }
+}
+
+/// Checks a topic name by Kafka's rule (`org.apache.kafka.common.internals.Topic`). The error says
+/// what to choose.
+pub(crate) fn topic_name(written: &str) -> Result<(), String> {
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let length = 1..=kafka::TOPIC_NAME_CHARS_MAX;
+    let dots = matches!(written, "." | "..");
+    if length.contains(&written.len()) && written.chars().all(legal) && !dots {
+        return Ok(());
+    }
+    let chars_max = kafka::TOPIC_NAME_CHARS_MAX;
+    Err(format!("choose 1 to {chars_max} letters, digits, '.', '_' or '-'"))
 }
 
 /// Why a value has the type that is asked for.

@@ -107,9 +107,6 @@ impl ToolError {
     /// Translates an error of librdkafka about a topic on which the verb needs this right.
     pub(crate) fn of_topic(topic: &str, right: Right, error: &KafkaError) -> ToolError {
         match error.rdkafka_error_code() {
-            Some(RDKafkaErrorCode::InvalidTopic) => ToolError::Usage(format!(
-                "`{topic}` cannot be a topic's name; use letters, digits, `.`, `_` and `-`"
-            )),
             Some(RDKafkaErrorCode::InvalidRecord | RDKafkaErrorCode::InvalidTimestamp) => {
                 ToolError::TopicWrong(format!(
                     "`{topic}` refuses the records, most likely for their timestamps; give \

@@ -12,7 +12,7 @@ use crate::kafka::client::{
 use crate::kafka::right::Right;
 use crate::kafka::security::Security;
 use crate::kafka::topic_error::TopicError;
-use crate::service::config::Config;
+use crate::service::config::{Config, topic_name};
 use crate::service::config_args::ClusterArgs;
 use rdkafka::consumer::Consumer;
 use rdkafka::error::KafkaError;
@@ -106,6 +106,9 @@ pub(crate) fn topic_partitions(
     topic: &str,
     right: Right,
 ) -> Result<u16, ToolError> {
+    topic_name(topic).map_err(|choice| {
+        ToolError::Usage(format!("`{topic}` cannot be the name of a topic: {choice}"))
+    })?;
     let brokers = brokers::reach(client)?;
     partitions_of(&ClientOptions { brokers, ..client.clone() }, topic, right)
 }
