@@ -2,6 +2,7 @@
 //! asked every 300 ms, or every second about a thousand partitions, for the placement of copies.
 
 use super::ControlOptions;
+use super::control_error::ControlError;
 use super::group_coordinator::GroupCoordinator;
 use crate::kafka::client::{KafkaReader, committed, log_ends, reader, reader_config};
 use crate::kafka::group_description::SeenMembers;
@@ -24,9 +25,6 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// Time after an output was quiet in which the group is asked: until copies of its zone have ended.
 const VIEWS_WANTED: Duration = Duration::from_secs(60);
 
-/// Time that the control thread waits for the number of members, while owners play on.
-const MEMBERS_WAIT_MAX: Duration = Duration::from_secs(2);
-
 /// Time for an answer about commits without a group: zones must not wait for it.
 const COMMITTED_WAIT_MAX: Duration = Duration::from_millis(200);
 
@@ -39,14 +37,17 @@ pub(crate) struct GroupWatch {
     /// How many instances the operator lists.
     listed: Option<usize>,
     /// Asks the thread how many members the group has; `None`: there is no thread.
-    questions: Option<Sender<Sender<usize>>>,
+    questions: Option<Sender<()>>,
+    /// The answers.
+    counts: Receiver<Result<usize, ControlError>>,
 }
 
 impl GroupWatch {
     /// Begins to ask. Without a thread or a client for it, nothing is ever seen.
     pub(crate) fn start(options: &ControlOptions, partitions: i32) -> GroupWatch {
         let (seen, views) = mpsc::sync_channel(VIEWS_MAX);
-        let (questions, asked) = mpsc::channel::<Sender<usize>>();
+        let (questions, asked) = mpsc::channel::<()>();
+        let (counted, counts) = mpsc::channel();
         let standby = options.standby;
         // Copies of all zones notice by themselves what falls quiet.
         let output_topic =
@@ -70,8 +71,9 @@ impl GroupWatch {
                     Err(RecvTimeoutError::Timeout) if standby.is_on() => {}
                     Err(RecvTimeoutError::Timeout) => continue,
                     Err(RecvTimeoutError::Disconnected) => return,
-                    Ok(answer) => {
-                        let _has_given_up = answer.send(members.count()).is_err();
+                    Ok(()) => {
+                        let count = members.coordinator.describe().map(|it| it.members.len());
+                        let _has_ended = counted.send(count);
                         continue;
                     }
                 }
@@ -102,21 +104,21 @@ impl GroupWatch {
             thread::Builder::new().name("group-watch".to_owned()).spawn(move || watch(client)).ok()
         });
         let listed = group.assignment.as_ref().map(|list| list.describe().members.len());
-        GroupWatch { views, listed, questions: thread.map(|_| questions) }
+        GroupWatch { views, listed, questions: thread.map(|_| questions), counts }
     }
 
-    /// Returns the number of members of the group, or 0 if nobody says it soon. If the operator
-    /// lists the instances, it is known.
-    pub(super) fn members(&self) -> usize {
-        if let Some(listed) = self.listed {
-            return listed;
+    /// Asks how many members the group has.
+    pub(super) fn ask_members(&self) {
+        if let Some(questions) = &self.questions {
+            // A thread that has ended answers nothing.
+            let _ended = questions.send(());
         }
-        let (answer, answered) = mpsc::channel();
-        let is_asked = |questions: &Sender<_>| questions.send(answer).is_ok();
-        match self.questions.as_ref().is_some_and(is_asked) {
-            true => answered.recv_timeout(MEMBERS_WAIT_MAX).unwrap_or(0),
-            false => 0,
-        }
+    }
+
+    /// Returns the answer to [`GroupWatch::ask_members`], once it is there. If the operator lists
+    /// the instances, it always is.
+    pub(super) fn next_members(&self) -> Option<Result<usize, ControlError>> {
+        self.listed.map(Ok).or_else(|| self.counts.try_recv().ok())
     }
 
     /// The newest view that was not taken yet.
@@ -134,13 +136,6 @@ fn watch_every(partitions: i32) -> Duration {
 struct Members {
     coordinator: GroupCoordinator,
     seen: SeenMembers,
-}
-
-impl Members {
-    /// How many there are now; 0: nobody says.
-    fn count(&mut self) -> usize {
-        self.coordinator.describe().map_or(0, |group| group.members.len())
-    }
 }
 
 /// The group as it is now; `None`: nobody says, or it is being rebalanced and no zone is quiet.

@@ -20,6 +20,7 @@ mod panic_file;
 pub(crate) mod random;
 pub(crate) mod roll_call;
 mod states;
+mod successors;
 pub mod surveyor;
 pub(crate) mod topic_client;
 pub(crate) mod topic_id_watch;
@@ -64,6 +65,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
+use successors::Successors;
 use surveyor::Surveyor;
 use topic_rules::TopicNames;
 use topic_watch::TopicWatch;
@@ -82,9 +84,6 @@ pub(crate) const RULEBOOKS_MAX: usize = 1;
 
 /// Messages about shards that may wait for a thread: several for every shard.
 pub(crate) const MESSAGES_MAX: usize = 4 * SHARDS_MAX;
-
-/// Time between two questions whether anybody is left to take our shards over.
-const SUCCESSORS_EVERY: Duration = Duration::from_secs(1);
 
 /// Messages that wait for the hot thread at which it is not told of covers: the others need their
 /// room.
@@ -163,8 +162,8 @@ struct Control {
     topic_watch: TopicWatch,
     /// Set while the group does not count the daemon in.
     joining: Option<LongWait>,
-    /// When the group was last asked who can take our shards over; `None`: the daemon does not end.
-    asked_for_successors_at: Option<Instant>,
+    /// Who can take our shards over; `None`: the daemon does not end.
+    successors: Option<Successors>,
 }
 
 /// Runs the control thread to its end. Brokers that do not answer yet are waited for.
@@ -219,7 +218,7 @@ impl Control {
             certificates,
             topic_watch,
             joining: None,
-            asked_for_successors_at: None,
+            successors: None,
         }
     }
 
@@ -257,16 +256,25 @@ impl Control {
         if !self.ends.stop.load(Ordering::Acquire) {
             return;
         }
-        let has_successors = match self.asked_for_successors_at {
-            None => {
-                self.ends.status.enter(Phase::Draining);
-                let has_copies = self.options.standby.copies > 0;
-                self.membership.resign(has_copies, || self.group_watch.members())
+        let now = Instant::now();
+        let Control { successors, membership, group_watch, options, ends, .. } = self;
+        let successors = successors.get_or_insert_with(|| {
+            ends.status.enter(Phase::Draining);
+            match membership.may_be_succeeded(options.standby.copies > 0) {
+                true => Successors::begin(now),
+                false => Successors::none(now),
             }
-            Some(at) if at.elapsed() < SUCCESSORS_EVERY => return,
-            Some(_) => self.group_watch.members() > 0,
-        };
-        self.asked_for_successors_at = Some(Instant::now());
+        });
+        if successors.ask(now) {
+            group_watch.ask_members();
+        }
+        if let Some(members) = group_watch.next_members() {
+            successors.take(members.ok());
+        }
+        let Some(has_successors) = successors.are_there(now) else { return };
+        if has_successors && successors.is_counted {
+            successors.is_counted = !membership.resign();
+        }
         self.on(OwnershipEvent::Stop { has_successors });
     }
 
@@ -549,7 +557,7 @@ impl Control {
         let is_input_known = self.options.origin.input_topic_id.get().is_some();
         self.ends.status.enter(Phase::of(&summary, connections, is_input_known));
         let now = Instant::now();
-        if summary.is_member || group_trouble.is_some() || self.asked_for_successors_at.is_some() {
+        if summary.is_member || group_trouble.is_some() || self.successors.is_some() {
             self.joining = None;
         } else if self.joining.get_or_insert(LongWait::since(now)).word(now).is_some() {
             tracing::warn!("waiting to join the group: {}", self.topic_watch.coordinator());

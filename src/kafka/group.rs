@@ -182,16 +182,24 @@ impl Membership {
         }
     }
 
-    /// Begins to leave the group, so that the others share our partitions out, if there are others
-    /// that will: whether there are. Nobody takes the place of a static member (KIP-345) before its
-    /// session times out, unless there are copies of its zones. `members` counts the members.
-    pub(crate) fn resign(&self, has_copies: bool, members: impl FnOnce() -> usize) -> bool {
-        let is_static = self.options.instance_id.is_some() || self.options.assignment.is_some();
-        let has_successors = (has_copies || !is_static) && members() > 1;
-        if has_successors && !is_static {
-            self.consumer.unsubscribe();
+    /// Returns whether other members would take this one's place now. Nobody takes the place of a
+    /// static member (KIP-345) before its session times out, unless there are copies of its zones.
+    pub(crate) fn may_be_succeeded(&self, has_copies: bool) -> bool {
+        has_copies || !self.is_static()
+    }
+
+    /// Begins to leave the group, so that the others share our partitions out, and returns true. A
+    /// static member stays.
+    pub(crate) fn resign(&self) -> bool {
+        if self.is_static() {
+            return false;
         }
-        has_successors
+        self.consumer.unsubscribe();
+        true
+    }
+
+    fn is_static(&self) -> bool {
+        self.options.instance_id.is_some() || self.options.assignment.is_some()
     }
 
     /// The id that the group has given this instance, or the operator; `None` before it has joined.
