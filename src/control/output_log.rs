@@ -21,16 +21,22 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::producer::BaseRecord;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// Upper limit of the wait for a fence's acknowledgement, in milliseconds.
 pub const FENCE_MS_MAX: u64 = 10_000;
 
-/// Time in which nothing came although something was read, after which the next read takes a new
+/// Time in which nothing came of a partition that was read, after which its next read takes a new
 /// client: librdkafka has been seen to bring nothing any more after its broker was restarted, while
-/// other clients were served. An owner repeats its fence every ten seconds.
+/// other clients were served. A partition that is read on from its end is read again after 15 s of
+/// silence, which brings its end. One whose leader is away is not read again before the leader has
+/// answered a survey.
 const STUCK: Duration = Duration::from_secs(20);
+
+/// Time between two polls that counts as a time in which nothing came, at most: records may wait
+/// for a thread that has stood still.
+const POLL_COUNTED_MAX: Duration = Duration::from_millis(100);
 
 /// Options for reading and fencing outputs.
 #[derive(Clone, Debug)]
@@ -47,6 +53,49 @@ pub struct OutputLogOptions {
     pub format: Format,
 }
 
+/// The partitions that are read.
+#[derive(Debug, Default)]
+struct Reads {
+    /// For how long nothing has come of each.
+    quiet: BTreeMap<i32, Duration>,
+    /// Partitions of which nothing had come for long when their last read ended.
+    stuck: BTreeSet<i32>,
+}
+
+impl Reads {
+    fn begin(&mut self, partition: i32) {
+        self.quiet.insert(partition, Duration::ZERO);
+    }
+
+    /// Time has passed without a poll.
+    fn wait(&mut self, time: Duration) {
+        let counted = time.min(POLL_COUNTED_MAX);
+        self.quiet.values_mut().for_each(|quiet| *quiet += counted);
+    }
+
+    /// A record or the end has come.
+    fn come(&mut self, partition: i32) {
+        if let Some(quiet) = self.quiet.get_mut(&partition) {
+            *quiet = Duration::ZERO;
+        }
+    }
+
+    /// Returns whether the partition was read.
+    fn end(&mut self, partition: i32) -> bool {
+        let Some(quiet) = self.quiet.remove(&partition) else { return false };
+        match quiet >= STUCK {
+            true => self.stuck.insert(partition),
+            false => self.stuck.remove(&partition),
+        };
+        true
+    }
+
+    /// Returns whether the client brings nothing of a partition.
+    fn are_stuck(&self, partition: i32) -> bool {
+        self.stuck.contains(&partition)
+    }
+}
+
 /// Clients for one output topic.
 pub struct OutputLog {
     options: OutputLogOptions,
@@ -58,12 +107,8 @@ pub struct OutputLog {
     waiting: BTreeMap<i32, usize>,
     /// The notes that are on their way, by number, each with its partition.
     notes: BTreeMap<usize, i32>,
-    /// Partitions that are being read.
-    reading: Vec<i32>,
-    /// When something came last, or the first partition began to be read.
-    came_at: Instant,
-    /// Something was read for long, and nothing has come since.
-    is_suspect: bool,
+    reads: Reads,
+    polled_at: Instant,
     /// Partitions that were read by a client that was replaced.
     dropped: Vec<i32>,
     partitions: i32,
@@ -88,9 +133,8 @@ impl OutputLog {
             appends: 0,
             waiting: BTreeMap::new(),
             notes: BTreeMap::new(),
-            reading: Vec::new(),
-            came_at: Instant::now(),
-            is_suspect: false,
+            reads: Reads::default(),
+            polled_at: Instant::now(),
             dropped: Vec::new(),
             partitions: output,
         })
@@ -104,17 +148,14 @@ impl OutputLog {
     /// Reads a partition from this offset on, also if it is being read elsewhere.
     pub fn read(&mut self, partition: i32, from: i64) -> Result<(), TopicError> {
         self.stop_reading(partition);
-        if self.is_suspect {
+        if self.reads.are_stuck(partition) {
             self.replace_consumer()?;
-        }
-        if self.reading.is_empty() {
-            self.came_at = Instant::now();
         }
         let mut list = TopicPartitionList::new();
         list.add_partition_offset(&self.options.output_topic, partition, Offset::Offset(from))
             .and_then(|()| self.consumer.incremental_assign(&list))
             .map_err(|error| self.failure(&error))?;
-        self.reading.push(partition);
+        self.reads.begin(partition);
         Ok(())
     }
 
@@ -124,8 +165,7 @@ impl OutputLog {
         let consumer = reader(&config, &self.options.client).map_err(|it| self.failure(&it))?;
         tracing::warn!("nothing came of the output for long: it is read by a new client");
         leave(std::mem::replace(&mut self.consumer, consumer));
-        self.dropped.append(&mut self.reading);
-        self.is_suspect = false;
+        self.dropped.extend(std::mem::take(&mut self.reads).quiet.into_keys());
         Ok(())
     }
 
@@ -137,11 +177,9 @@ impl OutputLog {
 
     fn stop_reading(&mut self, partition: i32) {
         self.dropped.retain(|dropped| *dropped != partition);
-        let Some(place) = self.reading.iter().position(|reading| *reading == partition) else {
+        if !self.reads.end(partition) {
             return;
-        };
-        self.reading.swap_remove(place);
-        self.is_suspect |= self.came_at.elapsed() >= STUCK;
+        }
         let mut list = TopicPartitionList::new();
         list.add_partition(&self.options.output_topic, partition);
         let removed = self.consumer.incremental_unassign(&list);
@@ -192,13 +230,17 @@ impl OutputLog {
             let error = TopicError::NotNow("it is read by a new client".to_owned());
             take(OutputEvent::RequestFailed { partition, error });
         }
+        let now = Instant::now();
+        self.reads.wait(now.saturating_duration_since(self.polled_at));
+        self.polled_at = now;
         let mut wait = wait_max;
         if !self.waiting.is_empty() || !self.notes.is_empty() {
-            self.writer.producer.poll(if self.reading.is_empty() { wait } else { Duration::ZERO });
+            let is_reading = !self.reads.quiet.is_empty();
+            self.writer.producer.poll(if is_reading { Duration::ZERO } else { wait });
             self.take_appended(&mut take);
             wait = wait.min(POLL_INTERVAL);
         }
-        if self.reading.is_empty() {
+        if self.reads.quiet.is_empty() {
             if self.waiting.is_empty() && self.notes.is_empty() {
                 // Ownership waits for something that does not wake this thread.
                 std::thread::sleep(wait.min(POLL_INTERVAL));
@@ -206,17 +248,15 @@ impl OutputLog {
             return;
         }
         for _ in 0..RECORDS_PER_POLL {
-            let polled = self.consumer.poll(wait);
-            if let Some(Ok(_) | Err(KafkaError::PartitionEOF(_))) = polled {
-                (self.came_at, self.is_suspect) = (Instant::now(), false);
-            }
-            match polled {
-                Some(Ok(message)) => take(OutputEvent::Record {
-                    partition: message.partition(),
-                    offset: message.offset(),
-                    payload: message.payload().unwrap_or_default(),
-                }),
+            match self.consumer.poll(wait) {
+                Some(Ok(message)) => {
+                    let (partition, offset) = (message.partition(), message.offset());
+                    self.reads.come(partition);
+                    let payload = message.payload().unwrap_or_default();
+                    take(OutputEvent::Record { partition, offset, payload });
+                }
                 Some(Err(KafkaError::PartitionEOF(partition))) => {
+                    self.reads.come(partition);
                     take(OutputEvent::End { partition });
                 }
                 Some(Err(error)) => self.tolerate(&error, &mut take),
@@ -253,7 +293,7 @@ impl OutputLog {
     fn tolerate(&self, error: &KafkaError, take: &mut impl FnMut(OutputEvent<'_>)) {
         if is_out_of_range(error) {
             // librdkafka does not name the partition, so all are read again.
-            for partition in &self.reading {
+            for partition in self.reads.quiet.keys() {
                 // The survey said that the offset is there.
                 let why = "the output was truncated while it was read, or a broker is behind";
                 let error = TopicError::NotNow(why.to_owned());
@@ -314,6 +354,30 @@ fn producer_config(options: &OutputLogOptions) -> ClientConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_partition_that_brings_nothing_is_stuck_whatever_comes_of_others() {
+        let mut reads = Reads::default();
+        [1, 2].into_iter().for_each(|partition| reads.begin(partition));
+        for _ in 0..STUCK.as_millis() / POLL_COUNTED_MAX.as_millis() {
+            reads.wait(POLL_COUNTED_MAX);
+            reads.come(2);
+        }
+        assert!(reads.end(1) && reads.end(2) && !reads.end(2));
+        assert!(reads.are_stuck(1) && !reads.are_stuck(2));
+        reads.begin(1);
+        reads.end(1);
+        assert!(!reads.are_stuck(1), "it was read again since");
+    }
+
+    #[test]
+    fn a_thread_that_has_stood_still_takes_no_partition_for_stuck() {
+        let mut reads = Reads::default();
+        reads.begin(1);
+        reads.wait(2 * STUCK);
+        reads.end(1);
+        assert!(!reads.are_stuck(1));
+    }
 
     #[test]
     fn a_broker_that_does_not_know_the_topic_yet_has_answered() {

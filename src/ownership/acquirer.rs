@@ -191,8 +191,8 @@ impl Acquirer {
     }
 
     /// Continues every task that reads an output and has a slot, and gives up tasks that have not
-    /// moved for long.
-    pub(super) fn go_on(&mut self, table: &mut ShardTable, now: Instant) {
+    /// moved for long. `turn` is the time since the last call.
+    pub(super) fn go_on(&mut self, table: &mut ShardTable, turn: Duration, now: Instant) {
         let stall_max = Duration::from_millis(READ_STALL_MS_MAX);
         let is_fence_on_its_way = table.is_fence_on_its_way(now);
         for partition in table.partitions() {
@@ -203,8 +203,7 @@ impl Acquirer {
             self.wait_for_state(table, partition, now);
             let Some(task) = table.task(partition) else { continue };
             // Reading on from the end takes no slot: another owner may publish little.
-            if matches!(task.need(), Need::Follow { .. } | Need::Await { .. }) && task.was_at_end()
-            {
+            if task.reads_on(turn) {
                 table.slots.free(partition);
                 continue;
             }

@@ -1,6 +1,7 @@
 //! One output partition that is read: to acquire its shard, or to check a foreign span between its
 //! frames.
 
+use crate::output::frame::FENCE_EVERY_MS;
 use crate::output::mark::Mark;
 use crate::ownership::acquired::Acquired;
 use crate::ownership::acquisition::{Acquisition, Candidate, Need};
@@ -8,7 +9,16 @@ use crate::ownership::action::OwnershipAction;
 use crate::ownership::event::OutputEvent;
 use crate::ownership::foreign_span::SpanCheck;
 use crate::ownership::start_error::StartError;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Milliseconds without a record after which an output is read again that is read on from its end:
+/// its owner repeats its fence, and 5 s is longer than a broker usually pauses. If there is no
+/// owner, the end is reported again; if the client brings nothing more, it is not.
+const QUIET_OUTPUT_MS_MAX: u64 = FENCE_EVERY_MS + 5_000;
+
+/// Milliseconds between two turns that count as a time in which nothing came: records may wait for
+/// a thread that has stood still.
+const TURN_COUNTED_MS_MAX: u64 = 100;
 
 /// What a task is for.
 #[derive(Debug)]
@@ -34,6 +44,8 @@ pub(super) struct LogTask {
     has_been_at_end: bool,
     /// The end was reached since that was forgotten.
     was_at_end: bool,
+    /// For how long nothing has come, not even the end.
+    quiet: Duration,
     /// Until when it waits for the state that an owner of another version leaves; `None`: it has
     /// not waited.
     pub(super) waits_until: Option<Instant>,
@@ -51,6 +63,7 @@ impl LogTask {
             is_at_end: false,
             has_been_at_end: false,
             was_at_end: false,
+            quiet: Duration::ZERO,
             waits_until: None,
             committed: None,
         }
@@ -87,10 +100,10 @@ impl LogTask {
             }
             Need::Follow { from } | Need::Await { from } => {
                 // At its end it goes on by itself.
-                if self.next_record.is_some_and(|next| next <= from) {
+                if !self.is_quiet() && self.next_record.is_some_and(|next| next <= from) {
                     return None;
                 }
-                self.next_record = Some(from);
+                (self.next_record, self.quiet) = (Some(from), Duration::ZERO);
                 Some(OwnershipAction::Read { partition, from })
             }
             need @ Need::Append(header) => {
@@ -186,6 +199,24 @@ impl LogTask {
         self.was_at_end = self.is_at_end;
     }
 
+    /// A turn has passed. Returns whether the output is read on from its end. If nothing has come
+    /// for long, it is not: it is read again, so that the end is reported if it is still there.
+    pub(super) fn reads_on(&mut self, turn: Duration) -> bool {
+        let is_followed = matches!(self.need(), Need::Follow { .. } | Need::Await { .. });
+        if !is_followed || !self.was_at_end {
+            return false;
+        }
+        self.quiet += turn.min(Duration::from_millis(TURN_COUNTED_MS_MAX));
+        if self.is_quiet() {
+            (self.is_at_end, self.was_at_end) = (false, false);
+        }
+        self.was_at_end
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.quiet >= Duration::from_millis(QUIET_OUTPUT_MS_MAX)
+    }
+
     /// Takes the outcome of an acquisition that has ended.
     pub(super) fn take_outcome(&mut self) -> Result<Acquired, StartError> {
         match &mut self.purpose {
@@ -261,10 +292,11 @@ impl LogTask {
         }
         match event {
             OutputEvent::Record { offset, .. } => {
+                (self.is_at_end, self.quiet) = (false, Duration::ZERO);
                 self.next_record = Some(offset + 1);
-                self.is_at_end = false;
             }
             OutputEvent::End { .. } => {
+                self.quiet = Duration::ZERO;
                 (self.is_at_end, self.has_been_at_end, self.was_at_end) = (true, true, true);
             }
             _ => {}

@@ -550,7 +550,7 @@ impl Ownership {
 
     /// Time has passed.
     fn tick(&mut self, facts: &[ShardFacts], now: Instant) {
-        self.acquirer.standby.tick(&self.table, now);
+        let turn = self.acquirer.standby.tick(&self.table, now);
         for facts in facts {
             if let Some(release) = &mut self.table.release {
                 release.take(facts);
@@ -564,7 +564,7 @@ impl Ownership {
         self.go_on_stopping(now);
         self.go_on_releasing(now);
         self.acquirer.begin_due(&mut self.table, now);
-        self.acquirer.go_on(&mut self.table, now);
+        self.acquirer.go_on(&mut self.table, turn, now);
         if !self.is_ending() {
             self.table.actions.extend(self.session.next_action(now));
         }

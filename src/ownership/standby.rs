@@ -150,10 +150,11 @@ impl Standby {
         }
     }
 
-    /// Takes the time of a tick.
-    pub(super) fn tick(&mut self, table: &ShardTable, now: Instant) {
+    /// Takes the time of a tick. Returns how long ago the last one was.
+    pub(super) fn tick(&mut self, table: &ShardTable, now: Instant) -> Duration {
         let before = self.ticked_at.replace(now).unwrap_or(now);
-        if now.saturating_duration_since(before) >= Duration::from_millis(STOOD_STILL_MS) {
+        let turn = now.saturating_duration_since(before);
+        if turn >= Duration::from_millis(STOOD_STILL_MS) {
             self.silences.values_mut().for_each(Silence::begin_again);
         }
         let is_suspicious = |partition: &&i32| {
@@ -162,6 +163,7 @@ impl Standby {
         let suspicious: Vec<i32> = table.copies.keys().filter(is_suspicious).copied().collect();
         let owners: BTreeSet<_> = suspicious.iter().map(|at| self.owners.get(at)).collect();
         self.is_crowd = owners.len() > 1 && 2 * suspicious.len() > table.copies.len();
+        turn
     }
 
     /// Begins to watch the owner of a zone.

@@ -1,6 +1,7 @@
 //! Copies of zones that other instances own: when they begin, end, and take over.
 
 use crate::hunt::frames::encode;
+use crate::kafka::READ_STALL_MS_MAX;
 use crate::kafka::membership::{GroupMember, GroupView, MembershipError, MembershipEvent};
 use crate::kit::update::Update;
 use crate::output::fence_id::{FenceIds, is_resignation};
@@ -156,6 +157,45 @@ fn a_copy_follows_without_a_word_of_the_group_and_fences_nothing_while_its_owner
     let summary = daemon.ownership.summary();
     assert_eq!((summary.copies, summary.acquiring, summary.open), (1, 0, 0));
     assert_eq!(daemon.ownership.warm_copies(daemon.now), 1);
+}
+
+/// Reads of outputs that nobody has answered.
+fn reads(daemon: &Daemon) -> Vec<i64> {
+    let from = |done: &OwnershipAction| match done {
+        OwnershipAction::Read { from, .. } => Some(*from),
+        _ => None,
+    };
+    daemon.done.iter().filter_map(from).collect()
+}
+
+#[test]
+fn a_copy_of_which_nothing_comes_is_not_warm_and_is_read_again() {
+    let (mut daemon, _owner) = beside_an_owner();
+    daemon.output_answers = false;
+    let is_warm = |daemon: &Daemon| daemon.ownership.warm_copies(daemon.now) == 1;
+    rest(&mut daemon, 14_000);
+    assert!(is_warm(&daemon) && reads(&daemon).is_empty(), "an idle owner repeats its fence");
+    daemon.pass(60_000, 0, false);
+    rest(&mut daemon, 50);
+    assert!(is_warm(&daemon) && reads(&daemon).is_empty(), "this thread has stood still");
+    rest(&mut daemon, 4_000);
+    assert!(!is_warm(&daemon));
+    let [from] = reads(&daemon)[..] else { panic!("{:?}", reads(&daemon)) };
+    // Its owner is gone, and the end is where it was.
+    daemon.read(0, from);
+    rest(&mut daemon, 50);
+    assert!(is_warm(&daemon));
+}
+
+#[test]
+fn a_copy_of_which_nothing_comes_for_long_begins_again() {
+    let (mut daemon, _owner) = beside_an_owner();
+    daemon.output_answers = false;
+    rest(&mut daemon, 15_000 + READ_STALL_MS_MAX + 1_000);
+    assert!(daemon.has_done(&OwnershipAction::Forget { partition: 0 }));
+    daemon.output_answers = true;
+    rest(&mut daemon, READ_STALL_MS_MAX + 1_000);
+    assert_eq!((follows(&daemon), daemon.ownership.warm_copies(daemon.now)), (2, 1));
 }
 
 #[test]
