@@ -113,6 +113,7 @@ impl Acquirer {
         match error {
             StartError::EditionBehind { .. } => {
                 table.end_copy(partition);
+                table.copies.entry(partition).and_modify(|copy| copy.awaits_version = true);
                 let sentence = error.awaited(self.options.version);
                 table.log(Note::AwaitsVersion { partition, sentence });
             }

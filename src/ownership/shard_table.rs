@@ -24,6 +24,15 @@ pub(super) struct ZoneCopy {
     pub(super) begun_at: Instant,
     /// When its zone was quiet last.
     pub(super) quiet_at: Instant,
+    /// It has ended because another version plays the zone.
+    pub(super) awaits_version: bool,
+}
+
+impl ZoneCopy {
+    /// A copy that begins at this time.
+    pub(super) fn new(rank: u32, begun_at: Instant) -> ZoneCopy {
+        ZoneCopy { rank, begun_at, quiet_at: begun_at, awaits_version: false }
+    }
 }
 
 /// All shards of a daemon, with the actions that they need.
@@ -127,7 +136,7 @@ impl ShardTable {
 
     /// A shard counts as a copy that was begun at this time.
     pub(super) fn keep_as_copy(&mut self, partition: i32, begun_at: Instant) {
-        self.copies.insert(partition, ZoneCopy { rank: 0, begun_at, quiet_at: begun_at });
+        self.copies.insert(partition, ZoneCopy::new(0, begun_at));
     }
 
     /// A copy ends because of this.

@@ -259,7 +259,7 @@ impl Acquirer {
             None if is_there => return,
             None => table.log(Note::Copy { partition, news: CopyNews::Begins { rank } }),
         }
-        table.copies.insert(partition, ZoneCopy { rank, begun_at: now, quiet_at: now });
+        table.copies.insert(partition, ZoneCopy::new(rank, now));
         table.make_due(partition, now, History::default());
         self.standby.begin_watching(partition, now);
     }
@@ -403,6 +403,17 @@ impl Acquirer {
             })
             .collect();
         table.actions.extend(notes);
+    }
+
+    /// How many copies this instance keeps. One that has failed counts, although it begins again
+    /// only after a while: its zone has no other. If it was made because its zone had fallen quiet,
+    /// or waits for another version, nobody counts on it.
+    pub(super) fn copies(&self, table: &ShardTable) -> u32 {
+        let is_standing = self.standby.options.copies > 0;
+        let counts = |(partition, copy): &(&i32, &ZoneCopy)| {
+            table.get(**partition).is_some() || (is_standing && !copy.awaits_version)
+        };
+        table.copies.iter().filter(counts).count() as u32
     }
 
     /// How many copies are warm.

@@ -16,7 +16,7 @@ pub struct Summary {
     pub restoring: u32,
     /// Shards that are being acquired, or will be.
     pub acquiring: u32,
-    /// Copies of zones that other instances own.
+    /// Copies of zones that other instances own, those included that begin again after a failure.
     pub copies: u32,
     /// Shards that only an operator can help.
     pub halted: u32,
@@ -25,7 +25,8 @@ pub struct Summary {
 impl Ownership {
     /// All shards together.
     pub fn summary(&self) -> Summary {
-        let mut summary = Summary { is_member: self.session.is_member(), ..Summary::default() };
+        let (is_member, copies) = (self.session.is_member(), self.acquirer.copies(&self.table));
+        let mut summary = Summary { is_member, copies, ..Summary::default() };
         for (partition, shard) in self.table.iter() {
             match shard {
                 ShardState::Halted => summary.halted += 1,
@@ -34,7 +35,7 @@ impl Ownership {
                     let is_restoring = matches!(open.phase, OpenPhase::Restoring(_));
                     summary.restoring += u32::from(is_restoring && open.is_assigned);
                 }
-                _ if self.table.is_copy(partition) => summary.copies += 1,
+                _ if self.table.is_copy(partition) => {}
                 _ => summary.acquiring += 1,
             }
         }

@@ -89,8 +89,12 @@ fn write_pipeline(page: &mut MetricsPage, Observed { metrics, progress, status }
          partition.",
     )
     .by_partition(progress, |shard| Some(shard.is_played().into()));
-    page.family("huntd_copies", GAUGE, "Copies of zones that other instances own.")
-        .value(metrics.gauge(Gauge::Copies));
+    page.family(
+        "huntd_copies",
+        GAUGE,
+        "Copies of zones that other instances own, also those that begin again after a failure.",
+    )
+    .value(metrics.gauge(Gauge::Copies));
     page.family("huntd_copies_warm", GAUGE, "Copies that could take their zone over now.")
         .value(metrics.gauge(Gauge::WarmCopies));
     page.family("huntd_shards_halted", GAUGE, "Shards that need an operator to continue.")

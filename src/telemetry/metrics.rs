@@ -104,7 +104,8 @@ pub enum Gauge {
     InFlightBytes,
     /// Partitions of the input topic; 0 while unknown. Control thread.
     Partitions,
-    /// Copies of zones that other instances own. Control thread.
+    /// Copies of zones that other instances own, also those that begin again after a failure.
+    /// Control thread.
     Copies,
     /// Of these, those that could take their zone over now. Control thread.
     WarmCopies,

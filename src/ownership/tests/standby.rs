@@ -521,7 +521,9 @@ fn a_copy_that_differs_ends_and_begins_again_later_and_halts_nothing() {
     assert!(daemon.has_done(&OwnershipAction::Log(is_said)));
     daemon.hear(OwnershipEvent::GroupSeen { view: &view(), ours: OURS });
     rest(&mut daemon, 20);
-    assert_eq!((follows(&daemon), daemon.ownership.summary().halted), (1, 0));
+    let summary = daemon.ownership.summary();
+    assert_eq!((follows(&daemon), summary.halted, summary.copies), (1, 0, 1));
+    assert_eq!(daemon.ownership.warm_copies(daemon.now), 0, "one copy is missing");
     daemon.pass(30_000, 0, false);
     daemon.hear(OwnershipEvent::GroupSeen { view: &view(), ours: OURS });
     rest(&mut daemon, 20);
