@@ -404,7 +404,7 @@ impl Acquirer {
                 continue;
             };
             task.confirm(fence_id);
-            history.fences += 1;
+            (history.fences, history.silent_at) = (history.fences + 1, None);
             self.rivals.fence(partition, owner_epoch + 1);
             table.slots.moved(partition, now);
         }
@@ -467,9 +467,19 @@ impl Acquirer {
         let (ownership_id, ruleset) =
             (follower.ownership_id.expect("just looked at"), follower.ruleset);
         let settled_offset = acquired.settled_offset(committed);
-        self.rivals.opened(partition, now);
         let zones = self.options.partitions;
-        table.open(Opening { ownership_id, ruleset, zones, acquired, settled_offset }, now);
+        let opening = Opening { ownership_id, ruleset, zones, acquired, settled_offset };
+        self.open(table, opening, now);
+    }
+
+    /// A shard goes to the hot thread.
+    fn open(&mut self, table: &mut ShardTable, opening: Opening, now: Instant) {
+        let partition = opening.acquired.partition;
+        self.rivals.opened(partition, now);
+        if let Some(position) = table.history(partition).silent_at {
+            self.standby.took(partition, position);
+        }
+        table.open(opening, now);
     }
 
     /// The output is ours: the state it starts from is loaded.
@@ -504,8 +514,8 @@ impl Acquirer {
             Some(ShardState::Loading { acquired, .. }) => {
                 let acquired = acquired.as_ref().clone();
                 let settled_offset = acquired.start.next_offset;
-                self.rivals.opened(partition, now);
-                table.open(Opening { ownership_id, ruleset, zones, acquired, settled_offset }, now);
+                let opening = Opening { ownership_id, ruleset, zones, acquired, settled_offset };
+                self.open(table, opening, now);
             }
             Some(ShardState::Acquiring { task, follower: Some(follower), .. })
                 if follower.ownership_id.is_none() =>

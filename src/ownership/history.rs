@@ -29,6 +29,9 @@ pub(super) struct History {
     pub(super) fences: u32,
     /// Another instance has just taken it over: it is not taken back before this time.
     pub(super) not_before: Option<Instant>,
+    /// The position, as updates and input offset, at which this attempt takes it over from a silent
+    /// owner.
+    pub(super) silent_at: Option<(u64, i64)>,
     /// What ended the last attempt.
     pub(super) why: Option<String>,
 }

@@ -188,6 +188,7 @@ impl ShardTable {
     pub(super) fn make_due(&mut self, partition: i32, at: Instant, history: History) {
         self.stop_following(partition);
         self.stop_reading(partition);
+        let history = History { silent_at: None, ..history };
         match self.is_given_up(partition) {
             true => drop(self.shards.remove(&partition)),
             false => drop(self.shards.insert(partition, ShardState::Due { at, history })),

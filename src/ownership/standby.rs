@@ -150,6 +150,12 @@ impl Standby {
         }
     }
 
+    /// A zone goes to the hot thread that was taken over at this position, as updates and input
+    /// offset, from a silent owner.
+    pub(super) fn took(&mut self, partition: i32, position: (u64, i64)) {
+        self.taken.insert(partition, position);
+    }
+
     /// Takes the time of a tick. Returns how long ago the last one was.
     pub(super) fn tick(&mut self, table: &ShardTable, now: Instant) -> Duration {
         let before = self.ticked_at.replace(now).unwrap_or(now);
@@ -348,7 +354,7 @@ impl Acquirer {
             let (_, since) = *follower.resigned_at.insert(known.unwrap_or((owner_epoch, now)));
             let turn_at = since + Duration::from_millis(RANK_MS * u64::from(rank));
             if is_eligible && turn_at <= now {
-                return self.take_over(table, partition, TakeoverCause::Resignation, now);
+                return self.take_over(table, partition, TakeoverCause::Resignation, None, now);
             }
         }
         // Without a group, nobody else is left.
@@ -367,8 +373,8 @@ impl Acquirer {
                 table.actions.push_back(OwnershipAction::Note { partition, header });
             }
             SilenceStep::TakeOver(silence) => {
-                self.standby.taken.insert(partition, sighting.position);
-                self.take_over(table, partition, TakeoverCause::Silence(silence), now);
+                let cause = TakeoverCause::Silence(silence);
+                self.take_over(table, partition, cause, Some(sighting.position), now);
             }
         }
     }
@@ -378,6 +384,7 @@ impl Acquirer {
         table: &mut ShardTable,
         partition: i32,
         cause: TakeoverCause,
+        silent_at: Option<(u64, i64)>,
         now: Instant,
     ) {
         let fence_id = self.options.fence_ids.next();
@@ -387,7 +394,7 @@ impl Acquirer {
         let owner_epoch = task.fence_in_force().map_or(0, |(owner_epoch, _)| owner_epoch);
         task.take_over(fence_id);
         self.standby.begun.remove(&partition);
-        history.fences += 1;
+        (history.fences, history.silent_at) = (history.fences + 1, silent_at);
         self.rivals.fence(partition, owner_epoch + 1);
         table.slots.moved(partition, now);
         table.log(Note::Copy { partition, news: CopyNews::TakesOver(cause) });

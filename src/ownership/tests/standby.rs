@@ -3,6 +3,7 @@
 use crate::hunt::frames::encode;
 use crate::kafka::READ_STALL_MS_MAX;
 use crate::kafka::membership::{GroupMember, GroupView, MembershipError, MembershipEvent};
+use crate::kafka::topic_error::TopicError;
 use crate::kit::update::Update;
 use crate::output::fence_id::{FenceIds, is_resignation};
 use crate::output::frame::{Format, FrameHeader};
@@ -460,6 +461,22 @@ fn a_copy_takes_its_zone_over_from_a_silent_owner_once_a_probe_was_answered() {
     assert_eq!((notes(&daemon).len(), is_promoted(&daemon)), (1, false), "the output may be away");
     daemon.hear(OwnershipEvent::Output(OutputEvent::Noted { partition: 0, offset: None }));
     assert_takes_over_from_silence(&mut daemon);
+}
+
+#[test]
+fn a_takeover_whose_fence_is_not_stored_is_tried_again() {
+    let (mut daemon, owner) = beside_an_owner();
+    daemon.decoded = owner.next_offset + 1;
+    daemon.takes_frames = false;
+    rest(&mut daemon, u64::from(SILENCE_MS) * 2 / 3 + 10);
+    answer_probe(&mut daemon);
+    rest(&mut daemon, LONG_MS);
+    assert_eq!((causes(&daemon).len(), is_promoted(&daemon)), (1, false));
+    let error = TopicError::Unreachable("the leader is away".to_owned());
+    daemon.hear(OwnershipEvent::Output(OutputEvent::RequestFailed { partition: 0, error }));
+    daemon.takes_frames = true;
+    rest(&mut daemon, 10 * LONG_MS);
+    assert_eq!((causes(&daemon).len(), is_promoted(&daemon)), (2, true));
 }
 
 #[test]
