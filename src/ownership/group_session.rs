@@ -10,6 +10,10 @@ use std::time::{Duration, Instant};
 /// just started does not know its topics.
 pub(crate) const TOPIC_MISSING_MS_MAX: u64 = 5_000;
 
+/// Milliseconds between two questions about a topic that is missing. One broker may be behind the
+/// others.
+const TOPIC_ASKED_EVERY_MS: u64 = 1_000;
+
 /// Milliseconds between two commits of input offsets: lag tools look every few seconds.
 const COMMIT_EVERY_MS: u64 = 1_000;
 
@@ -20,9 +24,18 @@ pub(super) struct GroupSession {
     /// The last trouble with the group, since it last gave partitions to us or took them away.
     trouble: Option<String>,
     losses: InstanceIdLosses,
-    /// Since when the input topic is said to be missing.
-    topic_missing_since: Option<Instant>,
+    /// The input topic is said to be missing.
+    missing: Option<MissingTopic>,
     committed_at: Instant,
+}
+
+/// What is known of an input topic that is said to be missing.
+#[derive(Clone, Copy, Debug)]
+struct MissingTopic {
+    /// When it is asked for next.
+    ask_at: Instant,
+    /// A broker that was asked for it does not know it either.
+    is_confirmed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +60,7 @@ impl GroupSession {
             state: SessionState::Joining,
             trouble: None,
             losses: InstanceIdLosses::default(),
-            topic_missing_since: None,
+            missing: None,
             committed_at: now,
         }
     }
@@ -107,7 +120,8 @@ impl GroupSession {
     pub(super) fn fails(&mut self, error: MembershipError, now: Instant) -> OwnershipAction {
         match error {
             MembershipError::TopicMissing(_) => {
-                self.topic_missing_since.get_or_insert(now);
+                let ask_at = now + Duration::from_millis(TOPIC_MISSING_MS_MAX);
+                self.missing.get_or_insert(MissingTopic { ask_at, is_confirmed: false });
                 self.wait(&error)
             }
             MembershipError::InstanceHeld(_) => {
@@ -146,6 +160,27 @@ impl GroupSession {
         Some(self.bear(&error, now))
     }
 
+    /// The result of looking for the input topic. It is gone if that is said twice in a row.
+    pub(super) fn topic_checked(
+        &mut self,
+        result: Result<(), MembershipError>,
+        now: Instant,
+    ) -> Option<OwnershipAction> {
+        let before = self.missing.take();
+        match result {
+            Err(error @ MembershipError::TopicMissing(_)) => {
+                if before.is_some_and(|missing| missing.is_confirmed) {
+                    return Some(OwnershipAction::Fail(error));
+                }
+                let ask_at = now + Duration::from_millis(TOPIC_ASKED_EVERY_MS);
+                self.missing = Some(MissingTopic { ask_at, is_confirmed: true });
+                None
+            }
+            // The group reports it again if it is missing.
+            Ok(()) | Err(_) => None,
+        }
+    }
+
     /// A trouble that passes.
     fn bear(&mut self, error: &MembershipError, now: Instant) -> OwnershipAction {
         if matches!(error, MembershipError::Unreachable(_) | MembershipError::TlsOutdated(_)) {
@@ -164,9 +199,6 @@ impl GroupSession {
 
     /// What is due now.
     pub(super) fn next_action(&mut self, now: Instant) -> Option<OwnershipAction> {
-        let has_passed = |since: Instant, wait_ms: u64| {
-            now.saturating_duration_since(since) >= Duration::from_millis(wait_ms)
-        };
         if let SessionState::Rejoining { since, retry_at: Some(at) } = self.state {
             if at <= now {
                 self.state = SessionState::Rejoining { since, retry_at: None };
@@ -174,11 +206,10 @@ impl GroupSession {
             }
             return None;
         }
-        if self.topic_missing_since.is_some_and(|since| has_passed(since, TOPIC_MISSING_MS_MAX)) {
-            self.topic_missing_since = None;
-            return Some(OwnershipAction::CheckTopic);
-        }
-        None
+        let missing = self.missing.as_mut().filter(|missing| missing.ask_at <= now)?;
+        // The answer says when it is asked for again.
+        missing.ask_at = now + Duration::from_millis(TOPIC_MISSING_MS_MAX);
+        Some(OwnershipAction::CheckTopic)
     }
 
     /// Whether it is time to commit input offsets again.
@@ -215,6 +246,24 @@ mod tests {
         session.fails(missing(), late);
         assert_eq!(session.next_action(late), Some(OwnershipAction::CheckTopic));
         assert_eq!(session.next_action(late), None);
+    }
+
+    #[test]
+    fn a_topic_is_gone_once_two_answers_in_a_row_say_so() {
+        let now = Instant::now();
+        let mut session = GroupSession::new(now);
+        let unreachable = || Err(MembershipError::Unreachable("broker:9092".to_owned()));
+        for answer in [Ok(()), unreachable()] {
+            assert_eq!(session.topic_checked(Err(missing()), now), None, "a broker is behind");
+            let again = after_ms(now, TOPIC_ASKED_EVERY_MS);
+            assert_eq!(session.next_action(after_ms(now, TOPIC_ASKED_EVERY_MS - 1)), None);
+            assert_eq!(session.next_action(again), Some(OwnershipAction::CheckTopic));
+            assert_eq!(session.topic_checked(answer, again), None);
+            assert_eq!(session.next_action(after_ms(now, 60_000)), None);
+        }
+        assert_eq!(session.topic_checked(Err(missing()), now), None);
+        let gone = session.topic_checked(Err(missing()), now);
+        assert_eq!(gone, Some(OwnershipAction::Fail(missing())));
     }
 
     #[test]

@@ -134,10 +134,9 @@ impl Ownership {
             OwnershipEvent::RulesLoaded(rulesets) => acquirer.rules_loaded(table, rulesets),
             OwnershipEvent::Group(event) => self.hear(event, now),
             OwnershipEvent::Rejoined(result) => table.actions.extend(session.rejoined(result, now)),
-            OwnershipEvent::TopicChecked(Err(error @ MembershipError::TopicMissing(_))) => {
-                table.actions.push_back(OwnershipAction::Fail(error));
+            OwnershipEvent::TopicChecked(result) => {
+                table.actions.extend(session.topic_checked(result, now));
             }
-            OwnershipEvent::TopicChecked(_) => {}
             OwnershipEvent::Shard(notice) => self.notice(notice, now),
             OwnershipEvent::DeliveryFailed(failure) => self.delivery_failed(failure, now),
             OwnershipEvent::ForeignSpan(span) => self.check_span(span),

@@ -128,11 +128,12 @@ impl Control {
         } else {
             Err(missing.clone())
         };
-        self.is_topic_gone = checked.as_ref() == Err(&missing);
+        let is_missed = checked.as_ref() == Err(&missing);
+        self.topic_missed = if is_missed { self.topic_missed + 1 } else { 0 };
         if checked.is_ok() && self.has_check_failed {
             around.chance.see(Sight::TopicFoundAgain);
         }
-        if self.is_topic_gone {
+        if self.topic_missed == 2 {
             around.chance.see(Sight::TopicGone);
         }
         self.has_check_failed = checked.is_err();
@@ -146,7 +147,7 @@ impl Control {
     fn fail(&mut self, error: &MembershipError) {
         self.has_left = true;
         if let MembershipError::TopicMissing(_) = error
-            && !self.is_topic_gone
+            && self.topic_missed < 2
         {
             self.wrong = Some("the daemon ends, and nobody has missed its input topic".to_owned());
         }

@@ -78,10 +78,10 @@ pub(crate) struct Control {
     pub(crate) fenced: BTreeSet<i32>,
     /// Whether it is known which topic the input is.
     pub(crate) is_input_known: bool,
-    /// Whether the last check for the input topic got no answer, and whether one has shown that
-    /// there is none.
+    /// Whether the last check for the input topic has not found it.
     pub(crate) has_check_failed: bool,
-    pub(crate) is_topic_gone: bool,
+    /// How often in a row it was heard that the input topic is gone.
+    pub(crate) topic_missed: u32,
     /// Shards that the group counts us in for, since they were last surveyed.
     pub(crate) confirmed: BTreeSet<i32>,
     /// Where outputs ended when they were last surveyed, and the replicas that were found since, by
@@ -190,7 +190,7 @@ impl Control {
             covered: BTreeMap::new(),
             is_input_known: false,
             has_check_failed: false,
-            is_topic_gone: false,
+            topic_missed: 0,
             confirmed: BTreeSet::new(),
             surveyed_ends: BTreeMap::new(),
             found: BTreeMap::new(),
@@ -296,7 +296,7 @@ impl Control {
         if let Some(partition) = self.output.failed.first() {
             self.wrong = Some(format!("partition {partition} waits for an output that has failed"));
         }
-        if self.is_topic_gone && !self.has_left {
+        if self.topic_missed >= 2 && !self.has_left {
             self.wrong = Some("the daemon goes on, and its input topic is gone".to_owned());
         }
     }
