@@ -575,8 +575,8 @@ impl Control {
     }
 }
 
-/// Polls the group while other hosts' snapshots are read. If it is heeded, its events come first,
-/// except for an answer to our own question.
+/// Polls the group while other hosts' snapshots are read. If it is heeded, urgent events come
+/// first.
 fn keep_watch(
     ends: &ControlEnds,
     membership: &mut Membership,
@@ -584,9 +584,10 @@ fn keep_watch(
     heeds_group: bool,
 ) -> ControlFlow<()> {
     ends.metrics.add(Counter::ControlTurns, 1);
-    group_events.extend(membership.poll(Duration::ZERO));
-    let is_answer = |event: &MembershipEvent| matches!(event, MembershipEvent::Answered { .. });
-    let is_called = heeds_group && !group_events.iter().all(is_answer);
+    // A trouble that lasts is reported again and again.
+    let event = membership.poll(Duration::ZERO).filter(|event| group_events.back() != Some(event));
+    group_events.extend(event);
+    let is_called = heeds_group && group_events.iter().any(MembershipEvent::is_urgent);
     match ends.stop.load(Ordering::Acquire) || is_called {
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),

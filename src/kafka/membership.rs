@@ -28,6 +28,20 @@ pub enum MembershipEvent {
     Error(MembershipError),
 }
 
+impl MembershipEvent {
+    /// Returns whether it changes what this instance is to do, so that a long piece of work is
+    /// interrupted for it. Answers and troubles that pass wait.
+    pub(crate) fn is_urgent(&self) -> bool {
+        match self {
+            MembershipEvent::Assigned(_)
+            | MembershipEvent::Revoked(_)
+            | MembershipEvent::Lost(_) => true,
+            MembershipEvent::Answered { .. } => false,
+            MembershipEvent::Error(error) => error.is_final(),
+        }
+    }
+}
+
 /// Who is in the group, and how far its zones are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupView {
@@ -174,5 +188,33 @@ impl MembershipError {
     /// is a member, everything except the group works without one.
     pub(crate) fn is_cured_by_a_start(&self) -> bool {
         matches!(self, MembershipError::NotAuthenticated(_) | MembershipError::TlsOutdated(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_event_that_changes_what_is_to_be_done_is_urgent() {
+        let name = || "host-7".to_owned();
+        let error = |error: MembershipError| MembershipEvent::Error(error);
+        for urgent in [
+            MembershipEvent::Assigned(Vec::new()),
+            MembershipEvent::Revoked(vec![0]),
+            MembershipEvent::Lost(vec![0]),
+            error(MembershipError::InstanceTaken(name())),
+            error(MembershipError::Refused(name())),
+        ] {
+            assert!(urgent.is_urgent(), "{urgent:?}");
+        }
+        for waits in [
+            MembershipEvent::Answered { question: 1, is_member: true, committed: Vec::new() },
+            error(MembershipError::Unreachable(name())),
+            error(MembershipError::Passing(name())),
+            error(MembershipError::NotAuthenticated(name())),
+        ] {
+            assert!(!waits.is_urgent(), "{waits:?}");
+        }
     }
 }
