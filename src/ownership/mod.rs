@@ -45,9 +45,10 @@ mod tests;
 use crate::kafka::membership::{MembershipError, MembershipEvent};
 use crate::kit::update_json::UpdateTable;
 use crate::output::fence_id::FenceIds;
+use crate::telemetry::progress::SHARDS_MAX;
 use acquirer::Acquirer;
 use acquisition::{Need, Remedy};
-use action::{Note, OwnershipAction};
+use action::{Note, OwnershipAction, Waiting};
 use event::{DeliveryFailure, OutputEvent, OwnershipEvent, ShardFacts, ShardNotice};
 use foreign_span::{ForeignSpan, SpanCheck, SpanResult};
 use group_session::GroupSession;
@@ -229,7 +230,10 @@ impl Ownership {
     }
 
     /// A shard that is played still goes on.
-    fn assign(&mut self, partitions: Vec<i32>, now: Instant) {
+    fn assign(&mut self, mut partitions: Vec<i32>, now: Instant) {
+        let Some(highest) = partitions.iter().copied().max() else { return };
+        // The input may have grown beyond what a daemon has room for.
+        partitions.retain(|partition| (*partition as usize) < SHARDS_MAX);
         for partition in &partitions {
             self.acquirer.rivals.forget(*partition);
             if let Some(open) = self.table.open_mut(*partition) {
@@ -246,10 +250,15 @@ impl Ownership {
             self.table.drop_shard(*partition);
             self.table.make_due(*partition, now, History::default());
         }
-        if let Some(highest) = partitions.iter().copied().max() {
-            self.table.log(Note::Assigned(partitions));
-            // The group can know of new partitions before we have counted them.
-            self.acquirer.counted(&mut self.table, highest + 1);
+        self.table.log(Note::Assigned(partitions));
+        // The group can know of new partitions before we have counted them.
+        self.acquirer.counted(&mut self.table, highest + 1);
+        if highest as usize >= SHARDS_MAX {
+            let sentence = format!(
+                "the group gives partition {highest} to this instance, and huntd supports \
+                 {SHARDS_MAX} partitions at most; use a topic with fewer"
+            );
+            self.table.log(Note::Waiting { kind: Waiting::Group, sentence });
         }
     }
 

@@ -23,6 +23,7 @@ use crate::ownership::{
     GROUP_ANSWER_MS_MAX, Ownership, OwnershipOptions, PANICS_MAX, START_ERROR_MS_MAX,
 };
 use crate::telemetry::long_wait::WORDLESS_MS_MAX;
+use crate::telemetry::progress::SHARDS_MAX;
 use crate::testing::frame_maker::FrameMaker;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -763,6 +764,21 @@ fn a_partition_that_the_input_did_not_have_halts_every_shard() {
     daemon.group(MembershipEvent::Assigned(vec![PARTITIONS]));
     let summary = daemon.ownership.summary();
     assert_eq!((summary.halted, summary.open, summary.acquiring), (3, 0, 0));
+}
+
+#[test]
+fn partitions_beyond_the_limit_halt_the_others_and_are_not_touched() {
+    let mut daemon = Daemon::owning(&[0, 1]);
+    let beyond = SHARDS_MAX as i32;
+    daemon.group(MembershipEvent::Assigned(vec![2, beyond]));
+    daemon.group(MembershipEvent::Revoked(vec![beyond]));
+    let summary = daemon.ownership.summary();
+    assert_eq!((summary.halted, summary.open, summary.acquiring), (3, 0, 0));
+    assert!(!daemon.has_done(&OwnershipAction::Disown { partition: beyond }));
+    assert!(daemon.has_said(|note| match note {
+        Note::Waiting { sentence, .. } => sentence.contains("supports 1024 partitions at most"),
+        _ => false,
+    }));
 }
 
 #[test]

@@ -55,6 +55,7 @@ const PURE: &[(&str, &[&str])] = &[
             "kit::update_json",
             "output",
             "telemetry::long_wait",
+            "telemetry::progress::SHARDS_MAX",
         ],
     ),
     (
