@@ -410,7 +410,8 @@ impl Acquirer {
         }
     }
 
-    /// The group has not confirmed these. Some may have been given away and back since.
+    /// The group has not confirmed these. Some may have been given away and back since, and do not
+    /// wait for this answer.
     fn fail_to_confirm(
         &mut self,
         table: &mut ShardTable,
@@ -419,7 +420,7 @@ impl Acquirer {
         now: Instant,
     ) {
         for partition in partitions {
-            if let Some(ShardState::Acquiring { .. }) = table.get(*partition) {
+            if table.task(*partition).is_some_and(|task| task.may_fence().is_some()) {
                 self.fail(table, *partition, error, now);
             }
         }

@@ -377,6 +377,24 @@ fn a_group_that_does_not_answer_or_does_not_count_us_in_is_asked_again() {
     assert_eq!(asked.count(), 2, "before it answered");
 }
 
+/// The group may give a partition away and back while it does not answer. It may also be a copy by
+/// then, which asks the group nothing.
+#[test]
+fn a_question_that_fails_fails_only_what_still_waits_for_it() {
+    let mut daemon = Daemon::new();
+    daemon.group_answers = false;
+    daemon.group(MembershipEvent::Assigned(vec![3]));
+    daemon.pass(0, 0, false);
+    daemon.group(MembershipEvent::Revoked(vec![3]));
+    daemon.group(MembershipEvent::Assigned(vec![3]));
+    daemon.pass(0, 0, false);
+    daemon.group(answer(1, false));
+    assert_eq!(daemon.ownership.setbacks().count(), 0, "it has not asked yet");
+    daemon.group_answers = true;
+    daemon.pass(0, 0, false);
+    assert_eq!(daemon.open(), [3]);
+}
+
 #[test]
 fn an_acquisition_that_does_not_move_says_what_it_waits_for_and_says_it_once() {
     type Silence = fn(&mut Daemon);
