@@ -112,12 +112,13 @@ fn write_pipeline(page: &mut MetricsPage, Observed { metrics, progress, status }
         "Time for which brokers have throttled this client because of a Kafka quota, by partition \
          and by what it holds up: fetch or frames.",
     );
-    for (partition, shard) in progress.owned() {
-        for (what, ms) in
-            [("fetch", &shard.fetch_throttled_ms), ("frames", &shard.frames_throttled_ms)]
-        {
-            let labels = format_args!("partition=\"{partition}\",what=\"{what}\"");
-            page.labelled(labels, seconds(ms.get() * 1_000));
+    for (partition, shard) in progress.all() {
+        let times = [("fetch", &shard.fetch_throttled_ms), ("frames", &shard.frames_throttled_ms)];
+        for (what, ms) in times.map(|(what, ms)| (what, ms.get())) {
+            if is_shown(shard, ms) {
+                let labels = format_args!("partition=\"{partition}\",what=\"{what}\"");
+                page.labelled(labels, seconds(ms * 1_000));
+            }
         }
     }
 }
@@ -327,14 +328,19 @@ impl MetricsPage {
 /// Why writing cannot fail.
 const FITS: &str = "a string takes it";
 
-/// Counts since the process began, including partitions that are no longer owned: a counter that
-/// came and went would lose counts. Counters of owned partitions start at 0, because `rate` and
-/// `increase`, which alerts use, ignore the first value of a series.
+/// Whether a count since the process began is shown, also if the shard is no longer owned: a
+/// counter that came and went would lose counts. Counters of owned partitions start at 0, because
+/// `rate` and `increase`, which alerts use, ignore the first value of a series.
+fn is_shown(shard: &ShardProgress, count: u64) -> bool {
+    count > 0 || shard.is_owned()
+}
+
+/// The counts that are shown.
 fn shown<'a>(
     tally: &'a Tally,
     progress: &'a Progress,
 ) -> impl Iterator<Item = (i32, &'static str, u64)> + 'a {
-    let is_shown = |partition: i32, count| count > 0 || progress.shard(partition).is_owned();
+    let is_shown = |partition: i32, count| is_shown(progress.shard(partition), count);
     tally.counts().filter(move |(partition, _, count)| is_shown(*partition, *count))
 }
 

@@ -78,14 +78,19 @@ impl Progress {
 
     /// Stores for which zones this instance waits while another version plays them. Control thread.
     pub(crate) fn set_awaited(&self, awaited: &BTreeSet<i32>) {
-        for (partition, shard) in (0..).zip(self.shards.iter()) {
+        for (partition, shard) in self.all() {
             shard.awaited.set(awaited.contains(&partition).into());
         }
     }
 
+    /// All shards that there is room for, with their partitions.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (i32, &ShardProgress)> {
+        (0..).zip(self.shards.iter())
+    }
+
     /// All shards that are owned now, with their partitions, and those that follow another owner.
     pub(crate) fn owned(&self) -> impl Iterator<Item = (i32, &ShardProgress)> {
-        (0..).zip(self.shards.iter()).filter(|(_, shard)| shard.is_owned())
+        self.all().filter(|(_, shard)| shard.is_owned())
     }
 }
 

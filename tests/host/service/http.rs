@@ -309,6 +309,22 @@ fn the_metrics_page_has_every_value_under_its_name() {
 }
 
 #[test]
+fn a_counter_of_a_shard_stays_when_the_shard_goes_to_another_instance() {
+    let observed = observed();
+    let (shard, name) = (observed.progress.shard(7), "huntd_throttled_seconds_total");
+    let shown = || {
+        let is_it = |sample: &String| sample.starts_with(name);
+        samples(&render(&observed)).into_keys().filter(is_it).count()
+    };
+    assert_eq!(shown(), 0);
+    shard.ownership_id.set(2);
+    assert_eq!(shown(), 2, "it begins at 0");
+    shard.fetch_throttled_ms.set(1_500);
+    shard.ownership_id.set(0);
+    assert_eq!(shown(), 1);
+}
+
+#[test]
 fn lag_in_seconds_is_the_age_of_the_newest_event_that_was_applied() {
     let observed = observed();
     let seconds = || samples(&render(&observed)).remove("huntd_lag_seconds{partition=\"3\"}");
