@@ -90,13 +90,15 @@ pub(crate) fn end_on_panic(is_contained: fn() -> bool) {
     std::panic::set_hook(Box::new(move |panic| {
         let thread = std::thread::current();
         let (name, trace) = (thread.name().unwrap_or("?"), Backtrace::capture());
-        log::say(match trace.status() {
+        let text = match trace.status() {
             BacktraceStatus::Disabled => format!("thread '{name}' {panic}\n"),
             _ => format!("thread '{name}' {panic}\n{trace}\n"),
-        });
-        if !is_contained() {
-            end(ExitCode::Bug);
+        };
+        if is_contained() {
+            return log::say(text);
         }
+        log::say_last(text);
+        end(ExitCode::Bug);
     }));
 }
 

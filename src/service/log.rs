@@ -115,15 +115,24 @@ fn has_colours() -> bool {
 /// contains its own line breaks.
 pub(crate) fn say(text: String) {
     match LINES.get() {
-        Some(lines) => lines.send_text(text),
+        Some(lines) => _ = lines.send_text(text),
         // If standard error is closed, nothing can be reported.
         None => _ = io::stderr().write_all(text.as_bytes()),
     }
 }
 
+/// Writes to standard error because the process is about to end, and waits for the log thread for
+/// at most a second.
+pub(crate) fn say_last(text: String) {
+    match LINES.get() {
+        Some(lines) => _ = lines.say_last(text),
+        None => say(text),
+    }
+}
+
 /// Waits until the lines are written, at most a second, because the process is about to end.
 pub fn flush() {
-    LINES.get().into_iter().for_each(LogSender::flush);
+    LINES.get().into_iter().for_each(|lines| _ = lines.flush());
 }
 
 /// Help text of the metric of lost lines.

@@ -85,6 +85,8 @@ struct LogCounts {
 pub(super) struct LogSender {
     items: Sender<LogItem>,
     counts: Arc<LogCounts>,
+    /// Lines go to the journal, so nothing but text is written to standard error.
+    is_journal: bool,
 }
 
 impl LogSender {
@@ -94,9 +96,10 @@ impl LogSender {
         let (items, inbox) = bounded_with_bell(LOG_LINES_MAX, &bell);
         let counts = Arc::new(LogCounts::default());
         let stderr = stderr()?;
+        let is_journal = matches!(sink, Sink::Journal(_));
         let writer = LogWriter { inbox, bell, sink, stderr, counts: counts.clone() };
         thread::Builder::new().name("log".to_owned()).spawn(move || writer.run())?;
-        Ok(LogSender { items, counts })
+        Ok(LogSender { items, counts, is_journal })
     }
 
     /// Sends a line, or drops and counts it if the queue is full.
@@ -104,18 +107,34 @@ impl LogSender {
         self.send(LogItem::Line(line));
     }
 
-    /// Sends text for standard error, or drops and counts it if the queue is full.
-    pub(super) fn send_text(&self, text: String) {
-        self.send(LogItem::Text(text.into_bytes()));
+    /// Sends text for standard error, or drops and counts it if the queue is full. Returns whether
+    /// it is sent.
+    pub(super) fn send_text(&self, text: String) -> bool {
+        self.send(LogItem::Text(text.into_bytes()))
     }
 
-    fn send(&self, item: LogItem) {
+    /// Sends text for standard error, and waits until everything sent is written, as
+    /// [`LogSender::flush`] does. The caller writes text that does not get there, unless it
+    /// would have to wait for a reader that stalls. Returns whether the text is written.
+    pub(super) fn say_last(&self, text: String) -> bool {
+        let is_sent = self.send_text(text.clone());
+        let is_flushed = self.flush();
+        if is_sent && is_flushed {
+            return true;
+        }
+        let is_stderr_free = is_flushed || self.is_journal;
+        is_stderr_free && io::stderr().write_all(text.as_bytes()).is_ok()
+    }
+
+    fn send(&self, item: LogItem) -> bool {
         let (counts, bytes) = (&self.counts, item.bytes().len());
         counts.unwritten.fetch_add(1, Ordering::AcqRel);
         let waiting = counts.unwritten_bytes.fetch_add(bytes, Ordering::AcqRel);
-        if waiting + bytes > LOG_BYTES_MAX || self.items.try_send(item).is_err() {
+        let is_sent = waiting + bytes <= LOG_BYTES_MAX && self.items.try_send(item).is_ok();
+        if !is_sent {
             counts.settle(bytes, false);
         }
+        is_sent
     }
 
     /// Number of lines lost.
@@ -123,13 +142,15 @@ impl LogSender {
         self.counts.lost.load(Ordering::Acquire)
     }
 
-    /// Waits until everything sent is written, at most [`FLUSH_MS_MAX`].
-    pub(super) fn flush(&self) {
+    /// Waits until everything sent is written, at most [`FLUSH_MS_MAX`]. Returns whether it is.
+    pub(super) fn flush(&self) -> bool {
         let end = Instant::now() + Duration::from_millis(FLUSH_MS_MAX);
-        while self.counts.unwritten.load(Ordering::Acquire) > 0 && Instant::now() < end {
+        let is_unwritten = || self.counts.unwritten.load(Ordering::Acquire) > 0;
+        while is_unwritten() && Instant::now() < end {
             // A confined thread may not sleep, but may wait for a lock.
             thread::park_timeout(Duration::from_millis(FLUSH_POLL_MS));
         }
+        !is_unwritten()
     }
 }
 
@@ -217,7 +238,7 @@ mod tests {
         let stderr = stderr().expect("a descriptor");
         let writer =
             LogWriter { inbox, bell, sink: Sink::Journal(socket), stderr, counts: counts.clone() };
-        (LogSender { items, counts }, writer, reader)
+        (LogSender { items, counts, is_journal: true }, writer, reader)
     }
 
     #[test]
@@ -245,7 +266,32 @@ mod tests {
     fn the_end_does_not_wait_for_a_reader_for_longer_than_its_bound() {
         let (sender, _writer, _reader) = log();
         sender.send_line(b"line".to_vec());
-        sender.flush();
-        assert_eq!(sender.counts.unwritten.load(Ordering::Acquire), 1, "nobody has read it");
+        assert!(!sender.flush(), "nobody has read it");
+    }
+
+    #[test]
+    fn a_last_word_is_written_unless_it_would_wait_for_a_reader_that_stalls() {
+        for is_journal in [true, false] {
+            let (sender, mut writer, _reader) = log();
+            let sender = LogSender { is_journal, ..sender };
+            for _ in 0..LOG_LINES_MAX {
+                sender.send_line(b"line".to_vec());
+            }
+            let last_word = || sender.say_last("a last word of a test\n".to_owned());
+            assert_eq!(last_word(), is_journal, "the reader stalls");
+            while let Some(item) = writer.inbox.try_receive() {
+                writer.counts.settle(item.bytes().len(), true);
+            }
+            let is_read = thread::scope(|scope| {
+                let reads = scope.spawn(last_word);
+                while !reads.is_finished() {
+                    let item = writer.inbox.try_receive();
+                    item.iter().for_each(|item| writer.counts.settle(item.bytes().len(), true));
+                    thread::yield_now();
+                }
+                reads.join().expect("it does not panic")
+            });
+            assert!(is_read);
+        }
     }
 }
