@@ -111,6 +111,7 @@ impl Acquirer {
             .iter()
             .filter(|(_, shard)| is_due(shard))
             .map(|(partition, _)| partition)
+            .filter(|partition| self.standby.may_acquire(table, *partition, now))
             .collect();
         for partition in &due {
             let history = table.history(*partition);

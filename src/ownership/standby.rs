@@ -41,6 +41,10 @@ const DOUBLINGS_MAX: u32 = 3;
 /// Milliseconds after its last copy for which it is remembered how often a zone was copied.
 const COPIED_MS: u64 = 600_000;
 
+/// Milliseconds for which copies wait for the zones that this instance is told to own: those have
+/// to be loaded within them, or a zone that cannot be loaded would hold all copies up.
+const OWNED_FIRST_MS_MAX: u64 = 5_000;
+
 /// Milliseconds after which a copy is not warm any more that was.
 const WARM_FOR_MS: u64 = 2_000;
 
@@ -91,6 +95,8 @@ pub(super) struct Standby {
     /// has ended two owners there ends the next one, too.
     taken: BTreeMap<i32, (u64, i64)>,
     ticked_at: Option<Instant>,
+    /// Since when zones are on their way that this instance is told to own; `None`: none is.
+    acquiring_since: Option<Instant>,
     /// The zones of several owners are silent.
     is_crowd: bool,
 }
@@ -124,6 +130,7 @@ impl Standby {
             begun: BTreeMap::new(),
             taken: BTreeMap::new(),
             ticked_at: None,
+            acquiring_since: None,
             is_crowd: false,
         }
     }
@@ -169,7 +176,22 @@ impl Standby {
         let suspicious: Vec<i32> = table.copies.keys().filter(is_suspicious).copied().collect();
         let owners: BTreeSet<_> = suspicious.iter().map(|at| self.owners.get(at)).collect();
         self.is_crowd = owners.len() > 1 && 2 * suspicious.len() > table.copies.len();
+        let is_on_its_way = |(partition, shard): (i32, &ShardState)| {
+            shard.history().is_some() && !table.is_copy(partition)
+        };
+        let since = self.acquiring_since.unwrap_or(now);
+        self.acquiring_since = table.iter().any(is_on_its_way).then_some(since);
         turn
+    }
+
+    /// Returns whether a shard that is due may begin. A copy leaves the threads to the zones that
+    /// this instance is told to own, unless its own zone has fallen quiet.
+    pub(super) fn may_acquire(&self, table: &ShardTable, partition: i32, now: Instant) -> bool {
+        let is_standing = |copy: &ZoneCopy| copy.rank < self.options.copies;
+        let lasts = |since| now.saturating_duration_since(since);
+        let is_held_up = |since| lasts(since) < Duration::from_millis(OWNED_FIRST_MS_MAX);
+        !table.copies.get(&partition).is_some_and(is_standing)
+            || !self.acquiring_since.is_some_and(is_held_up)
     }
 
     /// Begins to watch the owner of a zone.

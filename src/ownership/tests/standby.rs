@@ -13,7 +13,7 @@ use crate::ownership::standby::StandbyOptions;
 use crate::ownership::start_error::StartError;
 use crate::ownership::tests::following::{follows, is_promoted, publish};
 use crate::ownership::tests::log::INPUT_ID;
-use crate::ownership::tests::owning::{Daemon, PARTITIONS, fence_with};
+use crate::ownership::tests::owning::{Daemon, PARTITIONS, answer, fence_with};
 use crate::testing::frame_maker::FrameMaker;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -158,6 +158,35 @@ fn a_copy_follows_without_a_word_of_the_group_and_fences_nothing_while_its_owner
     let summary = daemon.ownership.summary();
     assert_eq!((summary.copies, summary.acquiring, summary.open), (1, 0, 0));
     assert_eq!(daemon.ownership.warm_copies(daemon.now), 1);
+}
+
+/// They would share one core with them.
+#[test]
+fn copies_begin_once_the_zones_of_the_instance_are_open_or_take_too_long() {
+    let is_copied = |daemon: &Daemon| {
+        daemon.done.iter().any(|done| match done {
+            OwnershipAction::Follow(opening) => opening.acquired.partition == 0,
+            _ => false,
+        })
+    };
+    for is_answered in [true, false] {
+        let standby = StandbyOptions { copies: 1, silence_ms: 0, is_without_group: false };
+        let mut daemon = Daemon::with_copies(standby);
+        daemon.group_answers = false;
+        daemon.group(MembershipEvent::Assigned((1..PARTITIONS).collect()));
+        daemon.hear(OwnershipEvent::GroupSeen { view: &view(), ours: OURS });
+        rest(&mut daemon, 4_000);
+        assert!(!is_copied(&daemon));
+        if is_answered {
+            daemon.group_answers = true;
+            daemon.group(answer(1, true));
+            rest(&mut daemon, 50);
+            assert_eq!(daemon.open(), (1..PARTITIONS).collect::<Vec<i32>>());
+        } else {
+            rest(&mut daemon, 1_100);
+        }
+        assert!(is_copied(&daemon), "{is_answered}");
+    }
 }
 
 /// Reads of outputs that nobody has answered.
