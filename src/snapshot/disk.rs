@@ -195,7 +195,11 @@ impl Disk for Files {
     }
 
     fn sync_directory(&mut self) -> io::Result<()> {
-        File::open(&self.directory)?.sync_all()
+        match File::open(&self.directory)?.sync_all() {
+            // Without this operation, the file system makes names durable by itself, or not at all.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+            synced => synced,
+        }
     }
 
     fn remove(&mut self, name: &str) -> io::Result<()> {
@@ -208,6 +212,15 @@ impl Disk for Files {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Such as that of `/proc`.
+    #[test]
+    fn a_file_system_that_cannot_sync_a_directory_takes_snapshots() {
+        let proc = File::open("/proc").expect("it is mounted");
+        assert_eq!(proc.sync_all().map_err(|error| error.kind()), Err(io::ErrorKind::InvalidInput));
+        Files::of(Path::new("/proc")).sync_directory().expect("it counts as done");
+        assert!(Files::of(Path::new("/nowhere")).sync_directory().is_err());
+    }
 
     #[test]
     fn a_directory_that_was_made_again_is_its_new_owner_s_alone() {

@@ -94,9 +94,10 @@ impl<D: Disk> Store<D> {
         let header = Header { mark, taken_at_ms, ..draft.header };
         let (slot, name) = (writing(header.partition), snapshot(header.partition, header.sequence));
         // After an error the file's pages count as written although they are not, so the file is
-        // dropped.
+        // dropped, whichever name it has by now.
         self.finish(&header, &slot, &name).map_err(|error| {
             self.lose(&slot);
+            self.lose(&name);
             unreadable(&error)
         })?;
         // A reader has only the header in the file.

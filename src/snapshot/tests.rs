@@ -11,6 +11,7 @@ use crate::output::mark::Mark;
 use crate::snapshot::checkpoint::{
     Buffer, CheckpointHeader, CheckpointId, GatedCheckpoint, ToSnapshots,
 };
+use crate::snapshot::disk::Disk;
 use crate::snapshot::format::{
     HEADER_BYTES_MAX, Header, Origin, SNAPSHOT_BLOCK_BYTES, SnapshotError,
 };
@@ -18,7 +19,7 @@ use crate::snapshot::replicator::wait_for_turn;
 use crate::snapshot::slots::Store;
 use crate::snapshot::writer::{SnapshotOutcome, SnapshotWriter};
 use crate::telemetry::progress::TopicId;
-use crate::testing::memory_disk::Memory;
+use crate::testing::memory_disk::{DiskTrouble, Memory};
 use std::collections::VecDeque;
 
 const KEEP: usize = 3;
@@ -164,6 +165,23 @@ fn an_operation_that_fails_costs_one_snapshot_at_most() {
         }
         assert!(committed.len() >= 5, "failure at {failing}: {} stored", committed.len());
     }
+}
+
+#[test]
+fn names_that_cannot_be_made_durable_leave_no_files_behind() {
+    let (disk, mut zone) = (Memory::default(), Zone::new(0));
+    let mut store = store(&disk);
+    zone.join(20);
+    let stored = zone.store(&mut store).expect("the disk is fine");
+    disk.set_trouble(Some(DiskTrouble::SyncingNames));
+    for _ in 0..2 * KEEP {
+        zone.join(20);
+        zone.store(&mut store).expect_err("it would not be durable");
+        assert_eq!(disk.clone().list().expect("it can be read"), [name(&stored)]);
+    }
+    disk.set_trouble(None);
+    zone.store(&mut store).expect("the disk is fine again");
+    assert_eq!(store.candidates(0).len(), 2);
 }
 
 #[test]

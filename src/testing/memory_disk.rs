@@ -25,6 +25,15 @@ struct DiskContents {
     fails_at: Option<u64>,
     /// Bytes that all files together may have.
     room: Option<usize>,
+    /// What fails as long as a test says so.
+    trouble: Option<DiskTrouble>,
+}
+
+/// What can fail on a disk for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskTrouble {
+    /// Names cannot be made durable.
+    SyncingNames,
 }
 
 impl Memory {
@@ -48,6 +57,11 @@ impl Memory {
     /// Files may have this many bytes from now on.
     pub fn set_room(&self, bytes: Option<usize>) {
         self.0.borrow_mut().room = bytes;
+    }
+
+    /// From now on, this fails.
+    pub fn set_trouble(&self, trouble: Option<DiskTrouble>) {
+        self.0.borrow_mut().trouble = trouble;
     }
 
     /// The power comes back. What was not brought to the disk is there in part: of each file some
@@ -104,6 +118,13 @@ impl DiskContents {
             return Err(io::Error::other("the disk fails"));
         }
         Ok(())
+    }
+
+    fn check(&self, operation: DiskTrouble) -> io::Result<()> {
+        match self.trouble == Some(operation) {
+            true => Err(io::Error::other("the disk fails")),
+            false => Ok(()),
+        }
     }
 
     fn file(&mut self, name: &str) -> io::Result<&mut (Vec<u8>, Vec<u8>)> {
@@ -179,6 +200,7 @@ impl Disk for Memory {
     fn sync_directory(&mut self) -> io::Result<()> {
         let mut state = self.0.borrow_mut();
         state.change()?;
+        state.check(DiskTrouble::SyncingNames)?;
         let names = state.names.clone();
         state.durable_names = names;
         Ok(())
