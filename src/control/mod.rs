@@ -354,7 +354,10 @@ impl Control {
     fn poll_surveys(&mut self) {
         let Control { surveyor, states, ownership, .. } = self;
         surveyor.poll(|partition, bounds| {
-            let survey = bounds.map(|bounds| Survey { bounds, candidates: states.here(partition) });
+            let survey = bounds.and_then(|bounds| {
+                let candidates = states.here(partition)?;
+                Ok(Survey { bounds, candidates })
+            });
             ownership.on(OwnershipEvent::Surveyed { partition, survey }, Instant::now());
         });
     }

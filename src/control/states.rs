@@ -39,11 +39,16 @@ impl States {
         States { store, replica_options, replicas: None, known: StoredStates::new(origin) }
     }
 
-    /// This host's snapshots of a shard, newest first.
-    pub(super) fn here(&mut self, partition: i32) -> Vec<Candidate> {
-        let store = self.store.as_mut();
-        let snapshots = store.map_or_else(Vec::new, |store| store.candidates(partition));
-        self.known.survey(partition, snapshots)
+    /// This host's snapshots of a shard, newest first, or why they cannot be read now.
+    pub(super) fn here(&mut self, partition: i32) -> Result<Vec<Candidate>, TopicError> {
+        let snapshots = match &mut self.store {
+            Some(store) => store.candidates(partition).map_err(|error| {
+                let directory = store.disk().directory().display();
+                TopicError::NotNow(format!("{error}; see that huntd may read {directory}"))
+            })?,
+            None => Vec::new(),
+        };
+        Ok(self.known.survey(partition, snapshots))
     }
 
     /// This host's snapshots and the newest replica of another host's, newest first. If it is not
@@ -84,8 +89,8 @@ impl States {
     }
 
     /// The shard that a candidate stands for; without one, the state before the first event, by the
-    /// rules that the zone began with. A candidate that cannot be read after all is none any more,
-    /// unless brokers or `watch` keep us from reading it now.
+    /// rules that the zone began with. A candidate that is damaged is none any more. One that
+    /// cannot be read now is passed over once.
     pub(super) fn load(
         &mut self,
         partition: i32,
@@ -105,14 +110,14 @@ impl States {
                 self.decode(&state, &Migrated(rulebook), watch)
             }
         };
-        let is_damaged = match &loaded {
+        match &loaded {
             // A state of another version is whole: no older one can take its place.
-            Err(ReplicaError::Snapshot(SnapshotError::State(_))) => migrates_to.is_none(),
-            Err(ReplicaError::Snapshot(_)) => true,
-            _ => false,
-        };
-        if is_damaged {
-            self.known.set_damaged(&state);
+            Err(ReplicaError::Snapshot(SnapshotError::State(_))) if migrates_to.is_some() => {}
+            Err(ReplicaError::Snapshot(SnapshotError::Unreadable(_))) => {
+                self.known.set_unread(&state);
+            }
+            Err(ReplicaError::Snapshot(_)) => self.known.set_damaged(&state),
+            _ => {}
         }
         loaded
     }

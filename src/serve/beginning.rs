@@ -123,7 +123,10 @@ impl Beginnings {
         let SnapshotOptions { directory, keep, .. } = &self.snapshots;
         let files = Files::of(directory.as_deref()?);
         let mut store = Store::new(files, self.origin.clone(), *keep);
-        let mut candidates = store.candidates(zone.into());
+        let found = store.candidates(zone.into()).inspect_err(|error| {
+            tracing::warn!(zone, "the snapshots of this host are not used: {error}");
+        });
+        let mut candidates = found.ok()?;
         candidates.retain(is_usable);
         candidates.sort_by_key(|header| Reverse(header.recency(&self.origin)));
         candidates.into_iter().find_map(|header| {

@@ -110,6 +110,11 @@ impl Files {
         Files { directory: directory.to_owned(), open: None, lock: None }
     }
 
+    /// The directory.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Fails if the directory at this path is no longer the one that this process has locked: it
     /// was removed and recreated, and another process may hold the lock of the new one.
     fn check_lock(&self) -> io::Result<()> {
@@ -133,7 +138,8 @@ impl Files {
                 opened => opened?,
             };
             if !file.metadata()?.is_file() {
-                return Err(io::Error::other("it is not a regular file"));
+                let sentence = "it is not a regular file";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, sentence));
             }
             self.open = Some((name.to_owned(), file));
         }

@@ -348,9 +348,8 @@ impl Replicas {
         })?;
         broken?;
         if next < records(header) {
-            return Err(
-                SnapshotError::Unreadable("records of the replica are missing".into()).into()
-            );
+            let index = blocks_of(header, next).start;
+            return Err(SnapshotError::Block { index, what: "missing" }.into());
         }
         Ok(state)
     }

@@ -150,18 +150,35 @@ impl<D: Disk> Store<D> {
             && (self.verified.contains(&key) || self.verify(header).is_ok())
     }
 
-    /// Returns a shard's snapshots with valid headers for this store's topics, newest first.
-    pub fn candidates(&mut self, partition: i32) -> Vec<Header> {
-        // A directory that cannot be read counts as empty.
-        let found = self.found(partition).unwrap_or_default();
-        let headers = found.into_iter().filter_map(|Found { name, header, .. }| match header {
-            Ok(header) => Some(header),
-            Err(error) => {
-                tracing::warn!(partition, file = name, "{error}");
-                None
+    /// Returns a shard's snapshots with valid headers for this store's topics, newest first. Fails
+    /// if there may be some, and none can be read now.
+    pub fn candidates(&mut self, partition: i32) -> Result<Vec<Header>, SnapshotError> {
+        let found = match self.found(partition) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            found => found.map_err(|error| unreadable(&error))?,
+        };
+        let (mut headers, mut why_unreadable) = (Vec::new(), None);
+        for Found { name, header, .. } in found {
+            match header {
+                Ok(header) if header.origin.names_same(&self.origin) => headers.push(header),
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::warn!(partition, file = name, "{error}");
+                    if let SnapshotError::Unreadable(_) = error {
+                        why_unreadable = Some(error);
+                    }
+                }
             }
-        });
-        headers.filter(|header| header.origin.names_same(&self.origin)).collect()
+        }
+        match why_unreadable {
+            Some(error) if headers.is_empty() => Err(error),
+            _ => Ok(headers),
+        }
+    }
+
+    /// The disk.
+    pub(crate) fn disk(&self) -> &D {
+        &self.disk
     }
 
     /// Returns all files of a shard with a snapshot's name, newest first.
@@ -173,7 +190,8 @@ impl<D: Disk> Store<D> {
     fn inspect(&mut self, partition: i32, sequence: u64) -> Found {
         let name = snapshot(partition, sequence);
         let mut bytes = vec![0; HEADER_BYTES_MAX];
-        let read = self.disk.read_at(&name, 0, &mut bytes).map_err(|error| unreadable(&error));
+        let read = self.disk.read_at(&name, 0, &mut bytes);
+        let read = read.map_err(|error| read_error(&error, SnapshotError::Header));
         let header = read.and_then(|()| Header::decode(&bytes)).and_then(|header| {
             match (header.partition, header.sequence) == (partition, sequence) {
                 true => Ok(header),
@@ -226,7 +244,7 @@ impl<D: Disk> Store<D> {
         let name = snapshot(header.partition, header.sequence);
         let mut bytes = vec![0; header.block_bytes(index)];
         let read = self.disk.read_at(&name, block_offset(index), &mut bytes);
-        read.map_err(|error| unreadable(&error))?;
+        read.map_err(|error| read_error(&error, |what| SnapshotError::Block { index, what }))?;
         Ok(bytes)
     }
 
@@ -289,6 +307,20 @@ fn slots(names: &[String], partition: i32) -> Vec<u64> {
 fn block_offset(index: u32) -> u64 {
     HEADER_BYTES_MAX as u64
         + u64::from(index) * crate::snapshot::format::SNAPSHOT_BLOCK_BYTES as u64
+}
+
+/// What a failed read says of a snapshot. One that is gone, ends early or is no file is damaged.
+/// Any other error may pass.
+fn read_error(
+    error: &io::Error,
+    damaged: impl FnOnce(&'static str) -> SnapshotError,
+) -> SnapshotError {
+    match error.kind() {
+        io::ErrorKind::NotFound => damaged("gone"),
+        io::ErrorKind::UnexpectedEof => damaged("cut short"),
+        io::ErrorKind::InvalidData => damaged("not a regular file"),
+        _ => unreadable(error),
+    }
 }
 
 fn unreadable(error: &io::Error) -> SnapshotError {

@@ -1,5 +1,5 @@
 //! The stored states that shards may start from: the order in which they are tried, and which of
-//! them turned out to be damaged.
+//! them turned out to be damaged or could not be read.
 //!
 //! Pure: the control thread finds and loads the states.
 
@@ -47,22 +47,29 @@ pub struct StoredStates {
     /// By partition, in the order of the candidates returned last.
     found: BTreeMap<i32, Vec<StoredState>>,
     damaged: BTreeSet<StateKey>,
+    /// States that could not be read since the last survey.
+    unread: BTreeSet<StateKey>,
 }
 
 impl StoredStates {
     /// Creates an empty set.
     pub fn new(origin: Origin) -> StoredStates {
-        StoredStates { origin, found: BTreeMap::new(), damaged: BTreeSet::new() }
+        let (damaged, unread) = (BTreeSet::new(), BTreeSet::new());
+        StoredStates { origin, found: BTreeMap::new(), damaged, unread }
     }
 
     /// Replaces a shard's snapshots with these, and keeps the replica that was found last. Returns
-    /// all as candidates, newest first.
+    /// all as candidates, newest first. What could not be read is passed over this time, if
+    /// anything is left.
     pub fn survey(&mut self, partition: i32, snapshots: Vec<Header>) -> Vec<Candidate> {
         let before = self.found.remove(&partition).unwrap_or_default().into_iter();
         let replica = before.filter(|state| matches!(state, StoredState::Elsewhere(_)));
         let known = snapshots.into_iter().map(StoredState::Here).chain(replica);
-        let whole = known.filter(|state| !self.damaged.contains(&state.key())).collect();
-        self.found.insert(partition, whole);
+        let whole = known.filter(|state| !self.damaged.contains(&state.key()));
+        let is_unread = |state: &StoredState| self.unread.contains(&state.key());
+        let (unread, read): (Vec<_>, Vec<_>) = whole.partition(is_unread);
+        self.unread.retain(|(of, ..)| *of != partition);
+        self.found.insert(partition, if read.is_empty() { unread } else { read });
         self.candidates(partition)
     }
 
@@ -110,5 +117,11 @@ impl StoredStates {
     /// Marks a state as damaged: it is no longer a candidate.
     pub fn set_damaged(&mut self, state: &StoredState) {
         self.damaged.insert(state.key());
+    }
+
+    /// Notes that a state cannot be read now. The next attempt takes another one, if there is one;
+    /// the one after that may take this one.
+    pub(crate) fn set_unread(&mut self, state: &StoredState) {
+        self.unread.insert(state.key());
     }
 }

@@ -17,6 +17,7 @@ use crate::snapshot::format::{
 };
 use crate::snapshot::replicator::wait_for_turn;
 use crate::snapshot::slots::Store;
+use crate::snapshot::stored_states::{StoredState, StoredStates};
 use crate::snapshot::writer::{SnapshotOutcome, SnapshotWriter};
 use crate::telemetry::progress::TopicId;
 use crate::testing::memory_disk::{DiskTrouble, Memory};
@@ -38,6 +39,10 @@ fn origin() -> Origin {
 
 fn store(disk: &Memory) -> Store<Memory> {
     Store::new(disk.clone(), origin(), KEEP)
+}
+
+fn candidates(store: &mut Store<Memory>) -> Vec<Header> {
+    store.candidates(0).expect("the disk can be read")
 }
 
 /// A zone that players join.
@@ -113,8 +118,7 @@ fn name(header: &Header) -> String {
 /// Checks that every committed snapshot can be loaded, unless enough newer ones can.
 fn check(disk: &Memory, committed: &[Header], what: &str) {
     let mut store = store(disk);
-    let candidates = store.candidates(0);
-    let loadable: Vec<Header> = candidates
+    let loadable: Vec<Header> = candidates(&mut store)
         .into_iter()
         .filter(|header| {
             let loaded = store.load(header, &rulebook());
@@ -181,7 +185,47 @@ fn names_that_cannot_be_made_durable_leave_no_files_behind() {
     }
     disk.set_trouble(None);
     zone.store(&mut store).expect("the disk is fine again");
-    assert_eq!(store.candidates(0).len(), 2);
+    assert_eq!(candidates(&mut store).len(), 2);
+}
+
+#[test]
+fn snapshots_that_cannot_be_read_now_are_not_taken_for_none_and_not_for_damaged() {
+    let (disk, mut zone) = (Memory::default(), Zone::new(0));
+    let mut store = store(&disk);
+    zone.join(20);
+    let stored = zone.store(&mut store).expect("the disk is fine");
+    disk.set_trouble(Some(DiskTrouble::Reading));
+    for error in [
+        store.candidates(0).expect_err("there may be some"),
+        store.load(&stored, &rulebook()).expect_err("it cannot be read"),
+    ] {
+        assert!(matches!(error, SnapshotError::Unreadable(_)), "{error}");
+    }
+    assert_eq!(store.candidates(1), Ok(Vec::new()));
+    disk.set_trouble(None);
+    assert_eq!(candidates(&mut store), [stored]);
+}
+
+#[test]
+fn an_unread_state_is_passed_over_once_if_there_is_another_and_a_damaged_one_for_ever() {
+    let header = |next_offset| Header { next_offset, ..example() };
+    let (newest, older) = (StoredState::Here(header(7)), header(5));
+    let snapshots = || vec![header(7), older.clone()];
+    let mut states = StoredStates::new(example().origin);
+    let offsets = |states: &mut StoredStates, snapshots| {
+        let candidates = states.survey(3, snapshots).into_iter();
+        candidates.map(|candidate| candidate.start.next_offset).collect::<Vec<i64>>()
+    };
+    assert_eq!(offsets(&mut states, snapshots()), [7, 5]);
+    states.set_unread(&newest);
+    assert_eq!(offsets(&mut states, snapshots()), [5]);
+    assert_eq!(offsets(&mut states, snapshots()), [7, 5]);
+    states.set_unread(&newest);
+    assert_eq!(offsets(&mut states, vec![header(7)]), [7], "there is no other");
+    states.set_damaged(&newest);
+    for _ in 0..3 {
+        assert_eq!(offsets(&mut states, snapshots()), [5]);
+    }
 }
 
 #[test]
@@ -192,7 +236,7 @@ fn only_the_newest_are_kept_and_a_full_disk_does_not_stop_the_next_of_equal_size
     for _ in 0..5 {
         zone.store(&mut store).expect("the disk is fine");
     }
-    assert_eq!(store.candidates(0).len(), KEEP);
+    assert_eq!(candidates(&mut store).len(), KEEP);
     disk.set_room(Some(0));
     for _ in 0..5 {
         zone.store(&mut store).expect("the slot is there already");
@@ -200,7 +244,7 @@ fn only_the_newest_are_kept_and_a_full_disk_does_not_stop_the_next_of_equal_size
     zone.join(1_000);
     let error = zone.store(&mut store).expect_err("a larger one needs room");
     assert!(matches!(error, SnapshotError::Unreadable(_)), "{error}");
-    assert_eq!(store.candidates(0).len(), KEEP);
+    assert_eq!(candidates(&mut store).len(), KEEP);
     disk.set_room(None);
     zone.store(&mut store).expect("there is room again");
 }
@@ -215,7 +259,7 @@ fn a_changed_byte_anywhere_is_noticed() {
     let header_bytes = header.encode().len();
     for at in (0..header_bytes).chain(HEADER_BYTES_MAX..length) {
         disk.with_file(&name(&header), |bytes| bytes[at] ^= 1 << (at % 8));
-        let found = store.candidates(0);
+        let found = candidates(&mut store);
         let loaded = found.first().map(|header| store.load(header, &rulebook()));
         assert!(loaded.is_none_or(|loaded| loaded.is_err()), "byte {at}");
         disk.with_file(&name(&header), |bytes| bytes[at] ^= 1 << (at % 8));
@@ -223,7 +267,7 @@ fn a_changed_byte_anywhere_is_noticed() {
     for cut in [0, 1, header_bytes - 1, HEADER_BYTES_MAX, length - 1] {
         let whole = disk.bytes(&name(&header));
         disk.with_file(&name(&header), |bytes| bytes.truncate(cut));
-        let loaded = store.candidates(0).first().map(|header| store.load(header, &rulebook()));
+        let loaded = candidates(&mut store).first().map(|header| store.load(header, &rulebook()));
         assert!(loaded.is_none_or(|loaded| loaded.is_err()), "cut at {cut}");
         disk.with_file(&name(&header), |bytes| *bytes = whole);
     }
@@ -277,7 +321,7 @@ fn a_block_of_another_snapshot_or_of_another_place_is_not_taken() {
     refused("a block in another's place", swapped);
     // A whole file under another snapshot's name.
     disk.with_file(&name(&new), |file| *file = old_bytes);
-    assert_eq!(store.candidates(0), [old]);
+    assert_eq!(candidates(&mut store), [old]);
 }
 
 #[test]
@@ -288,12 +332,12 @@ fn snapshots_of_other_topics_are_no_candidates_and_are_removed_in_time() {
     let mut other_store = Store::new(disk.clone(), others, KEEP);
     zone.store(&mut other_store).expect("the disk is fine");
     let mut store = store(&disk);
-    assert!(store.candidates(0).is_empty());
+    assert!(candidates(&mut store).is_empty());
     for _ in 0..KEEP {
         zone.store(&mut store).expect("the disk is fine");
     }
-    assert_eq!(store.candidates(0).len(), KEEP);
-    assert!(other_store.candidates(0).is_empty());
+    assert_eq!(candidates(&mut store).len(), KEEP);
+    assert!(candidates(&mut other_store).is_empty());
 }
 
 #[test]
@@ -309,17 +353,17 @@ fn snapshots_of_a_recreated_input_are_recognised_and_removed_in_time() {
         header.origin.agrees(&Origin { input_topic_id, ..origin() })
     };
     zone.store(&mut of(1)).expect("the disk is fine");
-    let candidates = of(2).candidates(0);
-    assert_eq!((candidates.len(), agree(&candidates[0], 2)), (1, false));
-    assert!(agree(&candidates[0], 1));
+    let found = candidates(&mut of(2));
+    assert_eq!((found.len(), agree(&found[0], 2)), (1, false));
+    assert!(agree(&found[0], 1));
     // Zeros: brokers that report no id match any.
-    assert!(agree(&candidates[0], 0));
+    assert!(agree(&found[0], 0));
     for _ in 0..KEEP {
         zone.store(&mut of(2)).expect("the disk is fine");
     }
-    let candidates = of(2).candidates(0);
-    assert_eq!(candidates.len(), KEEP);
-    assert!(candidates.iter().all(|header| agree(header, 2)));
+    let found = candidates(&mut of(2));
+    assert_eq!(found.len(), KEEP);
+    assert!(found.iter().all(|header| agree(header, 2)));
 }
 
 fn gate(checkpoint: &CheckpointHeader) -> GatedCheckpoint {
@@ -364,7 +408,7 @@ fn a_checkpoint_is_a_snapshot_when_it_is_whole_and_gated_in_either_order() {
         }
         assert_eq!(outcomes(&mut writer), ["stored"]);
     }
-    assert_eq!(store(&disk).candidates(0).len(), 2);
+    assert_eq!(candidates(&mut store(&disk)).len(), 2);
 }
 
 #[test]
@@ -426,9 +470,9 @@ fn state_of_a_checkpoint_that_could_not_begin_is_nobody_elses() {
     writer.take(ToSnapshots::Gate(gate(&checkpoint)));
     assert_eq!(outcomes(&mut writer), ["stored"]);
     let mut store = store(&disk);
-    let newest = store.candidates(0).remove(0);
+    let newest = candidates(&mut store).remove(0);
     assert!(store.load(&newest, &rulebook()).is_ok());
-    assert!(store.candidates(1).is_empty());
+    assert_eq!(store.candidates(1), Ok(Vec::new()));
 }
 
 #[test]

@@ -32,6 +32,8 @@ struct DiskContents {
 /// What can fail on a disk for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskTrouble {
+    /// No file can be read.
+    Reading,
     /// Names cannot be made durable.
     SyncingNames,
 }
@@ -174,6 +176,7 @@ impl Disk for Memory {
 
     fn read_at(&mut self, name: &str, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
         let mut state = self.0.borrow_mut();
+        state.check(DiskTrouble::Reading)?;
         let (written, _) = state.file(name)?;
         let end = offset as usize + bytes.len();
         let there = written.get(offset as usize..end).ok_or(io::ErrorKind::UnexpectedEof)?;

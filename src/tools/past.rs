@@ -320,7 +320,10 @@ impl StoredZones {
             None => Ok(None),
         };
         let mut headers = match &mut self.disk {
-            Some(disk) => disk.candidates(partition),
+            Some(disk) => disk.candidates(partition).or_else(|error| {
+                super::warn(&format!("the snapshots of this host are left out: {error}"))?;
+                Ok::<_, ToolError>(Vec::new())
+            })?,
             None => Vec::new(),
         };
         headers.retain(is_wanted);

@@ -223,7 +223,8 @@ impl Control {
         let mut state = self.states.choose(partition, Some(candidate)).expect("it was chosen");
         let rulebook = self.rulebook.beginning_by(ruleset).expect("the brief has them");
         if self.mutation == Mutation::OtherStateConverted
-            && let Some(oldest) = whole_store(around.disk).candidates(partition).pop()
+            && let Ok(mut stored) = whole_store(around.disk).candidates(partition)
+            && let Some(oldest) = stored.pop()
         {
             state = StoredState::Here(oldest);
         }

@@ -539,9 +539,9 @@ impl Sim {
         if is_begun && self.chance.strikes(Fault::InputRetained) {
             // Retention deletes whole batches, and mostly what nobody needs any more.
             let kept = self.hosts.iter().map(|host| {
-                let newest =
-                    whole_store(&host.disk).candidates(partition as i32).into_iter().next();
-                newest.map_or(0, |header| header.next_offset)
+                let stored = whole_store(&host.disk).candidates(partition as i32);
+                let stored = stored.expect("it can be read");
+                stored.first().map_or(0, |header| header.next_offset)
             });
             let needed = kept.min().expect("there are hosts");
             let all = self.chance.one_in(8);

@@ -40,7 +40,7 @@ impl Control {
         partition: i32,
         bounds: Result<Bounds, TopicError>,
     ) {
-        let snapshots = whole_store(around.disk).candidates(partition);
+        let snapshots = whole_store(around.disk).candidates(partition).expect("it can be read");
         let candidates = self.states.survey(partition, snapshots);
         let candidates = self.falsified(around, partition, candidates);
         let survey = bounds.map(|bounds| Survey { bounds, candidates });

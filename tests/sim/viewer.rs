@@ -231,7 +231,7 @@ impl Sim {
         }
         for host in &self.hosts {
             let mut store = whole_store(&host.disk);
-            for header in store.candidates(partition) {
+            for header in store.candidates(partition).expect("it can be read") {
                 let shard = store.load(&header, &self.rulebook).ok();
                 snapshots.extend(shard.map(|shard| (header, shard)));
             }
