@@ -456,8 +456,7 @@ impl Ownership {
         table.drop_shard(partition);
         let sentence = format!(
             "a frame or dead letter cannot be stored: {sentence}; raise max.message.bytes of the \
-             output and dead-letter topics, or publish.queue_kbytes_max \
-             (docs/RUNBOOKS.md#not-stored)"
+             output and dead-letter topics (docs/RUNBOOKS.md#not-stored)"
         );
         table.halt(partition, sentence);
     }

@@ -62,8 +62,6 @@ pub struct PublisherOptions {
     pub format: Format,
     /// How they are compressed.
     pub compression: Compression,
-    /// KiB of encoded frames that may wait for the broker, over all shards.
-    pub queue_kbytes_max: usize,
     /// Milliseconds between two ticks of a partition that is ours; 0: none.
     pub tick_every_ms: u32,
     /// Whether players that leave for another zone are appended to its input.

@@ -16,11 +16,8 @@ use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Header, OwnedHeaders, ToBytes};
 use rdkafka::producer::{BaseRecord, Producer as _, PurgeConfig};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
-
-/// Upper limit of the producer queue's size in librdkafka, in KiB.
-pub(crate) const PUBLISH_QUEUE_KBYTES_MAX: usize = 2_097_151;
 
 /// Milliseconds between two polls for acknowledgements that do not wake the publisher.
 pub(crate) const PUBLISHER_BUSY_MS_MAX: u64 = 1;
@@ -29,11 +26,15 @@ pub(crate) const PUBLISHER_BUSY_MS_MAX: u64 = 1;
 /// at most five seconds.
 pub(crate) const PUBLISHER_FLUSH_MS_MAX: u64 = 1_000;
 
-/// Upper limit of `message.max.bytes` in librdkafka.
-const RECORD_BYTES_MAX: usize = 1_000_000_000;
+/// Upper limit of `message.max.bytes` in librdkafka. The topic decides which letter is too large.
+const RECORD_BYTES_MAX: &str = "1000000000";
 
-/// Upper limit of the time that one request may take, in milliseconds: a dead letter may be as
-/// large as the buffer.
+/// Upper limit of `queue.buffering.max.kbytes` in librdkafka. The shards' quotas bound what waits.
+/// With another bound here, a partition that is down could use it up, and all shards would wait.
+const WAITING_KBYTES_MAX: &str = "2147483647";
+
+/// Upper limit of the time that one request may take, in milliseconds: a dead letter may have a
+/// megabyte.
 const DEAD_LETTER_MS_MAX: u64 = 30_000;
 
 /// The offset of a record that has none, or an unknown one.
@@ -67,6 +68,8 @@ pub(crate) struct Producer<T> {
     writer: Option<TopicWriter>,
     /// Receipts of unreported deliveries, by record number.
     receipts: BTreeMap<usize, T>,
+    /// Records that librdkafka has not taken.
+    refused: VecDeque<Delivery<T>>,
     /// Number of the last record.
     records: usize,
 }
@@ -86,17 +89,8 @@ pub struct Delivery<T> {
 pub struct SendFailure {
     /// The reason, for the log.
     pub sentence: String,
-    /// True if it is larger than the topic or the buffer allows, so that no retry helps.
+    /// True if it is larger than the topic allows, so that no retry helps.
     pub is_too_large: bool,
-}
-
-/// Why a record was not accepted for sending.
-#[derive(Debug, PartialEq, Eq)]
-pub enum SendError {
-    /// The buffer is full. It has room again once deliveries are reported.
-    Full,
-    /// It can never be sent, for this reason.
-    Refused(SendFailure),
 }
 
 /// The producer could not be created: wrong settings, or no resources.
@@ -106,33 +100,21 @@ pub struct ProducerError(String);
 
 /// A producer of the publisher: [`Producer`], or
 /// [`NativeProducer`](crate::publisher::native::NativeProducer) for frames.
+///
+/// It takes every record: the quotas of the shards bound how many wait. A record that it cannot
+/// send is a delivery that has failed.
 pub trait Produce<T> {
     /// Copies an encoded record for one partition of a topic.
-    fn send(
-        &mut self,
-        topic: &str,
-        partition: i32,
-        bytes: &[u8],
-        receipt: T,
-    ) -> Result<(), SendError>;
+    fn send(&mut self, topic: &str, partition: i32, bytes: &[u8], receipt: T);
 
     /// Copies a dead letter. Its key determines the partition.
-    fn send_dead_letter(
-        &mut self,
-        topic: &str,
-        input_topic: &str,
-        letter: &DeadLetter,
-        receipt: T,
-    ) -> Result<(), SendError>;
+    fn send_dead_letter(&mut self, topic: &str, input_topic: &str, letter: &DeadLetter, receipt: T);
 
     /// Goes on sending and collects delivery reports, without waiting.
     fn poll(&mut self, time: Time);
 
     /// Returns the next delivery that [`Produce::poll`] has collected.
     fn next_delivery(&mut self) -> Option<Delivery<T>>;
-
-    /// Number of records whose delivery was not reported yet.
-    fn outstanding(&self) -> usize;
 
     /// Returns whether the producer must be polled, because its deliveries wake nobody.
     fn must_be_polled(&self) -> bool;
@@ -149,7 +131,8 @@ impl<T> Producer<T> {
     /// Creates a producer that starts with its first record. It connects and reconnects by itself.
     pub(crate) fn new(options: &PublisherOptions) -> Producer<T> {
         let options = options.clone();
-        Producer { options, writer: None, receipts: BTreeMap::new(), records: 0 }
+        let (receipts, refused) = (BTreeMap::new(), VecDeque::new());
+        Producer { options, writer: None, receipts, refused, records: 0 }
     }
 
     /// Starts the client before the first record.
@@ -181,14 +164,22 @@ impl<T> Producer<T> {
         &mut self,
         record: BaseRecord<'_, K, [u8], usize>,
         receipt: T,
-    ) -> Result<(), SendError> {
+    ) {
         let number = record.delivery_opaque;
-        let writer = self.start().map_err(|error| {
-            SendError::Refused(SendFailure { sentence: error.to_string(), is_too_large: false })
-        })?;
-        writer.producer.send(record).map_err(|(error, record)| refusal(record.topic, &error))?;
-        self.receipts.insert(number, receipt);
-        Ok(())
+        let sent = match self.start() {
+            Ok(writer) => {
+                let sent = writer.producer.send(record);
+                sent.map_err(|(error, record)| failure(record.topic, &error))
+            }
+            Err(error) => Err(SendFailure { sentence: error.to_string(), is_too_large: false }),
+        };
+        match sent {
+            Ok(()) => drop(self.receipts.insert(number, receipt)),
+            Err(failure) => {
+                let failure = Some(failure);
+                self.refused.push_back(Delivery { receipt, offset: OFFSET_UNKNOWN, failure });
+            }
+        }
     }
 
     /// Gives up everything that is not delivered yet, and returns the outcome of each record. A
@@ -216,18 +207,12 @@ impl<T> Producer<T> {
 }
 
 impl<T> Produce<T> for Producer<T> {
-    fn send(
-        &mut self,
-        topic: &str,
-        partition: i32,
-        bytes: &[u8],
-        receipt: T,
-    ) -> Result<(), SendError> {
+    fn send(&mut self, topic: &str, partition: i32, bytes: &[u8], receipt: T) {
         let record: BaseRecord<'_, (), [u8], usize> =
             BaseRecord::with_opaque_to(topic, self.next_number())
                 .partition(partition)
                 .payload(bytes);
-        self.hand_over(record, receipt)
+        self.hand_over(record, receipt);
     }
 
     fn send_dead_letter(
@@ -236,7 +221,7 @@ impl<T> Produce<T> for Producer<T> {
         input_topic: &str,
         letter: &DeadLetter,
         receipt: T,
-    ) -> Result<(), SendError> {
+    ) {
         let mut headers = OwnedHeaders::new();
         for (key, value) in letter.headers(input_topic) {
             headers = headers.insert(Header { key, value: Some(&value) });
@@ -247,7 +232,7 @@ impl<T> Produce<T> for Producer<T> {
                 .key(key.as_str())
                 .headers(headers);
         record.payload = letter.value.as_deref();
-        self.hand_over(record, receipt)
+        self.hand_over(record, receipt);
     }
 
     fn poll(&mut self, _time: Time) {
@@ -255,6 +240,9 @@ impl<T> Produce<T> for Producer<T> {
     }
 
     fn next_delivery(&mut self) -> Option<Delivery<T>> {
+        if let Some(refused) = self.refused.pop_front() {
+            return Some(refused);
+        }
         let report = self.writer.as_ref()?.next_report()?;
         let receipt = self.receipts.remove(&report.number).expect("a record is reported once");
         Some(match report.offset {
@@ -266,12 +254,8 @@ impl<T> Produce<T> for Producer<T> {
         })
     }
 
-    fn outstanding(&self) -> usize {
-        self.receipts.len()
-    }
-
     fn must_be_polled(&self) -> bool {
-        self.outstanding() > 0
+        !self.receipts.is_empty()
     }
 
     fn fatal_error(&self) -> Option<String> {
@@ -295,10 +279,8 @@ fn config(options: &PublisherOptions) -> ClientConfig {
         .set("socket.timeout.ms", DEAD_LETTER_MS_MAX.to_string())
         .set("compression.type", options.compression.name())
         .set("queue.buffering.max.messages", "0")
-        .set("queue.buffering.max.kbytes", options.queue_kbytes_max.to_string())
-        // A dead letter may be larger than any frame: the topic's limit is what counts, and the
-        // buffer.
-        .set("message.max.bytes", record_bytes_max(options).to_string())
+        .set("queue.buffering.max.kbytes", WAITING_KBYTES_MAX)
+        .set("message.max.bytes", RECORD_BYTES_MAX)
         .set("retry.backoff.ms", "10")
         .set("retry.backoff.max.ms", RECONNECT_MS_MAX.to_string())
         .set("socket.keepalive.enable", "true");
@@ -306,11 +288,6 @@ fn config(options: &PublisherOptions) -> ClientConfig {
         config.set(*name, *value);
     }
     config
-}
-
-/// Limit of a record's size. A record that is larger than the buffer would wait forever.
-fn record_bytes_max(options: &PublisherOptions) -> usize {
-    (options.queue_kbytes_max * 1024).min(RECORD_BYTES_MAX)
 }
 
 /// Compares librdkafka's settings with ours, because it adjusts settings that contradict each
@@ -322,13 +299,6 @@ fn check_pinned(config: &ClientConfig) -> Result<(), ProducerError> {
         assert_eq!(&taken, value, "librdkafka took another value for {name}");
     }
     Ok(())
-}
-
-fn refusal(topic: &str, error: &KafkaError) -> SendError {
-    match error.rdkafka_error_code() {
-        Some(RDKafkaErrorCode::QueueFull) => SendError::Full,
-        _ => SendError::Refused(failure(topic, error)),
-    }
 }
 
 fn failure(topic: &str, error: &KafkaError) -> SendFailure {
@@ -364,7 +334,6 @@ pub(super) mod tests {
             dead_letter_topic: "dead".to_owned(),
             format: Format::Binary,
             compression: Compression::None,
-            queue_kbytes_max: 1024,
             tick_every_ms: 0,
             carry_players: false,
             skips: Vec::new(),
@@ -376,9 +345,9 @@ pub(super) mod tests {
         for wait_max in [Duration::ZERO, Duration::from_secs(10)] {
             let mut producer = Producer::new(&options());
             for number in 0..100 {
-                producer.send("updates", number % 3, b"a frame", number).expect("there is room");
+                producer.send("updates", number % 3, b"a frame", number);
             }
-            assert_eq!(producer.outstanding(), 100);
+            assert!(producer.must_be_polled());
             let deliveries = producer.abandon(wait_max);
             assert!(deliveries.iter().all(|delivery| delivery.failure.is_some()));
             let mut numbers: Vec<i32> =
@@ -386,5 +355,15 @@ pub(super) mod tests {
             numbers.sort_unstable();
             assert_eq!(numbers, (0..100).collect::<Vec<i32>>());
         }
+    }
+
+    #[test]
+    fn a_record_that_librdkafka_does_not_take_is_a_delivery_that_has_failed() {
+        let mut producer = Producer::new(&options());
+        producer.send(&"x".repeat(600), 0, b"a tick", 7);
+        let delivery = producer.next_delivery().expect("it is known at once");
+        assert_eq!(delivery.receipt, 7);
+        assert!(delivery.failure.is_some_and(|failure| !failure.sentence.is_empty()));
+        assert!(producer.next_delivery().is_none() && !producer.must_be_polled());
     }
 }

@@ -2,7 +2,7 @@
 //! deliveries to the ledger.
 
 use super::ledger::{Ledger, Settled};
-use super::producer::{Delivery, Produce, SendError, SendFailure};
+use super::producer::{Delivery, Produce, SendFailure};
 use super::sent::{QuotaItem, Sent, SentFrame, SentLetter};
 use super::ticker::{Ticker, tick_id};
 use super::{Outgoing, PublisherEnds, PublisherError, PublisherOptions, ToPublisher};
@@ -46,8 +46,6 @@ pub enum Inbox {
     Full,
     /// There was no more.
     Empty,
-    /// The producer's buffer is full; what came next is held.
-    Stuck,
     /// There will be no more.
     Ended,
 }
@@ -74,12 +72,12 @@ pub struct Publisher<P> {
     tick_trouble: Repeated,
     /// Zones that a player can go to.
     zones: i32,
-    /// Taken from the inbox, but not yet by the producer.
-    held: Option<Outgoing>,
     /// The frame that is being encoded.
     bytes: Vec<u8>,
     /// Bytes of the frames that wait for their acknowledgement.
     in_flight_bytes: usize,
+    /// Records whose delivery is not known yet.
+    unacknowledged: usize,
     /// Set once all senders are gone.
     flush_end: Option<Instant>,
 }
@@ -97,9 +95,9 @@ impl<P: Produce<Sent>> Publisher<P> {
             producer,
             time: Time::read(),
             ledger: Ledger::new(),
-            held: None,
             bytes: Vec::new(),
             in_flight_bytes: 0,
+            unacknowledged: 0,
             flush_end: None,
         }
     }
@@ -116,27 +114,16 @@ impl<P: Produce<Sent>> Publisher<P> {
     /// Sends what waits in the inbox, a bounded number.
     fn send_batch(&mut self) -> Inbox {
         for _ in 0..PUBLISHER_BATCH_MAX {
-            let outgoing = match self.held.take() {
-                Some(outgoing) => outgoing,
-                None => match self.ends.inbox.receive() {
-                    Received::Item(message) => match self.take(message) {
-                        Some(outgoing) => outgoing,
-                        None => continue,
-                    },
-                    Received::Ended => return Inbox::Ended,
-                    Received::Empty => return Inbox::Empty,
-                },
-            };
-            self.held = self.send(outgoing);
-            if self.held.is_some() {
-                return Inbox::Stuck;
+            match self.ends.inbox.receive() {
+                Received::Item(message) => self.take(message),
+                Received::Ended => return Inbox::Ended,
+                Received::Empty => return Inbox::Empty,
             }
         }
         Inbox::Full
     }
 
-    /// Takes a message, and returns what has to be sent.
-    fn take(&mut self, message: ToPublisher) -> Option<Outgoing> {
+    fn take(&mut self, message: ToPublisher) {
         match message {
             ToPublisher::Begin { partition, ownership_id, mark, zones } => {
                 if let Some(before) = self.ledger.begin(partition, ownership_id, mark) {
@@ -150,9 +137,8 @@ impl<P: Produce<Sent>> Publisher<P> {
                 self.move_on(partition, ownership_id, settled);
             }
             ToPublisher::Checkpoint(id) => self.checkpoint(id),
-            ToPublisher::Send(outgoing) => return Some(outgoing),
+            ToPublisher::Send(outgoing) => self.send(outgoing),
         }
-        None
     }
 
     fn checkpoint(&mut self, id: CheckpointId) {
@@ -171,39 +157,25 @@ impl<P: Produce<Sent>> Publisher<P> {
         self.ends.snapshots_bell.ring();
     }
 
-    /// Sends one item, or drops it with its failed ownership. Returns an item that has to wait.
-    fn send(&mut self, outgoing: Outgoing) -> Option<Outgoing> {
+    /// Sends one item, or drops it with its failed ownership.
+    fn send(&mut self, outgoing: Outgoing) {
         let (partition, ownership_id) = outgoing.ownership();
         let is_unwanted = matches!(outgoing, Outgoing::Handoff(_)) && !self.options.carry_players;
         if is_unwanted || !self.ledger.admits(partition, ownership_id) {
-            self.give_back(outgoing);
-            return None;
+            return self.give_back(outgoing);
         }
         let receipt = self.ledger.receipt(partition);
         let item = QuotaItem { receipt, bytes: outgoing.bytes_max() };
-        match self.produce(&outgoing, item) {
-            Ok(header) => {
-                self.ledger.sent(receipt, header);
-                if let Outgoing::Frame(frame) = outgoing {
-                    self.recycle(frame);
-                }
-                None
-            }
-            Err(SendError::Full) => Some(outgoing),
-            Err(SendError::Refused(failure)) => {
-                self.fail(partition, ownership_id, failure);
-                self.give_back(outgoing);
-                None
-            }
+        let header = self.produce(&outgoing, item);
+        self.unacknowledged += 1;
+        self.ledger.sent(receipt, header);
+        if let Outgoing::Frame(frame) = outgoing {
+            self.recycle(frame);
         }
     }
 
     /// Hands one item to the producer, which copies it. A frame's header, if it was one.
-    fn produce(
-        &mut self,
-        outgoing: &Outgoing,
-        item: QuotaItem,
-    ) -> Result<Option<FrameHeader>, SendError> {
+    fn produce(&mut self, outgoing: &Outgoing, item: QuotaItem) -> Option<FrameHeader> {
         match outgoing {
             Outgoing::Frame(frame) => {
                 let updates = frame.updates.as_slice();
@@ -216,7 +188,7 @@ impl<P: Produce<Sent>> Publisher<P> {
                 let sent_at = Instant::now();
                 let sent = Sent::Frame(item, SentFrame { bytes, newest_us, sent_at });
                 let topic = &self.options.output_topic;
-                self.producer.send(topic, frame.partition, &self.bytes, sent)?;
+                self.producer.send(topic, frame.partition, &self.bytes, sent);
                 self.in_flight_bytes += bytes;
                 if let (Some(received_at), Some(newest_us)) = (frame.received_at, newest_us) {
                     let inside = sent_at.saturating_duration_since(received_at);
@@ -227,36 +199,35 @@ impl<P: Produce<Sent>> Publisher<P> {
                     // Its acknowledgement counts it if it is misdated.
                     let _is_plausible = self.ends.metrics.input.record_age(input_us);
                 }
-                Ok(Some(frame.header))
+                Some(frame.header)
             }
-            Outgoing::DeadLetter(letter) => self.produce_dead_letter(letter, item),
+            Outgoing::DeadLetter(letter) => {
+                self.produce_dead_letter(letter, item);
+                None
+            }
             Outgoing::Handoff(handoff) if handoff.to_partition() < self.zones => {
                 self.bytes.clear();
                 handoff.write(self.ends.game.events, &mut self.bytes);
                 let (topic, partition) = (&self.options.input_topic, handoff.to_partition());
-                self.producer.send(topic, partition, &self.bytes, Sent::Handoff(item))?;
-                Ok(None)
+                self.producer.send(topic, partition, &self.bytes, Sent::Handoff(item));
+                None
             }
             Outgoing::Handoff(handoff) => {
                 let letter = handoff.dead_letter(self.ends.game.events);
-                self.produce_dead_letter(&letter, item)
+                self.produce_dead_letter(&letter, item);
+                None
             }
         }
     }
 
-    fn produce_dead_letter(
-        &mut self,
-        letter: &DeadLetter,
-        item: QuotaItem,
-    ) -> Result<Option<FrameHeader>, SendError> {
+    fn produce_dead_letter(&mut self, letter: &DeadLetter, item: QuotaItem) {
         let PublisherOptions { dead_letter_topic, input_topic, skips, .. } = &self.options;
         let sent = Sent::DeadLetter(item, SentLetter::of(letter, skips));
-        self.producer.send_dead_letter(dead_letter_topic, input_topic, letter, sent)?;
-        Ok(None)
+        self.producer.send_dead_letter(dead_letter_topic, input_topic, letter, sent);
     }
 
     /// Appends a tick to each input partition that is ours and due for one. The next tick makes up
-    /// for one that cannot be sent or fails.
+    /// for one that fails.
     fn tick(&mut self) {
         let Time { now, now_us } = self.time;
         let due: Vec<i32> = self.ticker.due(now).collect();
@@ -270,9 +241,8 @@ impl<P: Produce<Sent>> Publisher<P> {
             let id = tick_id(now_us / 1000, self.options.tick_every_ms);
             event_json::write_tick(&mut self.bytes, self.ends.game.events, id, now_us);
             let topic = &self.options.input_topic;
-            if self.producer.send(topic, partition, &self.bytes, Sent::Tick(partition)).is_err() {
-                break;
-            }
+            self.producer.send(topic, partition, &self.bytes, Sent::Tick(partition));
+            self.unacknowledged += 1;
             self.ticker.sent(partition, now);
         }
         if let Some((partition, partitions)) = self.ticker.late(now) {
@@ -306,6 +276,7 @@ impl<P: Produce<Sent>> Publisher<P> {
     }
 
     fn settle(&mut self, delivery: Delivery<Sent>) {
+        self.unacknowledged -= 1;
         let (QuotaItem { receipt, bytes }, counter) = match &delivery.receipt {
             Sent::Frame(item, frame) => {
                 self.in_flight_bytes -= frame.bytes;
@@ -423,8 +394,8 @@ impl<P: Produce<Sent>> Publisher<P> {
     }
 
     /// Records whose delivery is not known yet.
-    pub fn outstanding(&self) -> usize {
-        self.producer.outstanding()
+    pub fn unacknowledged(&self) -> usize {
+        self.unacknowledged
     }
 
     /// A turn, and what comes after it.
@@ -436,24 +407,19 @@ impl<P: Produce<Sent>> Publisher<P> {
             Inbox::Full => Ok(Pause::None),
             Inbox::Empty if self.producer.must_be_polled() => Ok(Pause::UntilCalled(busy)),
             Inbox::Empty => Ok(Pause::UntilCalled(Duration::from_millis(PUBLISHER_IDLE_MS_MAX))),
-            // It waits until the broker has taken something, without a bound while the daemon runs:
-            // that is the backpressure. At the daemon's end the wait is bounded.
-            Inbox::Stuck if !self.ends.inbox.senders_gone() => Ok(Pause::UntilCalled(busy)),
-            Inbox::Stuck => self.flush(self.ends.inbox.len() + 1),
-            Inbox::Ended => self.flush(0),
+            Inbox::Ended => self.flush(),
         }
     }
 
     /// All senders are gone: waits for the last acknowledgements, but not for ever.
-    fn flush(&mut self, unsent: usize) -> Result<Pause, PublisherError> {
-        let unacknowledged = self.producer.outstanding() + unsent;
+    fn flush(&mut self) -> Result<Pause, PublisherError> {
         let flush_max = Duration::from_millis(PUBLISHER_FLUSH_MS_MAX);
         let end = *self.flush_end.get_or_insert_with(|| Instant::now() + flush_max);
-        if unacknowledged == 0 {
+        if self.unacknowledged == 0 {
             return Ok(Pause::Ended);
         }
         if Instant::now() >= end {
-            return Err(PublisherError::NotFlushed(unacknowledged));
+            return Err(PublisherError::NotFlushed(self.unacknowledged));
         }
         Ok(Pause::UntilCalled(Duration::from_millis(PUBLISHER_BUSY_MS_MAX)))
     }

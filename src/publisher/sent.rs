@@ -66,10 +66,11 @@ impl Sent {
             );
             return None;
         }
-        let sentence = format!(
-            "the dead letter of offset {offset}: {sentence} (`huntd run --skip \
-             {partition}:{offset}` goes on without it)"
-        );
+        let mut sentence = format!("the dead letter of offset {offset}: {sentence}");
+        if is_too_large {
+            let skip = format!(" (`huntd run --skip {partition}:{offset}` goes on without it)");
+            sentence.push_str(&skip);
+        }
         Some(SendFailure { sentence, is_too_large })
     }
 }

@@ -17,7 +17,7 @@ use crate::ownership::placement::COPIES_MAX;
 use crate::ownership::silence::{SILENCE_MS_MAX, SILENCE_MS_MIN};
 use crate::ownership::standby::StandbyOptions;
 use crate::runtime::ring::{RING_KINDS, RingKind};
-use crate::shards::{LINGER_US_MAX, SHARD_FRAMES_MAX, ShardOptions};
+use crate::shards::{LINGER_US_MAX, PUBLISH_QUEUE_KBYTES_MAX, SHARD_FRAMES_MAX, ShardOptions};
 use crate::{fetch, kafka, publisher, runtime, snapshot};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -152,13 +152,12 @@ pub(super) struct Check<'a> {
 impl Check<'_> {
     fn config(&self) -> Result<Config, ConfigError> {
         self.topics_differ()?;
-        let publisher = self.publisher()?;
         Ok(Config {
             source: None,
             group: self.group()?,
             fetch: self.fetch()?,
-            shards: self.shards(publisher.queue_kbytes_max as u64 * 1024)?,
-            publisher,
+            shards: self.shards()?,
+            publisher: self.publisher()?,
             snapshot: self.snapshot()?,
             remedy: Remedy::Refuse,
             standby: self.standby()?,
@@ -296,22 +295,24 @@ impl Check<'_> {
                     ("lz4", Compression::Lz4),
                 ],
             )?,
-            queue_kbytes_max: self.number(
-                "publish.queue_kbytes_max",
-                // With less than one frame, nothing could be sent.
-                FRAME_BYTES_MAX / 1024..=publisher::producer::PUBLISH_QUEUE_KBYTES_MAX,
-            )?,
             tick_every_ms: self.tick_every_ms()?,
             carry_players: self.is_true("input.carry_players"),
             skips: Vec::new(),
         })
     }
 
-    fn shards(&self, bytes_max: u64) -> Result<ShardOptions, ConfigError> {
+    fn shards(&self) -> Result<ShardOptions, ConfigError> {
         let linger: u32 = self.number("publish.linger_us_max", 0..=LINGER_US_MAX)?;
-        let frames = self.number("publish.frames_per_shard", 1..=SHARD_FRAMES_MAX)?;
-        let linger = Duration::from_micros(linger.into());
-        Ok(ShardOptions { linger, frames_per_shard: frames, bytes_max })
+        let kbytes: u64 = self.number(
+            "publish.queue_kbytes_max",
+            // Less than a frame bounds nothing: each shard may have one on its way.
+            FRAME_BYTES_MAX as u64 / 1024..=PUBLISH_QUEUE_KBYTES_MAX,
+        )?;
+        Ok(ShardOptions {
+            linger: Duration::from_micros(linger.into()),
+            frames_per_shard: self.number("publish.frames_per_shard", 1..=SHARD_FRAMES_MAX)?,
+            bytes_max: kbytes * 1024,
+        })
     }
 
     fn snapshot(&self) -> Result<snapshot::SnapshotOptions, ConfigError> {

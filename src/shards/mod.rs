@@ -51,6 +51,9 @@ pub(crate) const LINGER_US_MAX: u32 = 900_000;
 /// `publish.frames_per_shard`.
 pub(crate) const SHARD_FRAMES_MAX: u64 = 1024;
 
+/// Upper limit of `publish.queue_kbytes_max`, in KiB. Above 2 GiB, it was given in bytes.
+pub(crate) const PUBLISH_QUEUE_KBYTES_MAX: u64 = 2_097_151;
+
 /// Milliseconds before a shard that waits for the publisher is tried again.
 pub const STALL_RETRY_MS: u64 = 1;
 
@@ -97,7 +100,8 @@ pub struct ShardOptions {
     pub linger: Duration,
     /// Frames, dead letters and handoffs of one shard that may be unacknowledged.
     pub frames_per_shard: u64,
-    /// Bytes that may be unacknowledged, over all shards.
+    /// Bytes that may be unacknowledged, over all shards. Each shard may exceed its share of them
+    /// by what it sends last.
     pub bytes_max: u64,
 }
 
@@ -157,8 +161,7 @@ impl Workspace {
         }
     }
 
-    /// The part of the producer's buffer that a dead output partition may take. The rest is left
-    /// for the others.
+    /// The part of `bytes_max` that one shard may use, also if its output partition is down.
     fn bytes_per_shard(&self) -> u64 {
         self.options.bytes_max / self.shards_max.max(1)
     }

@@ -15,8 +15,6 @@ use support::PATIENCE;
 use support::mock::running::Running;
 use support::mock::{self, Cluster, read_partition, wait_for};
 
-const QUEUE_KBYTES: usize = 4 * 1024;
-
 /// Folds what a partition holds into a reader's position, and counts frames that came twice.
 fn fold(cluster: &Cluster, partition: i32) -> (Position, usize) {
     let mut reader = Reader::new();
@@ -49,11 +47,26 @@ fn topics() -> Cluster {
     mock::cluster(&[("updates", 3), ("dead", 2)])
 }
 
+fn letter(partition: i32, offset: i64, value: Vec<u8>) -> DeadLetter {
+    DeadLetter {
+        partition,
+        ownership_id: 1,
+        offset,
+        time_ms: 1_767_225_600_123,
+        reason: "not_utf8",
+        sentence: Some("byte 3 is no UTF-8".to_owned()),
+        key: Some(b"k".to_vec()),
+        value: Some(value),
+        cut: None,
+        run: None,
+    }
+}
+
 #[test]
 fn frames_arrive_in_order_in_their_own_partition_and_become_progress() {
     for format in [Format::Json, Format::Binary] {
         let cluster = topics();
-        let mut running = Running::start(&cluster, format, QUEUE_KBYTES);
+        let mut running = Running::start(&cluster, format);
         let mut shards = [FrameMaker::new(0), FrameMaker::new(2)];
         shards.iter().for_each(|shard| running.begin(&cluster, shard));
         for _ in 0..50 {
@@ -86,7 +99,7 @@ fn frames_arrive_in_order_in_their_own_partition_and_become_progress() {
 #[test]
 fn what_is_in_flight_at_the_end_is_still_delivered() {
     let cluster = topics();
-    let mut running = Running::start(&cluster, Format::Binary, QUEUE_KBYTES);
+    let mut running = Running::start(&cluster, Format::Binary);
     let mut shard = FrameMaker::new(1);
     running.begin(&cluster, &shard);
     running.send_frames(&mut shard, 500);
@@ -97,21 +110,10 @@ fn what_is_in_flight_at_the_end_is_still_delivered() {
 #[test]
 fn dead_letters_keep_their_bytes_and_say_where_they_come_from() {
     let cluster = topics();
-    let mut running = Running::start(&cluster, Format::Json, QUEUE_KBYTES);
+    let mut running = Running::start(&cluster, Format::Json);
     let mut shard = FrameMaker::new(2);
     running.begin(&cluster, &shard);
-    let letter = DeadLetter {
-        partition: 2,
-        ownership_id: 1,
-        offset: 41,
-        time_ms: 1_767_225_600_123,
-        reason: "not_utf8",
-        sentence: Some("byte 3 is no UTF-8".to_owned()),
-        key: Some(b"k".to_vec()),
-        value: Some(b"{\"a\xff".to_vec()),
-        cut: None,
-        run: None,
-    };
+    let letter = letter(2, 41, b"{\"a\xff".to_vec());
     let tombstone = DeadLetter {
         offset: 42,
         reason: "null",
@@ -150,7 +152,7 @@ fn dead_letters_keep_their_bytes_and_say_where_they_come_from() {
 #[test]
 fn a_broker_that_goes_and_comes_back_costs_no_update_and_doubles_none() {
     let cluster = topics();
-    let mut running = Running::start(&cluster, Format::Binary, QUEUE_KBYTES);
+    let mut running = Running::start(&cluster, Format::Binary);
     let mut shard = FrameMaker::new(0);
     running.begin(&cluster, &shard);
     for _ in 0..3 {
@@ -181,7 +183,7 @@ enum Fate {
 
 fn fate_under(error: RDKafkaRespErr) -> Fate {
     let cluster = topics();
-    let mut running = Running::start(&cluster, Format::Binary, QUEUE_KBYTES);
+    let mut running = Running::start(&cluster, Format::Binary);
     let mut shard = FrameMaker::new(0);
     running.begin(&cluster, &shard);
     running.send_frames(&mut shard, 5);
@@ -246,30 +248,34 @@ fn an_error_of_the_broker_is_retried_or_ends_the_ownership_and_leaves_no_trace_i
 }
 
 #[test]
-fn a_full_buffer_holds_frames_back_and_loses_none() {
+fn letters_that_cannot_be_delivered_hold_up_no_frame() {
     let cluster = topics();
-    let mut running = Running::start(&cluster, Format::Binary, 1);
-    let mut shard = FrameMaker::new(0);
-    running.begin(&cluster, &shard);
-    cluster.broker_down(1).expect("the broker stops");
-    for number in 0..64 {
-        running.send(Outgoing::Frame(shard.frame(number % 9)));
+    for partition in 0..2 {
+        cluster.partition_leader("dead", partition, None).expect("the partition is there");
     }
-    assert!(running.settled(0) == 0 && running.inbox.len() > 1, "the inbox is backed up");
-    cluster.broker_up(1).expect("the broker starts");
-    running.send_frames(&mut shard, 200);
-    wait_for("acknowledgements after the outage", || {
-        running.check_spans(&cluster);
-        running.acked(&shard)
-    });
+    let mut running = Running::start(&cluster, Format::Binary);
+    let (mut dead, mut alive) = (FrameMaker::new(0), FrameMaker::new(1));
+    running.begin(&cluster, &dead);
+    running.begin(&cluster, &alive);
+    // More than the default of `publish.queue_kbytes_max`.
+    for offset in 0..20 {
+        running.send(Outgoing::DeadLetter(Box::new(letter(0, offset, vec![b'x'; 1_000_000]))));
+    }
+    running.send_frames(&mut dead, 3);
+    running.send_frames(&mut alive, 3);
+    wait_for("the other shard's acknowledgements", || running.acked(&alive));
+    assert!(!running.acked(&dead));
+    for partition in 0..2 {
+        cluster.partition_leader("dead", partition, Some(1)).expect("the partition is there");
+    }
+    wait_for("the acknowledgements after the letters", || running.acked(&dead));
     running.stop().expect("everything is acknowledged");
-    assert_complete(&cluster, &shard);
 }
 
 #[test]
 fn a_stop_while_the_broker_is_away_ends_and_says_what_is_missing() {
     let cluster = topics();
-    let mut running = Running::start(&cluster, Format::Binary, 1);
+    let mut running = Running::start(&cluster, Format::Binary);
     let mut shard = FrameMaker::new(0);
     running.begin(&cluster, &shard);
     cluster.broker_down(1).expect("the broker stops");
@@ -286,7 +292,7 @@ fn a_stop_while_the_broker_is_away_ends_and_says_what_is_missing() {
 #[test]
 fn a_refused_frame_ends_its_ownership_and_no_other_shard() {
     let cluster = topics();
-    let mut running = Running::start(&cluster, Format::Binary, QUEUE_KBYTES);
+    let mut running = Running::start(&cluster, Format::Binary);
     let mut dead = FrameMaker::new(0);
     let mut alive = FrameMaker::new(1);
     running.begin(&cluster, &dead);
@@ -327,7 +333,7 @@ fn a_fatal_error_fails_every_shard_in_flight_and_a_new_producer_takes_over() {
     cluster.request_errors(RDKafkaApiKey::InitProducerId, &[denied]);
     // The producer asks for its id by itself, but is refused it only when frames wait for that.
     cluster.broker_down(1).expect("the broker stops");
-    let mut running = Running::start(&cluster, Format::Binary, QUEUE_KBYTES);
+    let mut running = Running::start(&cluster, Format::Binary);
     let mut shards = [FrameMaker::new(0), FrameMaker::new(1)];
     for shard in &mut shards {
         running.begin_at(0, shard);

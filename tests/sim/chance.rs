@@ -52,7 +52,6 @@ closed_list! {
         InputRetained,
         OutputRetained,
         // What is produced.
-        ProducerFull,
         ProducerStalls,
         ProducerFatal,
         AppendFails,

@@ -79,8 +79,6 @@ impl Late {
 pub(crate) struct Line {
     lanes: BTreeMap<Lane, VecDeque<(u64, Sent)>>,
     told: VecDeque<Told>,
-    /// Records that are taken until the next turn.
-    pub(crate) room: usize,
     stalled_until: u64,
     pub(crate) fatal: Option<String>,
     /// Reports for the producer, in their order, up to this time.
@@ -96,7 +94,6 @@ impl Line {
         Line {
             lanes: BTreeMap::new(),
             told: VecDeque::new(),
-            room: 0,
             stalled_until: 0,
             fatal: None,
             now: 0,
@@ -106,9 +103,8 @@ impl Line {
         }
     }
 
-    /// Takes a record, if there is room: its number.
-    pub(crate) fn take(&mut self, lane: Lane, bytes: Vec<u8>) -> Option<u64> {
-        self.room = self.room.checked_sub(1)?;
+    /// Takes a record: its number.
+    pub(crate) fn take(&mut self, lane: Lane, bytes: Vec<u8>) -> u64 {
         self.next_id += 1;
         let next_alone = self.alone.entry(lane).or_default();
         let sent = Sent { id: self.next_id, lane, bytes, alone: *next_alone };
@@ -117,7 +113,7 @@ impl Line {
             self.told.push_back(Told { at: self.now, id: sent.id, result: Ok(0) });
         }
         self.lanes.entry(lane).or_default().push_back((self.now, sent));
-        Some(self.next_id)
+        self.next_id
     }
 
     /// The reports that are due.

@@ -291,10 +291,6 @@ impl Node {
         {
             let line = &mut *self.line.borrow_mut();
             line.now = now;
-            line.room = match around.chance.strikes(Fault::ProducerFull) {
-                true => around.chance.below(2) as usize,
-                false => 1_000,
-            };
             if around.chance.strikes(Fault::ProducerFatal) {
                 line.abandon(around.chance, around.late);
                 line.fatal = Some("the simulator says so".to_owned());
@@ -308,7 +304,7 @@ impl Node {
         let on_the_way = self.line.borrow().on_the_way();
         let at = now
             + match inbox {
-                Inbox::Full | Inbox::Stuck => around.chance.between(1, 1_000),
+                Inbox::Full => around.chance.between(1, 1_000),
                 Inbox::Empty if on_the_way > 0 => around.chance.between(100, 2_000),
                 Inbox::Empty => 100_000,
                 Inbox::Ended => unreachable!("the hot thread is there"),
@@ -318,7 +314,7 @@ impl Node {
         if on_the_way > 0 {
             self.wake(Thread::Wire, now + around.chance.between(1, 1_000));
         }
-        if self.publisher.outstanding() > 0 {
+        if self.publisher.unacknowledged() > 0 {
             self.wake(Thread::Hot, now + around.chance.between(1, 1_000));
         }
         self.wake_snapshot_writer(around);
@@ -363,7 +359,7 @@ impl Node {
 
     /// Whether something of it is on its way to a broker or to the disk.
     pub(crate) fn is_disturbed(&self) -> bool {
-        self.publisher.outstanding() > 0
+        self.publisher.unacknowledged() > 0
             || self.line.borrow().on_the_way() > 0
             || self.snapshots.has_work()
             || !self.outbox.is_empty()
@@ -459,7 +455,6 @@ fn publisher_options(chance: &mut Chance) -> publisher::PublisherOptions {
         dead_letter_topic: "letters".to_owned(),
         format: Format::Binary,
         compression: huntd::output::frame::Compression::None,
-        queue_kbytes_max: 1024,
         carry_players: true,
         skips: Vec::new(),
         tick_every_ms: chance.pick(&[0, 1_000, 1_000]) as u32,

@@ -4,7 +4,7 @@ use crate::answers::TOPIC;
 use crate::line::{Lane, Line};
 use huntd::output::dead_letter::DeadLetter;
 use huntd::publisher::PublisherOptions;
-use huntd::publisher::producer::{Delivery, Produce, ProducerError, SendError, SendFailure};
+use huntd::publisher::producer::{Delivery, Produce, ProducerError, SendFailure};
 use huntd::publisher::publishing::Time;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,34 +13,27 @@ use std::rc::Rc;
 /// A producer without a Kafka.
 pub(crate) struct SimProducer<T> {
     line: Rc<RefCell<Line>>,
-    receipts: RefCell<BTreeMap<u64, T>>,
+    receipts: BTreeMap<u64, T>,
 }
 
 impl<T> SimProducer<T> {
     pub(crate) fn new(line: Rc<RefCell<Line>>) -> SimProducer<T> {
-        SimProducer { line, receipts: RefCell::default() }
+        SimProducer { line, receipts: BTreeMap::new() }
     }
 
-    fn hand_over(&self, lane: Lane, bytes: Vec<u8>, receipt: T) -> Result<(), SendError> {
-        let id = self.line.borrow_mut().take(lane, bytes).ok_or(SendError::Full)?;
-        self.receipts.borrow_mut().insert(id, receipt);
-        Ok(())
+    fn hand_over(&mut self, lane: Lane, bytes: Vec<u8>, receipt: T) {
+        let id = self.line.borrow_mut().take(lane, bytes);
+        self.receipts.insert(id, receipt);
     }
 }
 
 impl<T> Produce<T> for SimProducer<T> {
-    fn send(
-        &mut self,
-        topic: &str,
-        partition: i32,
-        bytes: &[u8],
-        receipt: T,
-    ) -> Result<(), SendError> {
+    fn send(&mut self, topic: &str, partition: i32, bytes: &[u8], receipt: T) {
         let lane = match topic {
             TOPIC => Lane::Input(partition),
             _ => Lane::Output(partition),
         };
-        self.hand_over(lane, bytes.to_vec(), receipt)
+        self.hand_over(lane, bytes.to_vec(), receipt);
     }
 
     fn send_dead_letter(
@@ -49,8 +42,8 @@ impl<T> Produce<T> for SimProducer<T> {
         input_topic: &str,
         letter: &DeadLetter,
         receipt: T,
-    ) -> Result<(), SendError> {
-        self.hand_over(Lane::Letters, letter.place(input_topic).into_bytes(), receipt)
+    ) {
+        self.hand_over(Lane::Letters, letter.place(input_topic).into_bytes(), receipt);
     }
 
     fn poll(&mut self, _time: Time) {}
@@ -59,7 +52,7 @@ impl<T> Produce<T> for SimProducer<T> {
         loop {
             let told = self.line.borrow_mut().next_told()?;
             // Records that were given up before are no longer reported.
-            let Some(receipt) = self.receipts.get_mut().remove(&told.id) else { continue };
+            let Some(receipt) = self.receipts.remove(&told.id) else { continue };
             let (offset, failure) = match told.result {
                 Ok(offset) => (offset, None),
                 Err(failure) => (-1, Some(failure)),
@@ -68,12 +61,8 @@ impl<T> Produce<T> for SimProducer<T> {
         }
     }
 
-    fn outstanding(&self) -> usize {
-        self.receipts.borrow().len()
-    }
-
     fn must_be_polled(&self) -> bool {
-        self.outstanding() > 0
+        !self.receipts.is_empty()
     }
 
     fn fatal_error(&self) -> Option<String> {
@@ -81,7 +70,7 @@ impl<T> Produce<T> for SimProducer<T> {
     }
 
     fn replace(&mut self, _options: &PublisherOptions) -> Result<Vec<Delivery<T>>, ProducerError> {
-        let given_up = std::mem::take(self.receipts.get_mut()).into_values();
+        let given_up = std::mem::take(&mut self.receipts).into_values();
         let failure = SendFailure { sentence: "given up".to_owned(), is_too_large: false };
         let delivery = |receipt| Delivery { receipt, offset: -1, failure: Some(failure.clone()) };
         Ok(given_up.map(delivery).collect())

@@ -51,8 +51,8 @@ struct ProducerBatch<T> {
     number: u64,
     content: Content,
     receipts: Vec<T>,
-    /// Bytes that it counts against the bound of all lanes.
-    held_bytes: usize,
+    /// Bytes before compression, at most.
+    bytes: usize,
     is_under_way: bool,
 }
 
@@ -66,8 +66,6 @@ enum Content {
 pub(super) struct Done<T> {
     /// The receipt of each of its records.
     pub receipts: Vec<T>,
-    /// Bytes that it counted against the bound.
-    pub held_bytes: usize,
     /// For the next batch.
     pub memory: Option<Vec<u8>>,
 }
@@ -82,11 +80,6 @@ pub(super) struct Sealing<'a> {
     pub compressor: Option<&'a mut TextCompressor>,
     /// Memory of earlier batches.
     pub memory: &'a mut Vec<Vec<u8>>,
-}
-
-/// What a record counts against the bound of all lanes.
-pub(super) fn held_bytes(value: &[u8]) -> usize {
-    value.len() + RECORD_OVERHEAD_BYTES_MAX
 }
 
 impl<T> Lane<T> {
@@ -113,17 +106,15 @@ impl<T> Lane<T> {
         number: u64,
         memory: &mut Vec<Vec<u8>>,
     ) {
-        let held_bytes = held_bytes(value);
+        let record_bytes = value.len() + RECORD_OVERHEAD_BYTES_MAX;
         let shares = self.shares;
         let last = self.batches.back_mut().filter(|_| shares);
-        if let Some(ProducerBatch {
-            content: Content::Open(open), receipts, held_bytes: held, ..
-        }) = last
-            && open.len() + held_bytes <= SHARED_BYTES_MAX
+        if let Some(ProducerBatch { content: Content::Open(open), receipts, bytes, .. }) = last
+            && open.len() + record_bytes <= SHARED_BYTES_MAX
         {
             open.push(value);
             receipts.push(receipt);
-            *held += held_bytes;
+            *bytes += record_bytes;
             return;
         }
         let mut open = UnsealedBatch::new(memory.pop().unwrap_or_default());
@@ -132,7 +123,7 @@ impl<T> Lane<T> {
             number,
             content: Content::Open(open),
             receipts: vec![receipt],
-            held_bytes,
+            bytes: record_bytes,
             is_under_way: false,
         });
     }
@@ -165,7 +156,7 @@ impl<T> Lane<T> {
     /// Bytes of the next batch, before compression.
     pub(super) fn next_bytes(&self) -> usize {
         let next = self.batches.iter().find(|batch| !batch.is_under_way);
-        next.map_or(0, |batch| batch.held_bytes)
+        next.map_or(0, |batch| batch.bytes)
     }
 
     /// Takes the next batch for this broker: its number and its bytes.
@@ -272,6 +263,6 @@ impl<T> ProducerBatch<T> {
             Content::Open(_) => None,
             Content::Sealed(bytes) => Some(bytes),
         };
-        Done { receipts: self.receipts, held_bytes: self.held_bytes, memory }
+        Done { receipts: self.receipts, memory }
     }
 }

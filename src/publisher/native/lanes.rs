@@ -6,7 +6,7 @@
 //! Frames of a partition reach its log once and in their order. If one cannot be delivered, the
 //! delivery of all that follow in the partition fails, too.
 
-use super::lane::{Done, Lane, Sealing, UNDER_WAY_MAX, held_bytes};
+use super::lane::{Done, Lane, Sealing, UNDER_WAY_MAX};
 use super::pending::{PendingRequest, PendingRequests, RequestKind};
 use super::producer_id_request::ProducerIdRequest;
 use super::suspects::SuspectLeaders;
@@ -22,7 +22,7 @@ use crate::kafka::topic_error::TopicError;
 use crate::kafka::{LEADERLESS_MS_MAX, RECONNECT_MS_MAX};
 use crate::output::frame::Compression;
 use crate::ownership::group_session::TOPIC_MISSING_MS_MAX;
-use crate::publisher::producer::{Delivery, OFFSET_UNKNOWN, SendError, SendFailure};
+use crate::publisher::producer::{Delivery, OFFSET_UNKNOWN, SendFailure};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -46,8 +46,6 @@ pub(super) struct LaneOptions {
     pub topic: String,
     /// How batches are compressed.
     pub compression: Compression,
-    /// Bytes of frames that may wait for their acknowledgement.
-    pub held_bytes_max: usize,
 }
 
 /// All lanes, by partition, and what is known of their brokers.
@@ -63,9 +61,6 @@ pub(super) struct Lanes<T> {
     producer_id: ProducerIdRequest,
     /// What the log should be told of the last answer.
     trouble: Option<String>,
-    held_bytes: usize,
-    /// Frames whose delivery is not reported yet.
-    outstanding: usize,
     told: VecDeque<Delivery<T>>,
     compressor: Option<TextCompressor>,
     memory: Vec<Vec<u8>>,
@@ -92,8 +87,6 @@ impl<T> Lanes<T> {
             pending: PendingRequests::new(),
             producer_id: ProducerIdRequest::new(),
             trouble: None,
-            held_bytes: 0,
-            outstanding: 0,
             told: VecDeque::new(),
             compressor,
             memory: Vec::new(),
@@ -105,42 +98,19 @@ impl<T> Lanes<T> {
     }
 
     /// Takes a copy of a frame.
-    pub(super) fn push(
-        &mut self,
-        partition: i32,
-        value: &[u8],
-        receipt: T,
-    ) -> Result<(), SendError> {
-        let (bytes, bytes_max) = (held_bytes(value), self.options.held_bytes_max);
-        if bytes > bytes_max {
-            let sentence = format!("a frame of {bytes} bytes does not fit into {bytes_max}");
-            return Err(SendError::Refused(SendFailure { sentence, is_too_large: true }));
-        }
-        if self.held_bytes + bytes > bytes_max {
-            return Err(SendError::Full);
-        }
+    pub(super) fn push(&mut self, partition: i32, value: &[u8], receipt: T) {
         let place = usize::try_from(partition).expect("partition numbers are not negative");
         if place >= self.lanes.len() {
             self.lanes.resize_with(place + 1, Lane::new);
         }
         self.number += 1;
         self.lanes[place].push(value, receipt, self.number, &mut self.memory);
-        self.held_bytes += bytes;
-        self.outstanding += 1;
         self.waiting.insert(partition);
-        Ok(())
     }
 
     /// The next delivery that is known.
     pub(super) fn next_delivery(&mut self) -> Option<Delivery<T>> {
-        let delivery = self.told.pop_front();
-        self.outstanding -= usize::from(delivery.is_some());
-        delivery
-    }
-
-    /// Frames whose delivery is not reported yet.
-    pub(super) fn outstanding(&self) -> usize {
-        self.outstanding
+        self.told.pop_front()
     }
 
     /// Whether something is not under way.
@@ -483,8 +453,7 @@ impl<T> Lanes<T> {
 
     /// Tells what became of each record of a batch, by its place.
     fn tell(&mut self, done: Done<T>, told: impl Fn(usize) -> (i64, Option<SendFailure>)) {
-        let Done { receipts, held_bytes, memory } = done;
-        self.held_bytes -= held_bytes;
+        let Done { receipts, memory } = done;
         if self.memory.len() < SPARE_MAX {
             self.memory.extend(memory);
         }

@@ -20,7 +20,7 @@ use crate::kafka::throttle::Throttle;
 use crate::kafka::{LEADERLESS_MS_MAX, RECONNECT_MS_MAX, RECONNECT_MS_MIN};
 use crate::output::dead_letter::DeadLetter;
 use crate::publisher::PublisherOptions;
-use crate::publisher::producer::{Delivery, Produce, ProducerError, SendError};
+use crate::publisher::producer::{Delivery, Produce, ProducerError};
 use crate::publisher::publishing::Time;
 use crate::runtime::turns::Turns;
 use crate::telemetry::progress::Progress;
@@ -96,7 +96,6 @@ impl<T: 'static, O> NativeProducer<T, O> {
             client_id: options.client.client_id.clone(),
             topic: output_topic.clone(),
             compression: options.compression,
-            held_bytes_max: options.queue_kbytes_max * 1024,
         });
         let shared = Rc::new(SharedProducer {
             turns: turns.clone(),
@@ -137,17 +136,11 @@ impl<T: 'static, O> NativeProducer<T, O> {
 }
 
 impl<T: 'static, O: Produce<T>> Produce<T> for NativeProducer<T, O> {
-    fn send(
-        &mut self,
-        topic: &str,
-        partition: i32,
-        bytes: &[u8],
-        receipt: T,
-    ) -> Result<(), SendError> {
+    fn send(&mut self, topic: &str, partition: i32, bytes: &[u8], receipt: T) {
         if topic != self.output_topic {
             return self.others.send(topic, partition, bytes, receipt);
         }
-        self.shared.lanes.borrow_mut().push(partition, bytes, receipt)
+        self.shared.lanes.borrow_mut().push(partition, bytes, receipt);
     }
 
     fn send_dead_letter(
@@ -156,8 +149,8 @@ impl<T: 'static, O: Produce<T>> Produce<T> for NativeProducer<T, O> {
         input_topic: &str,
         letter: &DeadLetter,
         receipt: T,
-    ) -> Result<(), SendError> {
-        self.others.send_dead_letter(topic, input_topic, letter, receipt)
+    ) {
+        self.others.send_dead_letter(topic, input_topic, letter, receipt);
     }
 
     fn poll(&mut self, time: Time) {
@@ -180,10 +173,6 @@ impl<T: 'static, O: Produce<T>> Produce<T> for NativeProducer<T, O> {
     fn next_delivery(&mut self) -> Option<Delivery<T>> {
         let delivery = self.shared.lanes.borrow_mut().next_delivery();
         delivery.or_else(|| self.others.next_delivery())
-    }
-
-    fn outstanding(&self) -> usize {
-        self.shared.lanes.borrow().outstanding() + self.others.outstanding()
     }
 
     fn must_be_polled(&self) -> bool {

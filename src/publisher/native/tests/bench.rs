@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 pub(super) const TOPIC: &str = "updates";
 pub(super) const VERSIONS: Versions =
     Versions { fetch: 13, produce: 9, init_producer_id: 0, tells_settings: false };
-pub(super) const HELD_BYTES_MAX: usize = 8 << 20;
 
 /// The answer to the question for a producer id with this correlation id.
 pub(super) fn naming(correlation_id: i32, error: i16, producer_id: i64) -> Vec<u8> {
@@ -82,7 +81,6 @@ impl Bench {
             client_id: "huntd".to_owned(),
             topic: TOPIC.to_owned(),
             compression: Compression::None,
-            held_bytes_max: HELD_BYTES_MAX,
         };
         let mut bench = Bench { lanes: Lanes::new(options), now: Instant::now(), epoch: 0 };
         bench.lead(leaders);
@@ -120,7 +118,7 @@ impl Bench {
     }
 
     pub(super) fn push(&mut self, partition: i32, receipt: u32) {
-        self.lanes.push(partition, &receipt.to_be_bytes(), receipt).expect("there is room");
+        self.lanes.push(partition, &receipt.to_be_bytes(), receipt);
     }
 
     pub(super) fn write(&mut self, node_id: i32) -> Option<Vec<u8>> {

@@ -41,7 +41,7 @@ pub struct Heard {
 }
 
 impl Running {
-    pub fn start(cluster: &Cluster, format: Format, queue_kbytes_max: usize) -> Running {
+    pub fn start(cluster: &Cluster, format: Format) -> Running {
         let options = PublisherOptions {
             client: super::client(cluster),
             ring: RingKind::IoUring,
@@ -50,7 +50,6 @@ impl Running {
             dead_letter_topic: "dead".to_owned(),
             format,
             compression: Compression::None,
-            queue_kbytes_max,
             tick_every_ms: 0,
             carry_players: true,
             skips: Vec::new(),
