@@ -66,7 +66,6 @@ impl Failure {
             }
             Failure::Service(service::Error::Resources(_)) => ExitCode::OutOfResources,
             Failure::Publisher(PublisherError::NotFlushed(_)) => ExitCode::KafkaUnreachable,
-            Failure::Publisher(_) => ExitCode::OutOfResources,
             Failure::Control(ControlError::Dial(error)) => dial_code(error),
             Failure::Control(ControlError::Advertised(fault)) => dial_code(&fault.error),
             Failure::Control(ControlError::TopicsWrong(_)) => ExitCode::TopicWrong,

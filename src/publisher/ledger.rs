@@ -232,13 +232,6 @@ impl Ledger {
         news
     }
 
-    /// The shards that wait for acknowledgements, as partition and ownership.
-    pub(crate) fn waiting(&self) -> Vec<(i32, u32)> {
-        let windows = (0..).zip(&self.shards);
-        let waiting = windows.filter(|(_, window)| !window.entries.is_empty());
-        waiting.map(|(partition, window)| (partition, window.ownership_id)).collect()
-    }
-
     fn window(&mut self, partition: i32) -> &mut Window {
         &mut self.shards[usize::try_from(partition).expect("partition numbers are not negative")]
     }
@@ -357,7 +350,6 @@ mod tests {
         assert_eq!(ledger.acked(second, 101), Settled::Nothing);
         assert_eq!(ledger.acked(third, 102), Settled::Nothing);
         assert_eq!(ledger.acked(letter, 7), up_to(30));
-        assert!(ledger.waiting().is_empty());
     }
 
     /// What it makes again is covered, but nobody knows what became of its dead letters.
@@ -463,12 +455,11 @@ mod tests {
         let first = send(&mut ledger, 0, 1, 10);
         let second = send(&mut ledger, 1, 1, 20);
         ledger.checkpoint(checkpoint(7));
-        assert_eq!(ledger.waiting(), [(PARTITION, 1)]);
         assert!(ledger.failed(first.partition, first.ownership_id));
         assert!(!ledger.failed(second.partition, second.ownership_id));
         assert!(!ledger.admits(PARTITION, 1));
         assert_eq!(ledger.acked(second, 101), Settled::Nothing);
-        assert!(ledger.waiting().is_empty() && ledger.next_gate().is_none());
+        assert!(ledger.next_gate().is_none());
         assert_eq!(ledger.begin(PARTITION, 2, FENCE), None);
         let next = send(&mut ledger, 0, 2, 20);
         assert_eq!(ledger.acked(next, 100), up_to(20));

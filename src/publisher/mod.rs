@@ -30,13 +30,12 @@ use crate::snapshot::checkpoint::{CheckpointId, ToSnapshots};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::progress::Progress;
 use native::NativeProducer;
-use producer::{Producer, ProducerError};
+use producer::Producer;
 use publishing::{PUBLISHER_IDLE_MS_MAX, Pause, Publisher};
 use sent::Sent;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
-use std::thread;
 use std::time::Duration;
 
 /// Messages that may wait for the publisher: every frame, and dead letters.
@@ -141,9 +140,6 @@ impl Outgoing {
 /// Why the publisher has ended.
 #[derive(Debug, thiserror::Error)]
 pub enum PublisherError {
-    /// There is no producer.
-    #[error(transparent)]
-    Producer(#[from] ProducerError),
     /// The publisher has no ring.
     #[error(transparent)]
     Ring(#[from] RingError),
@@ -191,14 +187,8 @@ pub fn run(
     let producer = NativeProducer::new(&options, turns, dial_ends, progress, others);
     let mut publisher = Publisher::new(options, ends, producer);
     let published = publish(&ring_loop, &mut publisher);
-    drop_later(publisher.into_producer().into_others());
+    publisher.into_producer().into_others().end();
     published
-}
-
-/// librdkafka ends its threads one after the other. If brokers are away, that takes seconds, and
-/// nobody has to wait for it.
-fn drop_later(producer: Producer<Sent>) {
-    let _unwaited = thread::Builder::new().name("ending".to_owned()).spawn(|| drop(producer));
 }
 
 fn publish(

@@ -15,9 +15,10 @@ use crate::publisher::publishing::Time;
 use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Header, OwnedHeaders, ToBytes};
-use rdkafka::producer::{BaseRecord, Producer as _, PurgeConfig};
+use rdkafka::producer::{BaseRecord, Producer as _};
 use std::collections::{BTreeMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
 /// Milliseconds between two polls for acknowledgements that do not wake the publisher.
 pub(crate) const PUBLISHER_BUSY_MS_MAX: u64 = 1;
@@ -54,7 +55,9 @@ const PINNED: &[(&str, &str)] = &[
     // These records are rare, so waiting for more would only add latency.
     ("queue.buffering.max.ms", "0"),
     ("delivery.report.only.error", "false"),
-    // One failed partition must fail alone; its shard is acquired again.
+    // After most errors a partition fails alone, and its shard is acquired again. After some, such
+    // as a sequence number that the broker does not expect, librdkafka gives up the whole client
+    // nevertheless: see `Produce::replace`.
     ("enable.gapless.guarantee", "false"),
 ];
 
@@ -96,7 +99,7 @@ pub struct SendFailure {
 /// The producer could not be created: wrong settings, or no resources.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot create the Kafka producer: {0}; check `brokers` and the process limits")]
-pub struct ProducerError(String);
+struct ProducerError(String);
 
 /// A producer of the publisher: [`Producer`], or
 /// [`NativeProducer`](crate::publisher::native::NativeProducer) for frames.
@@ -119,12 +122,12 @@ pub trait Produce<T> {
     /// Returns whether the producer must be polled, because its deliveries wake nobody.
     fn must_be_polled(&self) -> bool;
 
-    /// Returns why the producer must be replaced, if it has failed permanently.
+    /// Returns why librdkafka's client must be replaced, if it has failed permanently.
     fn fatal_error(&self) -> Option<String>;
 
-    /// Starts over, and gives up everything that is not delivered yet. Returns the outcome of each
-    /// record.
-    fn replace(&mut self, options: &PublisherOptions) -> Result<Vec<Delivery<T>>, ProducerError>;
+    /// Gives up what that client has not delivered yet, and returns the outcome of each record. The
+    /// next record starts another client.
+    fn replace(&mut self) -> Vec<Delivery<T>>;
 }
 
 impl<T> Producer<T> {
@@ -146,10 +149,10 @@ impl<T> Producer<T> {
         Ok(self.writer.as_ref().expect("it has started"))
     }
 
-    /// Waits for a delivery, at most `wait_max`.
-    fn wait(&self, wait_max: Duration) {
+    /// Collects delivery reports, without waiting.
+    fn collect(&self) {
         if let Some(writer) = &self.writer {
-            writer.producer.poll(wait_max);
+            writer.producer.poll(Duration::ZERO);
         }
     }
 
@@ -183,16 +186,16 @@ impl<T> Producer<T> {
     }
 
     /// Gives up everything that is not delivered yet, and returns the outcome of each record. A
-    /// delivery that is not reported in time counts as failed, and a later report is ignored.
-    fn abandon(mut self, wait_max: Duration) -> Vec<Delivery<T>> {
-        if let Some(writer) = &self.writer {
-            writer.producer.purge(PurgeConfig::default().queue().inflight());
-        }
+    /// delivery that is not reported yet counts as failed, and a later report is ignored.
+    fn abandon(mut self) -> Vec<Delivery<T>> {
         let mut deliveries = Vec::with_capacity(self.receipts.len());
-        let end = Instant::now() + wait_max;
-        while !self.receipts.is_empty() && Instant::now() < end {
-            self.wait(Duration::from_millis(PUBLISHER_BUSY_MS_MAX));
+        loop {
+            self.collect();
+            let before = deliveries.len();
             deliveries.extend(std::iter::from_fn(|| self.next_delivery()));
+            if deliveries.len() == before {
+                break;
+            }
         }
         let sentence = "it is not known whether the record was delivered".to_owned();
         let failure = Some(SendFailure { sentence, is_too_large: false });
@@ -202,7 +205,15 @@ impl<T> Producer<T> {
             offset: OFFSET_UNKNOWN,
             failure: failure.clone(),
         }));
+        self.end();
         deliveries
+    }
+
+    /// Ends the client on a thread of its own. librdkafka ends its threads one after the other. If
+    /// brokers are away, that takes seconds, and nobody has to wait for it.
+    pub(crate) fn end(self) {
+        let Some(writer) = self.writer else { return };
+        let _unwaited = thread::Builder::new().name("ending".to_owned()).spawn(|| drop(writer));
     }
 }
 
@@ -236,7 +247,7 @@ impl<T> Produce<T> for Producer<T> {
     }
 
     fn poll(&mut self, _time: Time) {
-        self.wait(Duration::ZERO);
+        self.collect();
     }
 
     fn next_delivery(&mut self) -> Option<Delivery<T>> {
@@ -265,11 +276,9 @@ impl<T> Produce<T> for Producer<T> {
         Some(format!("the Kafka producer cannot go on: {sentence}"))
     }
 
-    fn replace(&mut self, options: &PublisherOptions) -> Result<Vec<Delivery<T>>, ProducerError> {
-        let mut producer = Producer::new(options);
-        producer.start()?;
-        let abandoned = std::mem::replace(self, producer);
-        Ok(abandoned.abandon(Duration::from_millis(PUBLISHER_FLUSH_MS_MAX)))
+    fn replace(&mut self) -> Vec<Delivery<T>> {
+        let next = Producer::new(&self.options);
+        std::mem::replace(self, next).abandon()
     }
 }
 
@@ -318,6 +327,7 @@ pub(super) mod tests {
     use crate::kafka::security::Security;
     use crate::output::frame::{Compression, Format};
     use crate::runtime::ring::RingKind;
+    use rdkafka::producer::PurgeConfig;
 
     /// No broker listens there, so that nothing is ever delivered.
     pub(crate) fn options() -> PublisherOptions {
@@ -342,18 +352,28 @@ pub(super) mod tests {
 
     #[test]
     fn what_is_given_up_fails_once_whether_it_is_reported_or_not() {
-        for wait_max in [Duration::ZERO, Duration::from_secs(10)] {
+        for is_reported in [false, true] {
             let mut producer = Producer::new(&options());
             for number in 0..100 {
-                producer.send("updates", number % 3, b"a frame", number);
+                producer.send("updates", number % 3, b"a tick", number);
             }
             assert!(producer.must_be_polled());
-            let deliveries = producer.abandon(wait_max);
+            let mut deliveries = Vec::new();
+            if is_reported {
+                let client = &producer.writer.as_ref().expect("it has started").producer;
+                client.purge(PurgeConfig::default().queue().inflight());
+                while deliveries.is_empty() {
+                    producer.collect();
+                    deliveries.extend(producer.next_delivery());
+                }
+            }
+            deliveries.extend(producer.replace());
             assert!(deliveries.iter().all(|delivery| delivery.failure.is_some()));
             let mut numbers: Vec<i32> =
                 deliveries.iter().map(|delivery| delivery.receipt).collect();
             numbers.sort_unstable();
             assert_eq!(numbers, (0..100).collect::<Vec<i32>>());
+            assert!(producer.next_delivery().is_none() && producer.writer.is_none());
         }
     }
 

@@ -22,6 +22,10 @@ use std::time::{Duration, Instant};
 /// broker has acknowledged: acknowledgements free the shards' quotas, so they must not wait long.
 const PUBLISHER_BATCH_MAX: usize = 256;
 
+/// Milliseconds without ticks after a fatal error. If its cause lasts, it ends the next client of
+/// librdkafka, too, and the ticks of many zones would start one client after another.
+const TICKS_PAUSE_MS: u64 = 1_000;
+
 /// Milliseconds that the publisher may sleep while nothing is due.
 pub(super) const PUBLISHER_IDLE_MS_MAX: u64 = 100;
 
@@ -103,12 +107,12 @@ impl<P: Produce<Sent>> Publisher<P> {
     }
 
     /// Sends what waits, and handles the known deliveries.
-    pub fn turn(&mut self, time: Time) -> Result<Inbox, PublisherError> {
+    pub fn turn(&mut self, time: Time) -> Inbox {
         self.time = time;
         self.tick();
         let inbox = self.send_batch();
-        self.reap()?;
-        Ok(inbox)
+        self.reap();
+        inbox
     }
 
     /// Sends what waits in the inbox, a bounded number.
@@ -256,12 +260,12 @@ impl<P: Produce<Sent>> Publisher<P> {
     }
 
     /// Handles all deliveries that are known.
-    fn reap(&mut self) -> Result<(), PublisherError> {
+    fn reap(&mut self) {
         loop {
             self.producer.poll(self.time);
             let mut reported = false;
             if let Some(sentence) = self.producer.fatal_error() {
-                self.replace_producer(&sentence)?;
+                self.replace_producer(&sentence);
             }
             while let Some(delivery) = self.producer.next_delivery() {
                 reported = true;
@@ -272,7 +276,6 @@ impl<P: Produce<Sent>> Publisher<P> {
             }
         }
         self.ends.metrics.set_gauge(Gauge::InFlightBytes, self.in_flight_bytes as u64);
-        Ok(())
     }
 
     fn settle(&mut self, delivery: Delivery<Sent>) {
@@ -347,15 +350,17 @@ impl<P: Produce<Sent>> Publisher<P> {
     }
 
     /// A fatal error has made the producer useless: the deliveries that it still had have failed.
-    fn replace_producer(&mut self, sentence: &str) -> Result<(), PublisherError> {
-        for (partition, ownership_id) in self.ledger.waiting() {
-            let failure = SendFailure { sentence: sentence.to_owned(), is_too_large: false };
-            self.fail(partition, ownership_id, failure);
-        }
-        for delivery in self.producer.replace(&self.options)? {
+    fn replace_producer(&mut self, sentence: &str) {
+        for mut delivery in self.producer.replace() {
+            // Of most records it says only that they were given up.
+            if let Some(failure) = &mut delivery.failure
+                && !failure.is_too_large
+            {
+                sentence.clone_into(&mut failure.sentence);
+            }
             self.settle(delivery);
         }
-        Ok(())
+        self.ticker.pause(self.time.now + Duration::from_millis(TICKS_PAUSE_MS));
     }
 
     fn fail(&mut self, partition: i32, ownership_id: u32, failure: SendFailure) {
@@ -401,7 +406,7 @@ impl<P: Produce<Sent>> Publisher<P> {
     /// A turn, and what comes after it.
     pub(super) fn step(&mut self) -> Result<Pause, PublisherError> {
         self.ends.metrics.add(Counter::PublisherTurns, 1);
-        let inbox = self.turn(Time::read())?;
+        let inbox = self.turn(Time::read());
         let busy = Duration::from_millis(PUBLISHER_BUSY_MS_MAX);
         match inbox {
             Inbox::Full => Ok(Pause::None),

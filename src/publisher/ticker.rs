@@ -18,6 +18,8 @@ const TICK_LATE_MS: u64 = 10_000;
 pub(crate) struct Ticker {
     every: Option<Duration>,
     shards: Vec<Pending>,
+    /// No tick is due before this time.
+    paused_until: Option<Instant>,
     /// When the last turn was.
     turned_at: Option<Instant>,
     /// When late ticks are next reported.
@@ -41,6 +43,7 @@ impl Ticker {
         Ticker {
             every,
             shards: vec![Pending::Nothing; SHARDS_MAX],
+            paused_until: None,
             turned_at: None,
             report_at: None,
         }
@@ -59,11 +62,17 @@ impl Ticker {
     /// The partitions that are due for a tick now.
     pub(crate) fn due(&self, now: Instant) -> impl Iterator<Item = i32> {
         let is_due = move |pending: &Pending| matches!(pending, Pending::At(at) if *at <= now);
-        let shards = self.shards.iter().filter(|_| self.every.is_some());
+        let is_paused = self.paused_until.is_some_and(|until| now < until);
+        let shards = self.shards.iter().filter(move |_| self.every.is_some() && !is_paused);
         (0..)
             .zip(shards)
             .filter(move |(_, pending)| is_due(pending))
             .map(|(partition, _)| partition)
+    }
+
+    /// No tick is due before this time.
+    pub(crate) fn pause(&mut self, until: Instant) {
+        self.paused_until = Some(until);
     }
 
     /// A partition's tick is on its way.
@@ -136,6 +145,17 @@ mod tests {
         ticker.end(3);
         ticker.settled(3);
         assert_eq!(due(&ticker, 9_000), [5]);
+    }
+
+    #[test]
+    fn a_pause_delays_ticks_and_drops_none() {
+        let mut ticker = Ticker::new(1_000);
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        [3, 5].into_iter().for_each(|partition| ticker.begin(partition, start));
+        ticker.pause(at(500));
+        assert_eq!(ticker.due(at(499)).count(), 0);
+        assert_eq!(ticker.due(at(500)).collect::<Vec<i32>>(), [3, 5]);
     }
 
     #[test]

@@ -298,8 +298,7 @@ impl Node {
         }
         let time = Time { now: around.instant(), now_us: EPOCH_MS * 1000 + now as i64 };
         self.publishing.begin_turn(around);
-        let turned = self.publisher.turn(time);
-        let inbox = turned.expect("nothing that a publisher ends of is simulated");
+        let inbox = self.publisher.turn(time);
         let native_at = self.publishing.end_turn(around);
         let on_the_way = self.line.borrow().on_the_way();
         let at = now

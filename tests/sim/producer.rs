@@ -3,8 +3,7 @@
 use crate::answers::TOPIC;
 use crate::line::{Lane, Line};
 use huntd::output::dead_letter::DeadLetter;
-use huntd::publisher::PublisherOptions;
-use huntd::publisher::producer::{Delivery, Produce, ProducerError, SendFailure};
+use huntd::publisher::producer::{Delivery, Produce, SendFailure};
 use huntd::publisher::publishing::Time;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -69,10 +68,10 @@ impl<T> Produce<T> for SimProducer<T> {
         self.line.borrow_mut().fatal.take()
     }
 
-    fn replace(&mut self, _options: &PublisherOptions) -> Result<Vec<Delivery<T>>, ProducerError> {
+    fn replace(&mut self) -> Vec<Delivery<T>> {
         let given_up = std::mem::take(&mut self.receipts).into_values();
         let failure = SendFailure { sentence: "given up".to_owned(), is_too_large: false };
         let delivery = |receipt| Delivery { receipt, offset: -1, failure: Some(failure.clone()) };
-        Ok(given_up.map(delivery).collect())
+        given_up.map(delivery).collect()
     }
 }

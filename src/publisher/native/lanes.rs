@@ -335,13 +335,6 @@ impl<T> Lanes<T> {
         self.table.mark_broker_stale(node_id);
     }
 
-    /// Gives up everything.
-    pub(super) fn give_up(&mut self, sentence: &str) {
-        for partition in 0..self.lanes.len() as i32 {
-            self.fail(partition, sentence, LaneFailure::Passing);
-        }
-    }
-
     fn producer_id_answered(&mut self, answer: Result<ProducerId, ErrorCode>, now: Instant) {
         match answer {
             Ok(producer) => self.producer_id.given(producer),

@@ -20,7 +20,7 @@ use crate::kafka::throttle::Throttle;
 use crate::kafka::{LEADERLESS_MS_MAX, RECONNECT_MS_MAX, RECONNECT_MS_MIN};
 use crate::output::dead_letter::DeadLetter;
 use crate::publisher::PublisherOptions;
-use crate::publisher::producer::{Delivery, Produce, ProducerError};
+use crate::publisher::producer::{Delivery, Produce};
 use crate::publisher::publishing::Time;
 use crate::runtime::turns::Turns;
 use crate::telemetry::progress::Progress;
@@ -183,13 +183,9 @@ impl<T: 'static, O: Produce<T>> Produce<T> for NativeProducer<T, O> {
         self.others.fatal_error()
     }
 
-    fn replace(&mut self, options: &PublisherOptions) -> Result<Vec<Delivery<T>>, ProducerError> {
-        let mut lanes = self.shared.lanes.borrow_mut();
-        lanes.give_up("the producer was replaced");
-        let mut deliveries: Vec<Delivery<T>> =
-            std::iter::from_fn(|| lanes.next_delivery()).collect();
-        deliveries.extend(self.others.replace(options)?);
-        Ok(deliveries)
+    /// The lanes go on: they have nothing to do with librdkafka's client.
+    fn replace(&mut self) -> Vec<Delivery<T>> {
+        self.others.replace()
     }
 }
 
