@@ -80,7 +80,7 @@ pub struct Publisher<P> {
     bytes: Vec<u8>,
     /// Bytes of the frames that wait for their acknowledgement.
     in_flight_bytes: usize,
-    /// Records whose delivery is not known yet.
+    /// Records whose delivery is not known yet, without ticks: nobody waits for these.
     unacknowledged: usize,
     /// Set once all senders are gone.
     flush_end: Option<Instant>,
@@ -246,7 +246,6 @@ impl<P: Produce<Sent>> Publisher<P> {
             event_json::write_tick(&mut self.bytes, self.ends.game.events, id, now_us);
             let topic = &self.options.input_topic;
             self.producer.send(topic, partition, &self.bytes, Sent::Tick(partition));
-            self.unacknowledged += 1;
             self.ticker.sent(partition, now);
         }
         if let Some((partition, partitions)) = self.ticker.late(now) {
@@ -279,7 +278,6 @@ impl<P: Produce<Sent>> Publisher<P> {
     }
 
     fn settle(&mut self, delivery: Delivery<Sent>) {
-        self.unacknowledged -= 1;
         let (QuotaItem { receipt, bytes }, counter) = match &delivery.receipt {
             Sent::Frame(item, frame) => {
                 self.in_flight_bytes -= frame.bytes;
@@ -298,6 +296,7 @@ impl<P: Produce<Sent>> Publisher<P> {
                 return self.ends.metrics.add(Counter::DeliveriesFailed, 1);
             }
         };
+        self.unacknowledged -= 1;
         self.count_settled(receipt.partition, bytes);
         if let Some(failure) = delivery.failure {
             self.ends.metrics.add(Counter::DeliveriesFailed, 1);
@@ -398,7 +397,7 @@ impl<P: Produce<Sent>> Publisher<P> {
         drop(self.ends.free_frames.try_send(frame));
     }
 
-    /// Records whose delivery is not known yet.
+    /// Records whose delivery is not known yet, without ticks.
     pub fn unacknowledged(&self) -> usize {
         self.unacknowledged
     }

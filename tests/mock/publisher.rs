@@ -290,6 +290,20 @@ fn a_stop_while_the_broker_is_away_ends_and_says_what_is_missing() {
 }
 
 #[test]
+fn a_stop_does_not_wait_for_ticks() {
+    let cluster = mock::cluster(&[("events", 2), ("updates", 3), ("dead", 2)]);
+    cluster.partition_leader("events", 0, None).expect("the partition is there");
+    let running = Running::start_ticking(&cluster, Format::Binary, 1);
+    for partition in 0..2 {
+        running.progress.shard(partition).ownership_id.set(1);
+        running.begin(&cluster, &FrameMaker::new(partition));
+    }
+    // The other one was sent before.
+    wait_for("a tick of partition 1", || running.metrics.get(Counter::OwnRecordsAcked) > 0);
+    running.stop().expect("nothing else is on its way");
+}
+
+#[test]
 fn a_refused_frame_ends_its_ownership_and_no_other_shard() {
     let cluster = topics();
     let mut running = Running::start(&cluster, Format::Binary);

@@ -42,6 +42,11 @@ pub struct Heard {
 
 impl Running {
     pub fn start(cluster: &Cluster, format: Format) -> Running {
+        Running::start_ticking(cluster, format, 0)
+    }
+
+    /// Starts a publisher that appends a tick every so many milliseconds.
+    pub fn start_ticking(cluster: &Cluster, format: Format, tick_every_ms: u32) -> Running {
         let options = PublisherOptions {
             client: super::client(cluster),
             ring: RingKind::IoUring,
@@ -50,7 +55,7 @@ impl Running {
             dead_letter_topic: "dead".to_owned(),
             format,
             compression: Compression::None,
-            tick_every_ms: 0,
+            tick_every_ms,
             carry_players: true,
             skips: Vec::new(),
         };
