@@ -10,9 +10,12 @@ use rdkafka::client::OAuthToken;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::metadata::MetadataTopic;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::PathBuf;
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 /// Limit of brokers in the bootstrap list.
@@ -233,7 +236,8 @@ pub(crate) fn partitions(
     }
 }
 
-/// Returns the offset of this place in each partition; `None` where the brokers report none.
+/// Returns the offset of this place in each partition; `None` where its leader reports none in this
+/// time, or where there is no leader. Waits for leaders twice as long at most.
 pub(crate) fn offsets_at(
     consumer: &KafkaReader,
     topic: &str,
@@ -241,14 +245,69 @@ pub(crate) fn offsets_at(
     place: Offset,
     wait: Duration,
 ) -> KafkaResult<Vec<Option<i64>>> {
-    let mut list = TopicPartitionList::with_capacity(partitions as usize);
-    for partition in 0..partitions {
-        list.add_partition(topic, partition).set_offset(place)?;
-    }
-    Ok(offsets(&consumer.offsets_for_times(list, wait)?, topic, partitions))
+    let ask = |asked: &[i32]| -> KafkaResult<Vec<Option<i64>>> {
+        let mut list = TopicPartitionList::with_capacity(asked.len());
+        for partition in asked {
+            list.add_partition(topic, *partition).set_offset(place)?;
+        }
+        Ok(offsets(&consumer.offsets_for_times(list, wait)?, topic, partitions))
+    };
+    let all: Vec<i32> = (0..partitions).collect();
+    // librdkafka reports nothing at all if one leader is missing or silent.
+    ask(&all).or_else(|error| {
+        let by_leader = led_partitions(consumer, topic, wait)?;
+        // The only leader has been asked.
+        if by_leader.iter().any(|led| *led == all) {
+            return Err(error);
+        }
+        Ok(ask_each(&by_leader, &ask, partitions))
+    })
 }
 
-/// Returns the end of each partition; `None` where the brokers report none.
+/// Returns the partitions of each leader.
+fn led_partitions(
+    consumer: &KafkaReader,
+    topic: &str,
+    wait: Duration,
+) -> KafkaResult<Vec<Vec<i32>>> {
+    let metadata = consumer.fetch_metadata(Some(topic), wait)?;
+    let mut by_leader: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+    let found = metadata.topics().iter().filter(|found| found.name() == topic);
+    for partition in found.flat_map(MetadataTopic::partitions) {
+        if partition.leader() >= 0 {
+            by_leader.entry(partition.leader()).or_default().push(partition.id());
+        }
+    }
+    by_leader.values_mut().for_each(|led| led.sort_unstable());
+    Ok(by_leader.into_values().collect())
+}
+
+/// Asks all leaders at once, each one by itself. A leader without an answer, or without a thread
+/// that asks it, leaves its partitions out.
+fn ask_each(
+    by_leader: &[Vec<i32>],
+    ask: impl Fn(&[i32]) -> KafkaResult<Vec<Option<i64>>> + Sync,
+    partitions: i32,
+) -> Vec<Option<i64>> {
+    let mut offsets = vec![None; partitions as usize];
+    thread::scope(|scope| {
+        let threads = by_leader.iter().filter_map(|led| {
+            let thread = thread::Builder::new().name("leader".to_owned());
+            thread.spawn_scoped(scope, || ask(led)).ok()
+        });
+        // All of them ask before one is waited for.
+        for thread in threads.collect::<Vec<_>>() {
+            let Ok(answer) = thread.join().expect("a panic in any thread ends the process") else {
+                continue;
+            };
+            let known = offsets.iter_mut().zip(answer);
+            known.for_each(|(offset, answered)| *offset = answered.or(*offset));
+        }
+    });
+    offsets
+}
+
+/// Returns the end of each partition, as [`offsets_at`] does.
 pub(crate) fn log_ends(
     consumer: &KafkaReader,
     topic: &str,
@@ -315,6 +374,7 @@ pub(crate) fn is_out_of_range(error: &KafkaError) -> bool {
 mod tests {
     use super::*;
     use rdkafka::mocking::MockCluster;
+    use std::time::Instant;
 
     #[test]
     fn a_partition_can_be_read_from_elsewhere_again_and_again() {
@@ -333,6 +393,37 @@ mod tests {
             read_from(&reader, &places).expect("it is assigned");
         }
         assert_eq!(reader.assignment().expect("it is asked").elements().len(), 1);
+    }
+
+    #[test]
+    fn a_leader_that_is_missing_or_silent_hides_only_its_own_partitions() {
+        let cluster = MockCluster::new(3).expect("a mock cluster");
+        cluster.create_topic("events", 4, 1).expect("a topic");
+        for (partition, leader) in [(0, Some(1)), (1, Some(2)), (2, None), (3, Some(1))] {
+            cluster.partition_leader("events", partition, leader).expect("a partition");
+        }
+        // It never says which versions it speaks, so it is not asked who leads.
+        let minutes = Duration::from_secs(600);
+        cluster.broker_round_trip_time(2, minutes).expect("a broker");
+        let options = ClientOptions {
+            brokers: vec![cluster.bootstrap_servers()],
+            client_id: "test".to_owned(),
+            security: Security::default(),
+            group: "test".to_owned(),
+        };
+        let reader = reader(&reader_config(&options), &options).expect("a client");
+        let ends = || log_ends(&reader, "events", 4, Duration::from_secs(3));
+        let until = Instant::now() + minutes;
+        let await_ends = |named: [Option<i64>; 4]| loop {
+            match ends() {
+                Ok(ends) if ends == named => break,
+                // There may be no connection yet.
+                ends => assert!(Instant::now() < until, "{ends:?}"),
+            }
+        };
+        await_ends([Some(0), None, None, Some(0)]);
+        cluster.partition_leader("events", 2, Some(3)).expect("a partition");
+        await_ends([Some(0), None, Some(0), Some(0)]);
     }
 
     #[test]
