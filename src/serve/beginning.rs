@@ -8,7 +8,7 @@ use crate::serve::follower::Follower;
 use crate::snapshot::SnapshotOptions;
 use crate::snapshot::disk::Files;
 use crate::snapshot::format::{Header, Origin, SnapshotError};
-use crate::snapshot::replicas::{ReplicaOptions, Replicas};
+use crate::snapshot::replicas::{ReplicaError, ReplicaOptions, Replicas};
 use crate::snapshot::slots::Store;
 use crate::telemetry::progress::TopicId;
 use crate::view::game::{ViewedGame, ZoneImage};
@@ -40,7 +40,7 @@ pub(super) struct Beginning {
 
 /// Why there is no beginning, and what to do.
 pub(super) enum NoBeginning {
-    /// No broker says now where the log starts and ends.
+    /// No broker says now where the log starts and ends, or has the replica that the zone needs.
     NotNow(String),
     /// The log has lost what the zone needs.
     Never(String),
@@ -92,7 +92,18 @@ impl Beginnings {
             is_there && !is_refused && (log_start > 0 || header.origin.agrees(&self.origin))
         };
         let stored = self.stored(zone, &is_usable, &**game);
-        let replicated = self.replicated(zone, &is_usable, &**game, watch);
+        let replicated = match self.replicated(zone, &is_usable, &**game, watch) {
+            Ok(replicated) => replicated,
+            Err(error @ (ReplicaError::Topic { .. } | ReplicaError::GivenUp))
+                if log_start > 0 && stored.is_none() =>
+            {
+                return Err(NoBeginning::NotNow(error.to_string()));
+            }
+            Err(error) => {
+                tracing::warn!(zone, "no replica of a snapshot is used: {error}");
+                None
+            }
+        };
         let found = [stored, replicated].into_iter().flatten();
         let log_end = log_end.borrow().clone().map_err(NoBeginning::NotNow)?;
         match found.max_by_key(|(_, header)| header.recency(&self.origin)) {
@@ -147,21 +158,15 @@ impl Beginnings {
         is_usable: &dyn Fn(&Header) -> bool,
         game: &dyn ViewedGame,
         watch: &mut dyn FnMut() -> ControlFlow<()>,
-    ) -> Option<(ZoneImage, Header)> {
-        let topic = self.snapshots.topic.clone()?;
+    ) -> Result<Option<(ZoneImage, Header)>, ReplicaError> {
+        let Some(topic) = self.snapshots.topic.clone() else { return Ok(None) };
         let (client, origin) = (self.client.clone(), self.origin.clone());
-        let replicas = Replicas::connect(ReplicaOptions { client, topic, origin });
-        let loaded = replicas.and_then(|replicas| {
-            let Some(newest) = replicas.newest(zone.into(), is_usable, watch)? else {
-                return Ok(None);
-            };
-            let state = replicas.state(&newest, watch)?;
-            Ok(Some((restore(game, &newest.header, &state)?, newest.header)))
-        });
-        loaded.unwrap_or_else(|error| {
-            tracing::warn!(zone, "no replica of a snapshot is used: {error}");
-            None
-        })
+        let replicas = Replicas::connect(ReplicaOptions { client, topic, origin })?;
+        let Some(newest) = replicas.newest(zone.into(), is_usable, watch)? else {
+            return Ok(None);
+        };
+        let state = replicas.state(&newest, watch)?;
+        Ok(Some((restore(game, &newest.header, &state)?, newest.header)))
     }
 }
 
@@ -174,4 +179,38 @@ fn restore(
     let image = game.restore(state)?;
     header.check(image.partition(), image.digest())?;
     Ok(image)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kafka::security::Security;
+    use crate::testing::hostile_zone::rulebook;
+    use rdkafka::mocking::MockCluster;
+
+    #[test]
+    fn a_zone_that_needs_a_replica_waits_for_the_leader_that_has_it() {
+        let cluster = MockCluster::new(1).expect("a mock cluster");
+        cluster.create_topic("snapshots", 1, 1).expect("a topic");
+        let client = ClientOptions {
+            brokers: vec![cluster.bootstrap_servers()],
+            client_id: "test".to_owned(),
+            security: Security::default(),
+            group: "test".to_owned(),
+        };
+        let topic = Some("snapshots".to_owned());
+        let snapshots = SnapshotOptions { directory: None, every_ms: 1, keep: 1, topic };
+        let (origin, refused) = (Origin::default(), Vec::new());
+        let beginnings = Beginnings { client, snapshots, origin, refused };
+        let game: Arc<dyn ViewedGame> = Arc::new(rulebook(false));
+        let find = |log_start| {
+            let survey = || Ok((log_start, 9));
+            beginnings.find(0, &survey, &game, &mut || ControlFlow::Continue(()))
+        };
+        assert!(matches!(find(5), Err(NoBeginning::Never(_))), "there is no replica");
+        cluster.partition_leader("snapshots", 0, None).expect("a partition");
+        assert!(matches!(find(5), Err(NoBeginning::NotNow(_))), "there may be one");
+        let (beginning, _) = find(0).ok().expect("the whole log is there");
+        assert!(beginning.begun.is_none() && beginning.next_record == 0);
+    }
 }

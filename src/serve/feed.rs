@@ -10,6 +10,7 @@ use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
 use crate::output::fence_id::InputTag;
 use crate::runtime::wall_clock::unix_ms;
+use crate::serve::ServeError;
 use crate::serve::answers::AsOf;
 use crate::serve::beginning::{Beginning, Beginnings, NoBeginning};
 use crate::serve::feed_messages::{FeedMessage, FeedSender};
@@ -21,7 +22,7 @@ use crate::telemetry::repeated::Repeated;
 use crate::view::game::ViewedGame;
 use crate::view::zone::{ZonePosition, ZoneView};
 use rdkafka::consumer::Consumer;
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use smol::channel::Receiver;
@@ -36,6 +37,13 @@ const FETCHED_KBYTES_MAX: usize = 8 * 1024;
 
 /// Interval of the check whether the thread has to end.
 const POLL_WAIT: Duration = Duration::from_millis(100);
+
+/// Limit of the time in which brokers answer the feed itself.
+const ANSWER_WAIT: Duration = Duration::from_millis(METADATA_MS_MAX);
+
+/// Time in which zones are begun before those that are read go on. Each takes milliseconds, or
+/// seconds if the leader of its replica is silent.
+const BEGINNING_MAX: Duration = Duration::from_secs(3);
 
 /// Age in milliseconds from which on a frame is history. While a game goes on, a reader never
 /// reaches the log's end, so a zone whose frames are younger counts as caught up.
@@ -80,6 +88,8 @@ pub(crate) struct ZoneMoment {
 pub(crate) struct Feed {
     options: FeedOptions,
     topics: TopicReports,
+    /// The last report about the topics.
+    topic_report: Option<TopicReport>,
     /// Id of the output topic that is read; 0: not known.
     output_id: u128,
     beginnings: Beginnings,
@@ -88,8 +98,14 @@ pub(crate) struct Feed {
     reloaded: Receiver<Arc<dyn ViewedGame>>,
     consumer: Arc<KafkaReader>,
     zones: u16,
-    /// Zones that begin once the brokers name their logs' ends.
+    /// `None`: a zone is shown at a moment.
+    ends: Option<LogEnds>,
+    /// Zones that begin once their leaders name their logs' ends.
     unbegun: BTreeSet<u16>,
+    /// The one of them that is tried first.
+    next_begun: u16,
+    /// librdkafka has given up a partition, whose next record is not in the log any more.
+    has_lost: bool,
     trouble: Repeated,
 }
 
@@ -100,30 +116,40 @@ impl Feed {
         topics: TopicReports,
         game: Arc<dyn ViewedGame>,
         reloaded: Receiver<Arc<dyn ViewedGame>>,
-    ) -> Result<Feed, TopicError> {
+    ) -> Result<Feed, ServeError> {
         let unusable = |error: KafkaError| TopicError::Unreachable(error.to_string());
         let mut config = reader_config(&options.client);
         // Frames are part of no transaction, and transactions of other programs must not hide them.
         config.set("isolation.level", "read_uncommitted").set("fetch.error.backoff.ms", "10");
         config.set("queued.max.messages.kbytes", FETCHED_KBYTES_MAX.to_string());
         let consumer = Arc::new(reader(&config, &options.client).map_err(unusable)?);
-        let wait = Duration::from_millis(METADATA_MS_MAX);
         let right = match options.moment {
             Some(_) => Right::Describe,
             None => Right::Read,
         };
-        let zones = partitions(&consumer, &options.output_topic, right, wait)?;
+        let zones = partitions(&consumer, &options.output_topic, right, ANSWER_WAIT)?;
         let zones = TopicError::unless_too_many(&options.output_topic, zones as usize)?;
+        let ends = match options.moment {
+            Some(_) => None,
+            None => {
+                let ends = LogEnds::start(consumer.clone(), options.output_topic.clone(), zones);
+                Some(ends.map_err(ServeError::Resources)?)
+            }
+        };
         Ok(Feed {
             beginnings: Beginnings::new(&options),
             options,
             topics,
+            topic_report: None,
             output_id: 0,
             game,
             reloaded,
             consumer,
             zones,
-            unbegun: BTreeSet::new(),
+            ends,
+            unbegun: (0..zones).collect(),
+            next_begun: 0,
+            has_lost: false,
             trouble: Repeated::new(),
         })
     }
@@ -135,23 +161,23 @@ impl Feed {
 
     /// Reads until it is asked to stop, or until the receiver is gone.
     pub(crate) fn run(mut self, sender: &FeedSender, stop: &Arc<AtomicBool>) {
-        if let Some(moment) = self.options.moment.take() {
-            return self.show(&moment, sender, stop);
+        match (self.options.moment.take(), self.ends.take()) {
+            (Some(moment), _) => self.show(&moment, sender, stop),
+            (None, Some(ends)) => self.follow(&ends, sender, stop),
+            (None, None) => unreachable!("without a moment, it has asked for the logs' ends"),
         }
+    }
+
+    /// Reads all zones, each from the time on at which its leader names its log's end.
+    fn follow(&mut self, ends: &LogEnds, sender: &FeedSender, stop: &Arc<AtomicBool>) {
+        let mut readings: Vec<Option<Reading>> = (0..self.zones).map(|_| None).collect();
         // Before anything is read: what is read later has to be of the same topic.
-        let first = self.topics.wait(Duration::from_millis(METADATA_MS_MAX));
-        if let Some(input_id) = first.and_then(|report| report.input_id) {
+        self.topic_report = self.topics.wait(ANSWER_WAIT);
+        if let Some(input_id) = self.topic_report.and_then(|report| report.input_id) {
             self.beginnings.know_input(input_id);
         }
-        let zones = 0..self.zones;
-        let mut readings: Vec<_> = zones.map(|zone| self.begin(zone, stop, sender)).collect();
-        if let Some(report) = first {
-            learn_topics(&mut self.output_id, &report, &mut readings, sender);
-        }
-        self.assign(&readings);
-        let topic = self.options.output_topic.clone();
+        self.learn_topics(&mut readings, sender);
         let consumer = self.consumer.clone();
-        let ends = LogEnds::start(consumer.clone(), topic, self.zones);
         while !stop.load(Ordering::Acquire) && !sender.is_closed() {
             sender.count_turn();
             let polled = consumer.poll(Duration::ZERO).or_else(|| {
@@ -167,7 +193,7 @@ impl Feed {
                     if let Some(Some(reading)) = readings.get_mut(usize::from(zone))
                         && let Err(why) = reading.take(zone, &message, sender)
                     {
-                        self.begin_again(zone, &why, &mut readings, stop, sender);
+                        self.begin_again(zone, &why, &mut readings);
                     }
                 }
                 Some(Err(KafkaError::PartitionEOF(zone))) => {
@@ -175,19 +201,29 @@ impl Feed {
                     if let Some(Some(reading)) = readings.get_mut(usize::from(zone))
                         && let Err(why) = reading.meet_end(zone, sender)
                     {
-                        self.begin_again(zone, &why, &mut readings, stop, sender);
+                        self.begin_again(zone, &why, &mut readings);
                     }
                 }
-                Some(Err(error)) => self.report(&error, &mut readings, sender),
+                Some(Err(error)) => self.report(&error),
             }
             if let Some(named) = ends.take() {
-                self.begin_late(&named, &mut readings, stop, sender);
+                self.halt_lost(&named, &mut readings, stop, sender);
+                self.begin_named(&named, &mut readings, stop, sender);
                 learn_ends(named, &mut readings, sender);
                 self.topics.ask();
             }
             if let Some(report) = self.topics.take() {
-                learn_topics(&mut self.output_id, &report, &mut readings, sender);
+                self.topic_report = Some(report);
+                self.learn_topics(&mut readings, sender);
             }
+        }
+    }
+
+    /// Takes what is known of the topics.
+    fn learn_topics(&mut self, readings: &mut [Option<Reading>], sender: &FeedSender) {
+        if let Some(report) = &self.topic_report {
+            let unbegun = &mut self.unbegun;
+            learn_topics(&mut self.output_id, report, (readings, unbegun), sender);
         }
     }
 
@@ -238,12 +274,7 @@ impl Feed {
     }
 
     /// An error that librdkafka does not retry by itself concerns a position that is gone.
-    fn report(
-        &mut self,
-        error: &KafkaError,
-        readings: &mut [Option<Reading>],
-        sender: &FeedSender,
-    ) {
+    fn report(&mut self, error: &KafkaError) {
         // librdkafka asks for the group's coordinator, although this client asks the group for
         // nothing.
         if error.rdkafka_error_code() == Some(RDKafkaErrorCode::GroupAuthorizationFailed) {
@@ -252,32 +283,55 @@ impl Feed {
         if let Some(withheld) = self.trouble.notice(Instant::now()) {
             tracing::warn!(withheld, "reading `{}`: {error}", self.options.output_topic);
         }
-        if is_out_of_range(error) {
-            self.halt_lost(readings, sender);
-            // librdkafka has given up a partition without naming it.
-            self.assign(readings);
-        }
+        // This error may come again at once, so leaders are asked after their next answer.
+        self.has_lost |= is_out_of_range(error);
     }
 
-    /// Halts the zones whose next record is not in the log any more. The others go on.
-    fn halt_lost(&self, readings: &mut [Option<Reading>], sender: &FeedSender) {
-        let wait = Duration::from_millis(METADATA_MS_MAX);
-        let topic = &self.options.output_topic;
-        for (zone, reading) in (0..).zip(readings) {
+    /// Once a partition is given up: halts the zones whose next record is not in the log any more,
+    /// and reads the others again from where they are.
+    fn halt_lost(
+        &mut self,
+        named: &[Option<NamedEnd>],
+        readings: &mut [Option<Reading>],
+        stop: &Arc<AtomicBool>,
+        sender: &FeedSender,
+    ) {
+        if !std::mem::take(&mut self.has_lost) {
+            return;
+        }
+        let until = Instant::now() + ANSWER_WAIT;
+        for (zone, reading) in (0..).zip(&mut *readings) {
             let Some(Reading { next_record, .. }) = reading else { continue };
-            // Where the brokers do not say it, the next error asks again.
-            let Ok(log) = self.consumer.fetch_watermarks(topic, zone.into(), wait) else {
+            if !has_end(named, zone) {
                 continue;
-            };
-            if let Some(sentence) = lost(*next_record, log) {
+            }
+            if stop.load(Ordering::Acquire) || Instant::now() >= until {
+                break;
+            }
+            sender.count_turn();
+            // Of a zone that is not looked at now, the error comes again.
+            let sentence = self.log(zone).ok().and_then(|log| lost(*next_record, log));
+            if let Some(sentence) = sentence {
                 sender.send(FeedMessage::Halted(zone, sentence));
                 *reading = None;
             }
         }
+        // librdkafka does not name the partition.
+        self.assign(readings);
     }
 
-    /// Begins a zone. `None`: it is halted, or begins later.
-    fn begin(&mut self, zone: u16, stop: &Arc<AtomicBool>, sender: &FeedSender) -> Option<Reading> {
+    /// Where a zone's log starts and ends (exclusive).
+    fn log(&self, zone: u16) -> KafkaResult<(i64, i64)> {
+        self.consumer.fetch_watermarks(&self.options.output_topic, zone.into(), ANSWER_WAIT)
+    }
+
+    /// Begins a zone. `Ok(None)`: it is halted. The error says why it cannot begin now.
+    fn begin(
+        &self,
+        zone: u16,
+        stop: &Arc<AtomicBool>,
+        sender: &FeedSender,
+    ) -> Result<Option<Reading>, String> {
         sender.count_turn();
         let mut watch = || {
             sender.count_turn();
@@ -286,74 +340,80 @@ impl Feed {
                 false => ControlFlow::Continue(()),
             }
         };
-        let topic = &self.options.output_topic;
-        let wait = Duration::from_millis(METADATA_MS_MAX);
-        let survey = || {
-            let log = self.consumer.fetch_watermarks(topic, zone.into(), wait);
-            log.map_err(|error| error.to_string())
-        };
+        let survey = || self.log(zone).map_err(|error| error.to_string());
         let reading = match self.beginnings.find(zone, &survey, &self.game, &mut watch) {
             Ok((Beginning { follower, begun, next_record }, log_end)) => {
                 if let Some(begun) = begun {
                     sender.send(FeedMessage::Begun(begun));
                 }
-                Some(Reading::new(follower, next_record, log_end))
+                Ok(Some(Reading::new(follower, next_record, log_end)))
             }
             Err(NoBeginning::Never(sentence)) => {
                 sender.send(FeedMessage::Halted(zone, sentence));
-                None
+                Ok(None)
             }
-            Err(NoBeginning::NotNow(why)) => {
-                tracing::warn!(zone, "waiting until a broker says where its log ends: {why}");
-                self.unbegun.insert(zone);
-                None
-            }
+            Err(NoBeginning::NotNow(why)) => Err(why),
         };
         sender.call();
         reading
     }
 
-    /// Begins the zones that could not begin before, and whose ends are named now.
-    fn begin_late(
+    /// Begins zones that have not begun, and whose ends are named. Those for which there is no time
+    /// begin after the next answer.
+    fn begin_named(
         &mut self,
         named: &[Option<NamedEnd>],
         readings: &mut [Option<Reading>],
         stop: &Arc<AtomicBool>,
         sender: &FeedSender,
     ) {
-        let has_end = |zone: &u16| named.get(usize::from(*zone)).is_some_and(Option::is_some);
-        let due: Vec<u16> = self.unbegun.iter().copied().filter(has_end).collect();
-        for zone in &due {
-            self.unbegun.remove(zone);
-            readings[usize::from(*zone)] = self.begin(*zone, stop, sender);
+        let (unbegun, first) = (&self.unbegun, self.next_begun);
+        let due = unbegun.range(first..).chain(unbegun.range(..first)).copied();
+        let due: Vec<u16> = due.filter(|zone| has_end(named, *zone)).collect();
+        let until = Instant::now() + BEGINNING_MAX;
+        let mut has_begun = false;
+        for zone in due {
+            if stop.load(Ordering::Acquire) || Instant::now() >= until {
+                break;
+            }
+            self.next_begun = zone + 1;
+            match self.begin(zone, stop, sender) {
+                Ok(reading) => {
+                    self.unbegun.remove(&zone);
+                    readings[usize::from(zone)] = reading;
+                    has_begun = true;
+                }
+                Err(why) => {
+                    if let Some(withheld) = self.trouble.notice(Instant::now()) {
+                        tracing::warn!(withheld, zone, "not loaded yet: {why}");
+                    }
+                }
+            }
         }
-        if !due.is_empty() {
+        if has_begun {
+            self.learn_topics(readings, sender);
             self.assign(readings);
         }
     }
 
-    /// Begins a zone elsewhere: the snapshot that it has begun with is not of this output.
-    fn begin_again(
-        &mut self,
-        zone: u16,
-        why: &str,
-        readings: &mut [Option<Reading>],
-        stop: &Arc<AtomicBool>,
-        sender: &FeedSender,
-    ) {
+    /// Has a zone begin elsewhere: the snapshot that it has begun with is not of this output.
+    fn begin_again(&mut self, zone: u16, why: &str, readings: &mut [Option<Reading>]) {
         tracing::warn!(
             zone,
             "a snapshot is not used: {why}; the output topic was deleted and created again since \
              then, or has lost records; the zone begins with another snapshot, or at the start of \
              its log"
         );
-        let reading = &mut readings[usize::from(zone)];
-        if let Some(reading) = reading.take() {
+        if let Some(reading) = readings[usize::from(zone)].take() {
             self.beginnings.refuse(zone, reading.follower.mark());
         }
-        *reading = self.begin(zone, stop, sender);
-        self.assign(readings);
+        self.unbegun.insert(zone);
     }
+}
+
+/// Returns whether the end of a zone's log is named.
+fn has_end(named: &[Option<NamedEnd>], zone: u16) -> bool {
+    named.get(usize::from(zone)).is_some_and(Option::is_some)
 }
 
 /// Takes where the zones' logs end.
@@ -369,19 +429,16 @@ fn learn_ends(ends: Vec<Option<NamedEnd>>, readings: &mut [Option<Reading>], sen
 fn learn_topics(
     output_id: &mut u128,
     report: &TopicReport,
-    readings: &mut [Option<Reading>],
+    (readings, unbegun): (&mut [Option<Reading>], &mut BTreeSet<u16>),
     sender: &FeedSender,
 ) {
     let known = std::mem::replace(output_id, report.output_id);
     let is_recreated = known != 0 && known != report.output_id;
     for (zone, reading) in (0..).zip(readings) {
-        match reading {
-            Some(_) if is_recreated => {
-                sender.send(FeedMessage::Halted(zone, OUTPUT_RECREATED.to_owned()));
-                *reading = None;
-            }
-            Some(reading) => reading.learn_topics(zone, report, sender),
-            None => {}
+        if !is_recreated {
+            reading.iter_mut().for_each(|reading| reading.learn_topics(zone, report, sender));
+        } else if reading.take().is_some() || unbegun.remove(&zone) {
+            sender.send(FeedMessage::Halted(zone, OUTPUT_RECREATED.to_owned()));
         }
     }
 }
@@ -569,13 +626,17 @@ fn message_of(
 mod tests {
     use super::*;
     use crate::hunt::frames::encode;
+    use crate::kafka::security::Security;
     use crate::kit::update::Updates;
     use crate::output::fence_id::FenceIds;
     use crate::output::frame::{Format, Frame, FrameHeader, FrameKind};
     use crate::queue::bell::Bell;
+    use crate::serve::topic_reports::topic_reports;
     use crate::testing::frame_maker::FrameMaker;
     use crate::testing::hostile_zone::rulebook;
+    use rdkafka::ClientContext;
     use rdkafka::message::{OwnedMessage, Timestamp};
+    use rdkafka::mocking::MockCluster;
     use smol::channel;
 
     /// A record of the log with a frame.
@@ -598,29 +659,105 @@ mod tests {
     }
 
     #[test]
-    fn all_zones_that_are_read_halt_when_the_output_is_another_topic() {
+    fn all_zones_that_are_not_halted_halt_when_the_output_is_another_topic() {
         let (sender, told) = sender();
         let reading =
             || Some(Reading::new(Follower::from_start(0, Arc::new(rulebook(false))), 0, 0));
-        let (mut readings, mut known) = (vec![reading(), None, reading()], 0);
-        for output_id in [0, 7, 7] {
-            learn_topics(
-                &mut known,
-                &report(Instant::now(), output_id, None),
-                &mut readings,
-                &sender,
-            );
-        }
-        assert!(told.is_empty() && readings[0].is_some(), "the first id that is told is the one");
-        for _ in 0..2 {
-            learn_topics(&mut known, &report(Instant::now(), 8, None), &mut readings, &sender);
-        }
-        let told: Vec<FeedMessage> = std::iter::from_fn(|| told.try_recv().ok()).collect();
-        let [FeedMessage::Halted(0, sentence), FeedMessage::Halted(2, _)] = told.as_slice() else {
-            panic!("{told:?}")
+        let (mut readings, mut known) = (vec![reading(), None, reading(), None], 0);
+        let mut unbegun = BTreeSet::from([3]);
+        let mut learn = |output_id: u128| {
+            let report = report(Instant::now(), output_id, None);
+            learn_topics(&mut known, &report, (&mut readings, &mut unbegun), &sender);
         };
-        assert!(sentence.contains("restart huntd serve"), "{sentence}");
-        assert!(readings.iter().all(Option::is_none));
+        [0, 7, 7].into_iter().for_each(&mut learn);
+        assert!(told.is_empty(), "the first id that is told is the one");
+        [8, 8].into_iter().for_each(learn);
+        let told: Vec<FeedMessage> = std::iter::from_fn(|| told.try_recv().ok()).collect();
+        let halted = told.iter().map(|message| match message {
+            FeedMessage::Halted(zone, sentence) if sentence.contains("restart huntd serve") => zone,
+            other => panic!("{other:?}"),
+        });
+        assert!(halted.eq(&[0, 2, 3]), "{told:?}");
+        assert!(readings.iter().all(Option::is_none) && unbegun.is_empty());
+    }
+
+    /// A feed of the topic `updates` of a mock cluster.
+    fn feed(cluster: &MockCluster<'_, impl ClientContext>) -> Feed {
+        let client = ClientOptions {
+            brokers: vec![cluster.bootstrap_servers()],
+            client_id: "test".to_owned(),
+            security: Security::default(),
+            group: "test".to_owned(),
+        };
+        let snapshots = SnapshotOptions { directory: None, every_ms: 1, keep: 1, topic: None };
+        let options = FeedOptions {
+            client,
+            input_topic: "events".to_owned(),
+            output_topic: "updates".to_owned(),
+            snapshots,
+            tick_every_ms: 0,
+            moment: None,
+        };
+        let (topics, watcher) = topic_reports();
+        watcher.report(report(Instant::now(), 7, None));
+        let (_games, reloaded) = channel::bounded(1);
+        Feed::connect(options, topics, Arc::new(rulebook(false)), reloaded).expect("brokers")
+    }
+
+    #[test]
+    fn a_zone_without_a_leader_keeps_no_other_from_being_loaded_and_is_loaded_once_it_has_one() {
+        let cluster = MockCluster::new(1).expect("a mock cluster");
+        cluster.create_topic("updates", 2, 1).expect("a topic");
+        let lead = |zone, leader| cluster.partition_leader("updates", zone, leader).unwrap();
+        [0, 1].into_iter().for_each(|zone| lead(zone, None));
+        let feed = feed(&cluster);
+        let (sender, told) = sender();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || feed.run(&sender, &stopped));
+        let await_live = |expected: u16| {
+            let until = Instant::now() + Duration::from_secs(600);
+            loop {
+                match told.try_recv() {
+                    Ok(FeedMessage::Live { zone, .. }) if zone == expected => return,
+                    Ok(FeedMessage::Halted(zone, why)) => panic!("{zone}: {why}"),
+                    Ok(_) => {}
+                    Err(_) => std::thread::sleep(Duration::from_millis(1)),
+                }
+                assert!(Instant::now() < until, "zone {expected} is not loaded");
+            }
+        };
+        lead(0, Some(1));
+        await_live(0);
+        lead(1, Some(1));
+        await_live(1);
+        stop.store(true, Ordering::Release);
+        thread.join().expect("it ends");
+    }
+
+    #[test]
+    fn a_lost_zone_halts_once_its_leader_answers_and_is_read_again_until_then() {
+        let cluster = MockCluster::new(1).expect("a mock cluster");
+        cluster.create_topic("updates", 2, 1).expect("a topic");
+        let mut feed = feed(&cluster);
+        let (sender, told) = sender();
+        let reading =
+            || Some(Reading::new(Follower::from_start(0, Arc::new(rulebook(false))), 9, 9));
+        let (mut readings, stop) = (vec![reading(), reading()], Arc::default());
+        let now = Instant::now();
+        let end = NamedEnd { next_record: 0, asked: now, answered: now };
+        feed.report(&KafkaError::MessageConsumption(RDKafkaErrorCode::OffsetOutOfRange));
+        assert!(told.is_empty(), "nobody has been asked yet");
+        feed.halt_lost(&[Some(end), None], &mut readings, &stop, &sender);
+        assert!(matches!(told.try_recv(), Ok(FeedMessage::Halted(0, _))));
+        assert!(told.is_empty() && readings[0].is_none() && readings[1].is_some());
+        let read = feed.consumer.assignment().expect("it is asked");
+        assert_eq!(read.elements().iter().map(|of| of.partition()).collect::<Vec<_>>(), [1]);
+        feed.halt_lost(&[None, Some(end)], &mut readings, &stop, &sender);
+        assert!(told.is_empty(), "librdkafka has found no other");
+        feed.report(&KafkaError::MessageConsumption(RDKafkaErrorCode::OffsetOutOfRange));
+        feed.halt_lost(&[None, Some(end)], &mut readings, &stop, &sender);
+        assert!(matches!(told.try_recv(), Ok(FeedMessage::Halted(1, _))));
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! Where the logs of the output end: a thread beside the feed asks the brokers every second.
+//! Where the logs of the output end: a thread beside the feed asks their leaders every second.
 
 use crate::kafka::client::{KafkaReader, log_ends};
 use crate::telemetry::long_wait::LongWait;
 use std::fmt::Display;
+use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 /// From an answer to the next question.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
-/// Limit of the time in which the brokers answer.
+/// Limit of the time in which all leaders answer, and then each one by itself.
 const ANSWER_WAIT: Duration = Duration::from_secs(1);
 
 /// A log's end, as the brokers have named it.
@@ -34,22 +35,29 @@ pub(super) struct LogEnds {
 }
 
 impl LogEnds {
-    /// Begins to ask. Without a thread for it, the lag of every zone without new frames grows.
-    pub(super) fn start(consumer: Arc<KafkaReader>, topic: String, zones: u16) -> LogEnds {
+    /// Begins to ask. An error if there is no thread for it.
+    pub(super) fn start(
+        consumer: Arc<KafkaReader>,
+        topic: String,
+        zones: u16,
+    ) -> io::Result<LogEnds> {
         let (answered, answers) = sync_channel(1);
         let (alive, ended) = sync_channel::<()>(0);
         let ask = move || {
             let mut silence = LongWait::since(Instant::now());
+            let mut pause = Duration::ZERO;
             // Nothing is ever sent.
-            while ended.recv_timeout(ASK_EVERY) == Err(RecvTimeoutError::Timeout) {
+            while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                pause = ASK_EVERY;
                 let asked = Instant::now();
                 let ends = log_ends(&consumer, &topic, zones.into(), ANSWER_WAIT);
                 let now = Instant::now();
                 match missing(ends.as_ref()) {
                     None => silence = LongWait::since(now),
                     Some(why) if silence.word(now).is_some() => tracing::warn!(
-                        "waiting for the brokers to say where `{topic}` ends: {why}; answers of \
-                         such zones are out of date meanwhile; see whether their leaders hang"
+                        "waiting for the brokers to say where `{topic}` ends: {why}; such zones \
+                         are not loaded, or their answers are out of date, meanwhile; see whether \
+                         their leaders hang"
                     ),
                     Some(_) => {}
                 }
@@ -60,8 +68,8 @@ impl LogEnds {
                 let _full = answered.try_send(ends.into_iter().map(end).collect());
             }
         };
-        let thread = thread::Builder::new().name("log-ends".to_owned()).spawn(ask).ok();
-        LogEnds { answers, alive: Some(alive), thread }
+        let thread = thread::Builder::new().name("log-ends".to_owned()).spawn(ask)?;
+        Ok(LogEnds { answers, alive: Some(alive), thread: Some(thread) })
     }
 
     /// The ends of all zones, if there is a new answer.

@@ -317,7 +317,7 @@ fn a_zone_whose_ends_nobody_names_when_pages_begin_is_shown_once_somebody_does()
     let (topics, huntd, follower) = proxied.daemon("ends");
     proxied.proxy.withhold(LIST_OFFSETS, usize::MAX);
     let serving = Serving::start(&huntd);
-    serving.wait_for("waiting until a broker says where its log ends");
+    serving.wait_for("waiting for the brokers to say where");
     proxied.proxy.withhold(LIST_OFFSETS, 0);
     serving.wait_for("loaded: 1 of 1");
     drop(serving);
