@@ -8,12 +8,13 @@ use crate::serve::command::Appended;
 use crate::telemetry::repeated::Repeated;
 use rdkafka::ClientContext;
 use rdkafka::client::OAuthToken;
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext};
 use std::collections::VecDeque;
 use std::error::Error;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
 use std::time::{Duration, Instant};
 
 /// Commands on their way to the brokers at once.
@@ -26,16 +27,19 @@ const COMMANDS_PER_TURN: usize = 1_024;
 /// Milliseconds in which the brokers must take a batch of commands.
 const APPEND_MS_MAX: u64 = 5_000;
 
-/// Limit of one call's wait for librdkafka's reports. In its last millisecond, rust-rdkafka waits
-/// busily.
+/// Time of one call's wait for librdkafka's reports, and so from one producer to the next at least.
+/// In its last millisecond, rust-rdkafka waits busily.
 const POLL_WAIT: Duration = Duration::from_secs(1);
 
 /// Appends events for clients, a batch of each zone at a time. Events that come meanwhile are the
 /// next batch. So under load one request carries many events, and librdkafka never holds an event
 /// that it may not send yet: its thread would wait busily for that.
 pub(crate) struct Appender {
-    topic: String,
-    producer: Arc<BaseProducer<AppenderCallbacks>>,
+    producer: Arc<CommandProducer>,
+    settings: ProducerSettings,
+    /// Hands over producers that take the place of the present one.
+    renewals: mpsc::Sender<Arc<CommandProducer>>,
+    renewed: mpsc::Receiver<Arc<CommandProducer>>,
     /// By zone.
     appends: Vec<ZoneAppends>,
     /// Zones with events that may be sent.
@@ -73,12 +77,111 @@ pub(crate) struct Report {
     pub appended: Appended,
 }
 
+/// A client of librdkafka that sends commands.
+type CommandProducer = BaseProducer<AppenderCallbacks>;
+
+/// All that a producer of commands is made of.
+#[derive(Clone)]
+struct ProducerSettings {
+    client: ClientOptions,
+    topic: String,
+    reports: queue::Sender<Report>,
+}
+
 /// Hands each delivery report to the serving thread.
 struct AppenderCallbacks {
     topic: String,
     reports: queue::Sender<Report>,
     trouble: Mutex<Repeated>,
     tokens: TokenSource,
+    /// The producer that calls these.
+    producer: OnceLock<Weak<CommandProducer>>,
+    /// A command was refused because the producer had failed: a new one is needed.
+    has_refused: AtomicBool,
+}
+
+impl ProducerSettings {
+    fn producer(&self) -> KafkaResult<Arc<CommandProducer>> {
+        let mut config = writer_config(&self.client);
+        config
+            .set("enable.idempotence", "true")
+            .set("message.timeout.ms", APPEND_MS_MAX.to_string())
+            .set("queue.buffering.max.messages", COMMANDS_WAITING_MAX.to_string());
+        let callbacks = AppenderCallbacks {
+            topic: self.topic.clone(),
+            reports: self.reports.clone(),
+            trouble: Mutex::default(),
+            tokens: TokenSource::of(&self.client.security),
+            producer: OnceLock::new(),
+            has_refused: AtomicBool::new(false),
+        };
+        let producer: CommandProducer = config.create_with_context(callbacks)?;
+        let producer = Arc::new(producer);
+        let _first = producer.context().producer.set(Arc::downgrade(&producer));
+        Ok(producer)
+    }
+}
+
+/// Polls a producer, and replaces it once it has failed permanently and is needed.
+struct ReportThread {
+    settings: ProducerSettings,
+    producer: Weak<CommandProducer>,
+    renewals: mpsc::Sender<Arc<CommandProducer>>,
+    /// The one before, until the appender has taken its successor: the serving thread must not end
+    /// a client, which takes time.
+    replaced: Option<Arc<CommandProducer>>,
+    /// The present producer's failure was logged.
+    is_noted: bool,
+    trouble: Repeated,
+}
+
+impl ReportThread {
+    /// Hands on the reports, until the appender is gone.
+    fn run(mut self) {
+        while let Some(producer) = self.producer.upgrade() {
+            producer.poll(POLL_WAIT);
+            drop(self.replaced.take_if(|replaced| Arc::strong_count(replaced) == 1));
+            if let Some((code, sentence)) = producer.client().fatal_error() {
+                self.note(code, &sentence);
+                // A process that only reads is refused, too, and needs no other producer.
+                if self.replaced.is_none() && producer.context().has_refused.load(Ordering::Acquire)
+                {
+                    self.replace(producer);
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, code: RDKafkaErrorCode, sentence: &str) {
+        let is_noted = std::mem::replace(&mut self.is_noted, true);
+        if !is_noted && let Some(withheld) = self.trouble.notice(Instant::now()) {
+            let error = KafkaError::Global(code);
+            let error = topic_error(&self.settings.topic, Right::Write, &error);
+            tracing::warn!(
+                withheld,
+                "events are not appended: {error}; a new producer tries again after the next event \
+                 ({sentence})"
+            );
+        }
+    }
+
+    fn replace(&mut self, failed: Arc<CommandProducer>) {
+        match self.settings.producer() {
+            Ok(producer) => {
+                self.producer = Arc::downgrade(&producer);
+                (self.replaced, self.is_noted) = (Some(failed), false);
+                let _ended = self.renewals.send(producer);
+            }
+            Err(error) => {
+                if let Some(withheld) = self.trouble.notice(Instant::now()) {
+                    tracing::warn!(
+                        withheld,
+                        "no producer can be made for events: {error}; see the limits of the process"
+                    );
+                }
+            }
+        }
+    }
 }
 
 impl AppenderCallbacks {
@@ -87,17 +190,49 @@ impl AppenderCallbacks {
         let _gone = self.reports.try_send(Report { ticket, appended });
     }
 
-    /// Logs errors of the brokers.
+    /// What became of a command that was handed over to librdkafka, and failed.
     fn failed(&self, error: &KafkaError) -> Appended {
-        let error = topic_error(&self.topic, Right::Write, error);
-        let mut trouble = self.trouble.lock().expect("no holder of this lock panics");
-        if let Some(withheld) = trouble.notice(Instant::now()) {
-            tracing::warn!(withheld, "events are not appended: {error}");
+        if error.rdkafka_error_code() == Some(RDKafkaErrorCode::PurgeQueue) {
+            self.has_refused.store(true, Ordering::Release);
+            return match self.is_unauthorised() {
+                true => Appended::Refused,
+                // It may have been sent before, and have waited to be sent again.
+                false => Appended::Unknown,
+            };
         }
-        match error {
+        match self.note(error, "") {
             TopicError::NotAuthorised { .. } | TopicError::Missing(_) => Appended::Refused,
             _ => Appended::Unknown,
         }
+    }
+
+    /// Returns whether the producer has failed before it could send anything.
+    fn is_unauthorised(&self) -> bool {
+        let producer = self.producer.get().and_then(Weak::upgrade);
+        let fatal = producer.and_then(|producer| producer.client().fatal_error());
+        fatal.is_some_and(|(code, _)| code == RDKafkaErrorCode::ClusterAuthorizationFailed)
+    }
+
+    /// What became of a command that librdkafka does not take.
+    fn refuse(&self, error: &KafkaError) -> Appended {
+        match error.rdkafka_error_code() {
+            Some(RDKafkaErrorCode::QueueFull) => return Appended::Full,
+            // The reporter says why.
+            Some(RDKafkaErrorCode::Fatal) => self.has_refused.store(true, Ordering::Release),
+            _ => _ = self.note(error, ""),
+        }
+        Appended::Refused
+    }
+
+    /// Logs an error.
+    fn note(&self, error: &KafkaError, reason: &str) -> TopicError {
+        let error = topic_error(&self.topic, Right::Write, error);
+        let mut trouble = self.trouble.lock().expect("no holder of this lock panics");
+        if let Some(withheld) = trouble.notice(Instant::now()) {
+            let reason = Some(reason).filter(|reason| !reason.is_empty());
+            tracing::warn!(withheld, reason, "events are not appended: {error}");
+        }
+        error
     }
 }
 
@@ -108,8 +243,11 @@ impl ClientContext for AppenderCallbacks {
         self.tokens.token()
     }
 
-    fn error(&self, error: KafkaError, _reason: &str) {
-        self.failed(&error);
+    fn error(&self, error: KafkaError, reason: &str) {
+        // The reporter says why.
+        if error.rdkafka_error_code() != Some(RDKafkaErrorCode::Fatal) {
+            self.note(&error, reason);
+        }
     }
 }
 
@@ -133,33 +271,25 @@ impl Appender {
         topic: String,
         reports: queue::Sender<Report>,
     ) -> Result<Appender, TopicError> {
-        let mut config = writer_config(client);
-        config
-            .set("enable.idempotence", "true")
-            .set("message.timeout.ms", APPEND_MS_MAX.to_string())
-            .set("queue.buffering.max.messages", COMMANDS_WAITING_MAX.to_string());
+        let settings = ProducerSettings { client: client.clone(), topic, reports };
         let unusable = |error: KafkaError| TopicError::Unreachable(error.to_string());
-        let tokens = TokenSource::of(&client.security);
-        let callbacks =
-            AppenderCallbacks { topic: topic.clone(), reports, trouble: Mutex::default(), tokens };
-        let producer: BaseProducer<AppenderCallbacks> =
-            config.create_with_context(callbacks).map_err(unusable)?;
-        Ok(Appender {
-            topic,
-            producer: Arc::new(producer),
-            appends: Vec::new(),
-            ready: VecDeque::new(),
-        })
+        let producer = settings.producer().map_err(unusable)?;
+        let (renewals, renewed) = mpsc::channel();
+        let (appends, ready) = (Vec::new(), VecDeque::new());
+        Ok(Appender { producer, settings, renewals, renewed, appends, ready })
     }
 
     /// The work of a separate thread: it hands on the reports, until the appender is gone.
     pub(crate) fn reporter(&self) -> impl FnOnce() + Send + use<> {
-        let producer = Arc::downgrade(&self.producer);
-        move || {
-            while let Some(producer) = producer.upgrade() {
-                producer.poll(POLL_WAIT);
-            }
-        }
+        let reporter = ReportThread {
+            settings: self.settings.clone(),
+            producer: Arc::downgrade(&self.producer),
+            renewals: self.renewals.clone(),
+            replaced: None,
+            is_noted: false,
+            trouble: Repeated::new(),
+        };
+        move || reporter.run()
     }
 
     /// Takes a command's record, whose one report comes later.
@@ -182,6 +312,9 @@ impl Appender {
 
     /// Sends what waits for no earlier batch of its zone, as much of it as one turn may.
     pub(crate) fn send(&mut self) {
+        if let Ok(renewed) = self.renewed.try_recv() {
+            self.producer = renewed;
+        }
         let mut left = COMMANDS_PER_TURN;
         while left > 0
             && let Some(zone) = self.ready.pop_front()
@@ -190,16 +323,13 @@ impl Appender {
             of_zone.in_flight = of_zone.waiting.len().min(left);
             left -= of_zone.in_flight;
             for (record, ticket) in of_zone.waiting.drain(..of_zone.in_flight) {
-                let record =
-                    BaseRecord::<(), [u8], _>::with_opaque_to(&self.topic, Box::new(ticket))
-                        .partition(zone.into())
-                        .payload(&record);
+                let (topic, opaque) = (&*self.settings.topic, Box::new(ticket));
+                let record = BaseRecord::<(), [u8], _>::with_opaque_to(topic, opaque)
+                    .partition(zone.into())
+                    .payload(&record);
                 if let Err((error, _)) = self.producer.send(record) {
-                    let appended = match error.rdkafka_error_code() {
-                        Some(RDKafkaErrorCode::QueueFull) => Appended::Full,
-                        _ => Appended::Unknown,
-                    };
-                    self.producer.context().tell(ticket, appended);
+                    let callbacks = self.producer.context();
+                    callbacks.tell(ticket, callbacks.refuse(&error));
                 }
             }
         }
@@ -219,16 +349,61 @@ impl Appender {
 mod tests {
     use super::*;
     use crate::kafka::security::Security;
+    use crate::queue::Received;
+    use rdkafka::mocking::MockCluster;
+    use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
+    use std::thread;
+
+    fn appender(brokers: String) -> (Appender, queue::Receiver<Report>) {
+        let name = "test".to_owned();
+        let (brokers, security) = (vec![brokers], Security::default());
+        let client = ClientOptions { brokers, client_id: name.clone(), security, group: name };
+        let (reports, receiver) = queue::bounded(COMMANDS_WAITING_MAX);
+        (Appender::connect(&client, "events".to_owned(), reports).unwrap(), receiver)
+    }
+
+    #[test]
+    fn after_a_fatal_error_commands_are_refused_until_a_new_producer_may_append_them() {
+        let cluster = MockCluster::new(1).expect("a mock cluster");
+        cluster.create_topic("events", 1, 1).expect("a topic");
+        // The right is granted after two producers.
+        let forbidden = RDKafkaRespErr::RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED;
+        cluster.request_errors(RDKafkaApiKey::InitProducerId, &[forbidden; 2]);
+        let (mut appender, mut reports) = appender(cluster.bootstrap_servers());
+        let reporter = thread::spawn(appender.reporter());
+        let until = Instant::now() + Duration::from_secs(600);
+        let mut next_report = |appender: &mut Appender| loop {
+            assert!(Instant::now() < until, "nothing is reported");
+            appender.send();
+            match reports.receive() {
+                Received::Item(report) => {
+                    appender.reported(report.ticket);
+                    return report.appended;
+                }
+                Received::Empty | Received::Ended => thread::sleep(Duration::from_millis(1)),
+            }
+        };
+        let mut refused = 0;
+        loop {
+            let ticket = Ticket { zone: 0, session: 0, posting: refused, command: 0 };
+            appender.append(b"{}".to_vec(), ticket);
+            match next_report(&mut appender) {
+                Appended::Refused => {
+                    refused += 1;
+                    thread::sleep(Duration::from_millis(1));
+                }
+                appended => break assert_eq!(appended, Appended::At(0), "after {refused}"),
+            }
+        }
+        assert!(refused >= 2, "each producer has refused one: {refused}");
+        drop(appender);
+        reporter.join().expect("it ends");
+    }
 
     #[test]
     fn a_turn_hands_over_a_bounded_number_of_commands_and_the_next_ones_the_rest() {
-        let name = "test".to_owned();
         // No broker listens there, so nothing is ever reported.
-        let brokers = vec!["127.0.0.1:1".to_owned()];
-        let security = Security::default();
-        let client = ClientOptions { brokers, client_id: name.clone(), security, group: name };
-        let (reports, _receiver) = queue::bounded(COMMANDS_WAITING_MAX);
-        let mut appender = Appender::connect(&client, "events".to_owned(), reports).unwrap();
+        let (mut appender, _reports) = appender("127.0.0.1:1".to_owned());
         for command in 0..4 * COMMANDS_PER_TURN {
             let zone = (command % 2) as u16;
             let ticket = Ticket { zone, session: 0, posting: 0, command };
