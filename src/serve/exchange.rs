@@ -186,6 +186,13 @@ impl Exchange {
         self.stream.as_ref().is_some_and(|open| open.socket.is_some())
     }
 
+    /// Returns whether the client has closed its WebSocket, and commands before that are not
+    /// appended yet.
+    pub(crate) fn is_ending(&self) -> bool {
+        let socket = self.stream.as_ref().and_then(|open| open.socket.as_ref());
+        !self.is_closing && socket.is_some_and(|socket| socket.is_closed())
+    }
+
     /// Returns whether everything is answered and sent, so that any client can use the exchange.
     pub(crate) fn is_idle(&self) -> bool {
         let has_bytes = !self.received.is_empty() || !self.unsent.is_empty();
@@ -327,7 +334,8 @@ impl Exchange {
 
     /// Answers what the client sends up its stream: one command after the other, while the stream
     /// goes on. Returns the offset that the first one waits for, and until when; or what is needed
-    /// before the stream goes on.
+    /// before the stream goes on. Commands of a client that has closed its socket are appended, and
+    /// nothing more is sent.
     fn advance_socket(
         &mut self,
         served: &Served,
@@ -341,14 +349,29 @@ impl Exchange {
                 self.is_closing = true;
                 return Err(ExchangeNeed::Close);
             }
+            let is_closed = socket.is_closed();
             if self.post.is_none() {
-                let Some(message) = socket.next() else { return Ok(None) };
+                let Some(message) = socket.next() else {
+                    if !is_closed {
+                        return Ok(None);
+                    }
+                    socket.answer_close(&mut self.unsent);
+                    self.is_closing = true;
+                    return Err(ExchangeNeed::Close);
+                };
                 self.post = Some(self.command(gate, &message, now_ms));
             }
             match self.advance_post(served, now_ms) {
                 PostStep::Append => return Err(ExchangeNeed::Post),
+                PostStep::UnderWay if is_closed => {
+                    let until_ms = now_ms.saturating_add(WAIT_MS_MAX);
+                    let turn = StreamTurn { until_ms, or_frame: false, or_offset: None };
+                    return Err(ExchangeNeed::Turn(turn));
+                }
                 PostStep::UnderWay => return Ok(None),
+                PostStep::Waiting { .. } if is_closed => self.post = None,
                 PostStep::Waiting { awaited, until_ms } => return Ok(Some((awaited, until_ms))),
+                PostStep::Answer(_) if is_closed => {}
                 PostStep::Answer(answer) => self.answer_command(answer),
             }
             if self.unsent.len() >= UNSENT_BYTES_MAX {

@@ -86,7 +86,8 @@ impl ClientSession {
 
     /// Returns whether it ends with what its client sends: nothing of it is left to be answered.
     pub(super) fn ends_with_its_client(&self) -> bool {
-        let is_stream = self.exchange.as_ref().is_some_and(|exchange| exchange.is_stream());
+        let is_read_alone = |exchange: &Exchange| exchange.is_stream() && !exchange.is_ending();
+        let is_stream = self.exchange.as_deref().is_some_and(is_read_alone);
         is_stream || matches!(self.stage, SessionStage::Receiving | SessionStage::Closing)
     }
 

@@ -397,6 +397,7 @@ impl Sessions {
     fn supply(&mut self, served: &Served, number: SocketNumber, need: ExchangeNeed) -> bool {
         let now_ms = self.now_ms();
         let session = &mut self.sessions[number as usize];
+        let is_ending = session.exchange.as_ref().is_some_and(|exchange| exchange.is_ending());
         match need {
             ExchangeNeed::Sending => return true,
             ExchangeNeed::Close if session.has_ended => self.close(number),
@@ -417,7 +418,7 @@ impl Sessions {
                 self.wait_for_offset(number, awaited);
                 self.wait(number, until_ms, false);
             }
-            ExchangeNeed::Turn(_) if session.has_ended => self.close(number),
+            ExchangeNeed::Turn(_) if session.has_ended && !is_ending => self.close(number),
             // More of the client's commands, or what became of one.
             ExchangeNeed::Turn(_) if session.more_at.is_some() => return true,
             ExchangeNeed::Turn(StreamTurn { until_ms, or_frame, or_offset }) => {
@@ -479,7 +480,8 @@ impl Sessions {
 
     /// Receives from a client with a WebSocket while it reads its stream.
     fn hear_commands(&mut self, number: SocketNumber) {
-        if !self.sessions[number as usize].is_listening() {
+        let session = &self.sessions[number as usize];
+        if session.has_ended || !session.is_listening() {
             return;
         }
         match self.has_too_much(number) {

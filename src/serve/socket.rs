@@ -42,6 +42,8 @@ pub(crate) struct CommandSocket {
     context: WebSocketContext,
     /// Commands that wait for the one before them.
     waiting: VecDeque<Utf8Bytes>,
+    /// The client has closed the socket. That is answered after the commands before it.
+    is_closed: bool,
     /// The number that the client gave to the command under way.
     pub request: Option<u64>,
 }
@@ -96,15 +98,15 @@ impl CommandSocket {
             .max_message_size(Some(MESSAGE_BYTES_MAX))
             .max_frame_size(Some(MESSAGE_BYTES_MAX));
         let context = WebSocketContext::new(Role::Server, Some(limits));
-        Ok(CommandSocket { context, waiting: VecDeque::new(), request: None })
+        Ok(CommandSocket { context, waiting: VecDeque::new(), is_closed: false, request: None })
     }
 
     /// Reads what has come, as far as there is room, and answers pings. Returns false if the socket
-    /// has ended: because the client ends it, or because of what the client sent.
+    /// has ended because of what the client sent.
     pub(crate) fn read(&mut self, received: &mut Vec<u8>, out: &mut Vec<u8>) -> bool {
         let mut wire = SocketBytes { received, taken: 0, out };
         let refused = loop {
-            if self.waiting.len() == MESSAGES_WAITING_MAX {
+            if self.is_closed || self.waiting.len() == MESSAGES_WAITING_MAX {
                 break None;
             }
             match self.context.read(&mut wire) {
@@ -112,8 +114,9 @@ impl CommandSocket {
                 Ok(Message::Binary(_)) => {
                     break Some((CloseCode::Unsupported, "send commands as texts"));
                 }
-                // The context answers pings and the close when it reads on.
-                Ok(Message::Ping(_) | Message::Pong(_) | Message::Close(_)) => {}
+                Ok(Message::Close(_)) => self.is_closed = true,
+                // The context answers pings when it reads on.
+                Ok(Message::Ping(_) | Message::Pong(_)) => {}
                 Ok(Message::Frame(_)) => unreachable!("only those who write frames have them"),
                 Err(tungstenite::Error::Io(error)) if error.kind() == ErrorKind::WouldBlock => {
                     break None;
@@ -127,6 +130,18 @@ impl CommandSocket {
             self.close((code, reason), out);
         }
         refused.is_none()
+    }
+
+    /// Returns whether the client has closed the socket. It takes no answers any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Answers that the client has closed the socket.
+    pub(crate) fn answer_close(&mut self, out: &mut Vec<u8>) {
+        let mut wire = SocketBytes { received: &[], taken: 0, out };
+        // The context says so with an error.
+        let _closed = self.context.flush(&mut wire);
     }
 
     /// Takes the next command.
@@ -179,9 +194,6 @@ impl<'a> SocketCommand<'a> {
 /// The code and the reason with which a socket ends after an error.
 fn refusal(error: &tungstenite::Error) -> (CloseCode, &'static str) {
     match error {
-        tungstenite::Error::ConnectionClosed | tungstenite::Error::AlreadyClosed => {
-            (CloseCode::Normal, "")
-        }
         tungstenite::Error::Capacity(_) => (CloseCode::Size, "send messages of at most 16 KiB"),
         tungstenite::Error::Utf8(_) => (CloseCode::Invalid, "send texts as UTF-8"),
         _ => (CloseCode::Protocol, "send frames of RFC 6455"),

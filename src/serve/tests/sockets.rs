@@ -251,6 +251,52 @@ fn commands_of_a_socket_are_answered_in_their_order_with_what_became_of_them() {
     assert_eq!(answers[1]["data"]["results"][0]["outcome"], "refused");
 }
 
+/// Lets the brokers take what the client has posted, one command after the other.
+fn append_posted(world: &World, client: &mut Client, posted: &mut Vec<Vec<u8>>) {
+    while client.need == ExchangeNeed::Post {
+        let (body, ..) = client.exchange.posted().expect("it was posted");
+        posted.push(body.to_vec());
+        let appended = appended(world, &client.exchange, 0);
+        client.exchange.begin_append();
+        client.advance(world);
+        assert!(matches!(client.need, ExchangeNeed::Turn(_)), "{:?}", client.need);
+        client.exchange.append(appended);
+        client.advance(world);
+    }
+}
+
+#[test]
+fn commands_before_a_close_are_appended_wherever_the_bytes_are_cut_and_then_it_is_answered() {
+    let world = World::new();
+    let posts = [1, 2, 3].map(|player_id| json!({"type": "leave", "player_id": player_id}));
+    let expected: Vec<Vec<u8>> = posts.iter().map(|post| post.to_string().into_bytes()).collect();
+    for cut in (0..).step_by(7) {
+        let mut client = Client::open(&world, "/v1/stream?zone=0", "");
+        client.advance(&world);
+        client.events();
+        for (request, post) in (1..).zip(&posts) {
+            client.command(&json!({"request": request, "post": post, "wait_ms": 5_000}));
+        }
+        client.context.close(&mut client.wire, None).expect("it is open");
+        let bytes = std::mem::take(&mut client.wire.up);
+        if cut > bytes.len() {
+            break;
+        }
+        let mut posted = Vec::new();
+        for (piece, is_whole) in
+            [(&bytes[..cut], cut == bytes.len()), (&bytes[cut..], cut < bytes.len())]
+        {
+            client.wire.up = piece.to_vec();
+            client.advance(&world);
+            assert_eq!(client.exchange.is_ending(), is_whole, "cut at {cut}");
+            append_posted(&world, &mut client, &mut posted);
+        }
+        assert_eq!((&posted, client.need), (&expected, ExchangeNeed::Close), "cut at {cut}");
+        assert!(!client.exchange.is_ending(), "cut at {cut}");
+        assert_eq!(client.messages(), [Message::Close(None)], "cut at {cut}");
+    }
+}
+
 #[test]
 fn what_is_no_message_of_a_client_ends_the_socket_with_the_code_of_the_standard() {
     let world = World::new();
