@@ -9,6 +9,7 @@ use crate::view::card::{Card, Cards, KindFold};
 use crate::view::game::{FoldedUpdate, GameView, ViewedGame, ZoneImage};
 use crate::view::nearby::{Nearby, Spot};
 use crate::view::recent::Recent;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A place in a zone's history, which an answer names.
@@ -67,6 +68,8 @@ pub struct ZoneView {
     index: Index,
     free: Vec<u32>,
     used: u32,
+    /// The numbers of all players.
+    numbers: BTreeSet<u64>,
     board: RankTree,
     /// With the fields of the card that say where a player is; `None`: the game has no positions.
     nearby: Option<(Nearby, [usize; 2])>,
@@ -110,6 +113,7 @@ impl ZoneView {
             index: Index::new(rows_max),
             free: Vec::new(),
             used: 0,
+            numbers: BTreeSet::new(),
             board: RankTree::new(rows_max),
             nearby: rules.view_schema().position_fields().map(|of| (Nearby::new(rows_max), of)),
             recent: Recent::new(position.update, position.next_offset),
@@ -192,6 +196,11 @@ impl ZoneView {
     pub(crate) fn cards(&self) -> impl Iterator<Item = &Card> {
         let rows = (0..self.used).map(|row| &self.cards[row]);
         rows.filter(|card| card.player_id != 0)
+    }
+
+    /// Returns the numbers of the players from this one on, in order.
+    pub(crate) fn players_from(&self, player_id: u64) -> impl Iterator<Item = u64> + '_ {
+        self.numbers.range(player_id..).copied()
     }
 
     /// Returns a player's place on the zone's board.
@@ -303,6 +312,7 @@ impl ZoneView {
         self.cards.reach(row);
         self.cards[row] = card;
         self.index.insert(card.player_id, row, |row| self.cards[row].player_id);
+        self.numbers.insert(card.player_id);
         self.step(row, None, Some(&card));
         row
     }
@@ -318,6 +328,7 @@ impl ZoneView {
     fn remove(&mut self, row: u32) -> Moved {
         let (card, key) = (self.cards[row], self.world_key(row));
         self.index.remove(card.player_id, row);
+        self.numbers.remove(&card.player_id);
         self.board.remove(zone_key(&card));
         self.step(row, Some(&card), None);
         self.cards[row] = Card::default();
