@@ -194,7 +194,7 @@ impl Server {
             }
             Commands::Refused => None,
         };
-        // A further reload waits until the feed has taken the last one.
+        // The feed takes the last ones that were read.
         let (games, reloaded) = channel::bounded(1);
         let owner_silence_max = lag::silence_max(feed.tick_every_ms);
         let as_of = feed.moment.as_ref().map(|moment| moment.as_of);

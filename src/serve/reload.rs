@@ -48,7 +48,8 @@ impl ServingReloader {
         // A receiver that is gone belongs to a thread that has ended, and serves no client any
         // more.
         if self.in_force.differs_from(&*rulebook) {
-            let _ended = self.games.send(rulebook.clone()).await;
+            // In place of rules that the feed has not taken: keys must not wait for brokers.
+            let _ended = self.games.force_send(rulebook.clone());
         }
         self.in_force.replace(config, &*rulebook);
         let _ended = self.reloaded.send(Reloaded { keys, rulesets }).await;
@@ -65,4 +66,49 @@ pub(super) async fn take(reloads: Receiver<Reloaded>, gate: Rc<Gate>) {
         tracing::info!(?rulesets, "reloaded");
     }
     std::future::pending().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edition::edition;
+    use crate::hunt::rules_file::BUILT_IN;
+    use crate::hunt::state::TreasureHunt;
+    use crate::service::config;
+    use crate::service::reload::Reloading;
+    use futures_lite::future;
+    use smol::channel;
+    use std::path::PathBuf;
+
+    #[test]
+    fn a_reload_never_waits_for_a_feed_that_takes_no_rules() {
+        let folder = tempfile::tempdir().unwrap();
+        let rules = |number: usize| {
+            let file = folder.path().join(format!("rules-{number}.toml"));
+            let health = format!("health = {}", 100 - number);
+            std::fs::write(&file, BUILT_IN.replace("health = 100", &health)).unwrap();
+            file
+        };
+        let rules: Vec<PathBuf> = (0..4).map(rules).collect();
+        let file = folder.path().join("huntd.toml");
+        let write = |count: usize| {
+            std::fs::write(&file, format!("[rules]\nfiles = {:?}\n", &rules[..count])).unwrap();
+        };
+        write(1);
+        let edition = edition::<TreasureHunt>();
+        let mut config = config::load(&file, &[]).unwrap();
+        config.edition = Some(edition);
+        let rulebook = edition.rulebook(&config.rules_files).unwrap();
+        let in_force = InForce::new(Reloading::Serve, &config, rulebook.rulesets()).unwrap();
+        let (games, untaken) = channel::bounded(1);
+        let (reloaded, taken) = channel::bounded(1);
+        let mut reloader = ServingReloader { in_force, games, reloaded };
+        for count in 2..=4 {
+            write(count);
+            let reload = smol::block_on(future::poll_once(reloader.reload()));
+            assert_eq!(reload, Some(Ok(())));
+            assert_eq!(taken.try_recv().unwrap().rulesets.len(), count);
+        }
+        assert_eq!(untaken.try_recv().unwrap().rulesets().len(), 4, "the last ones count");
+    }
 }
