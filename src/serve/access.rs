@@ -5,7 +5,7 @@ use crate::serve::signatures::sha256;
 use crate::serve::stream_tickets::StreamTickets;
 use crate::service::AccessOptions;
 use ring::rand::{self, SystemRandom};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 /// Seconds by which the signer's clock may differ from this host's.
 const CLOCK_SKEW_S: u64 = 30;
@@ -95,11 +95,22 @@ impl TokenRefusal {
 #[derive(Deserialize)]
 pub(crate) struct TokenClaims {
     sub: Option<String>,
+    #[serde(default, deserialize_with = "stated")]
     player_id: Option<String>,
     aud: Option<Audience>,
     exp: Option<NumericDate>,
+    #[serde(default, deserialize_with = "stated")]
     nbf: Option<NumericDate>,
     scope: Option<String>,
+}
+
+/// A claim that limits a token. Without it the token has more rights, so `null` is an error.
+fn stated<'de, D, T>(claim: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(claim).map(Some)
 }
 
 #[derive(Deserialize)]
