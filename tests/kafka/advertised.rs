@@ -6,7 +6,8 @@ use crate::players::{events, produce};
 use crate::rights::configuration;
 use crate::security::tls;
 use crate::verbs;
-use std::sync::OnceLock;
+use crate::while_used::WhileUsed;
+use std::sync::Arc;
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka::broker::free_ports;
@@ -29,10 +30,10 @@ struct Misled {
 
 const UNKNOWN: &str = "no-such-host.invalid";
 
-/// Like [`support::kafka::shared`], it ends with the process.
-fn shared() -> &'static Misled {
-    static SHARED: OnceLock<Misled> = OnceLock::new();
-    SHARED.get_or_init(|| {
+/// The broker that the tests of this file share.
+fn shared() -> Arc<Misled> {
+    static SHARED: WhileUsed<Misled> = WhileUsed::unused();
+    SHARED.get(|| {
         let ports = free_ports(6);
         let [misnamed, unknown, closed, told, away, told_away] = ports[..] else {
             panic!("six are asked for")
@@ -73,7 +74,7 @@ fn topics_are_not_fine_if_a_broker_cannot_be_used_at_its_advertised_address() {
     let (_folder, file) = configuration(&misled.secure.cluster.bootstrap(), "", &topics);
     let created = verbs::huntd(&["topics", "--config", &file, "--partitions", "1"]);
     assert_eq!(created.code, 0, "{}", created.errors);
-    let Misled { misnamed, unknown, closed: [listening, told], .. } = misled;
+    let Misled { misnamed, unknown, closed: [listening, told], .. } = &*misled;
     let section = format!("[kafka.tls]\n{}", misled.ca());
     let cases = [
         (misnamed, &*section, format!("127.0.0.1:{misnamed}"), 12, "not valid for the name 127"),

@@ -2,13 +2,13 @@
 
 use crate::exits::assert_ends;
 use crate::players::{events, produce};
-use crate::security::{sasl, tls};
+use crate::security::{self, sasl, tls};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 use std::collections::BTreeMap;
 use std::process::Command;
 use support::accounts::{self, Follower, assert_is_the_replay};
 use support::daemon::{Huntd, Topics};
-use support::kafka::secure::{Kind, SecureCluster};
+use support::kafka::secure::Kind;
 use support::kafka::{self, Cluster};
 use support::process::start_under;
 use support::serving::Serving;
@@ -56,7 +56,7 @@ fn with_epoll_the_updates_are_those_of_a_replay() {
 
 #[test]
 fn with_epoll_and_tls_the_updates_are_those_of_a_replay() {
-    let secure = SecureCluster::start(&[], &[]);
+    let secure = security::shared();
     let topics = Topics::create(&secure.cluster, "epoll-tls", 2);
     let [ca, plain] = [tls(&secure.file("ca.pem")), sasl("PLAIN", &secure.file("password"))];
     let settings = [("kafka.tls", &*ca), ("kafka.sasl", &plain)];

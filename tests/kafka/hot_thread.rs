@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use support::PATIENCE;
 use support::daemon::{Huntd, Topics};
 use support::kafka::Cluster;
-use support::kafka::secure::Kind;
+use support::kafka::secure::{Kind, SecureCluster};
 use support::load::{Load, producer};
 use support::scrape::{Page, get, hot_task, tasks};
 use support::{kafka, needs};
@@ -31,8 +31,8 @@ const SETTLING_ROUNDS_MAX: usize = 10;
 const ALLOCATIONS: &str = "huntd_hot_allocations_total";
 
 /// A daemon that has drained its warm-up.
-struct Warm {
-    cluster: &'static Cluster,
+struct Warm<'a> {
+    cluster: &'a Cluster,
     huntd: Huntd,
     address: String,
     topics: Topics,
@@ -40,19 +40,18 @@ struct Warm {
     produced: u64,
 }
 
-impl Warm {
-    fn up(name: &str, settings: &[(&str, &str)]) -> Warm {
+impl<'a> Warm<'a> {
+    fn up(name: &str, settings: &[(&str, &str)]) -> Warm<'static> {
         Warm::with(PLAYERS, name, settings)
     }
 
-    fn with(players: u64, name: &str, settings: &[(&str, &str)]) -> Warm {
+    fn with(players: u64, name: &str, settings: &[(&str, &str)]) -> Warm<'static> {
         let start = |topics: &Topics| Huntd::start(kafka::shared(), topics, settings);
         Warm::started(kafka::shared(), players, name, start)
     }
 
     /// A daemon that reaches its broker through a listener of this kind.
-    fn reached_by(kind: Kind) -> Warm {
-        let secure = security::shared();
+    fn reached_by(secure: &'a SecureCluster, kind: Kind) -> Warm<'a> {
         let (tls, sasl) = match kind {
             Kind::Mutual => (security::mutual(secure), String::new()),
             _ => {
@@ -65,11 +64,11 @@ impl Warm {
     }
 
     fn started(
-        cluster: &'static Cluster,
+        cluster: &'a Cluster,
         players: u64,
         name: &str,
         start: impl FnOnce(&Topics) -> Huntd,
-    ) -> Warm {
+    ) -> Warm<'a> {
         let topics = Topics::create(cluster, name, PARTITIONS);
         let mut huntd = start(&topics);
         huntd.wait_until("its address", |huntd| huntd.log().contains("\"address\":\""));
@@ -214,7 +213,7 @@ impl Strace {
 
 /// Events pass a warm daemon: the hot thread makes one kind of system call, and that less than once
 /// in this many events.
-fn assert_only_enters(warm: &mut Warm, events_per_enter_min: u64) {
+fn assert_only_enters(warm: &mut Warm<'_>, events_per_enter_min: u64) {
     let before = warm.page();
     let strace = Strace::attach(hot_task(warm.huntd.pid()).id);
     warm.drain(200_000);
@@ -245,8 +244,9 @@ fn over_tls_the_hot_thread_makes_no_other_system_call_and_no_allocation_either()
     if !needs::has_program("strace", "-V") {
         return;
     }
+    let secure = security::shared();
     for kind in [Kind::Sasl, Kind::Mutual] {
-        let mut warm = Warm::reached_by(kind);
+        let mut warm = Warm::reached_by(&secure, kind);
         let is_settled = warm.settle();
         let log = warm.huntd.log();
         assert!(is_settled, "{kind:?}: no round of events is without an allocation:\n{log}");

@@ -54,6 +54,7 @@ mod tapping;
 mod threads;
 mod tutorial;
 mod verbs;
+mod while_used;
 mod versions;
 mod wire_faults;
 mod zombies;

@@ -44,10 +44,9 @@ fn all_addresses_of_a_brokers_name_are_tried_and_another_one_is_found_after_it_w
     let port = free_ports(1)[0];
     let mut options = Options::for_tests();
     options.listeners.push(Listener {
-        name: "MOVING",
-        protocol: "PLAINTEXT",
         address: format!("{BEFORE}:{port}"),
         told: format!("{NAME}:{port}"),
+        ..Listener::local("MOVING", "PLAINTEXT", port)
     });
     let mut cluster = Cluster::start(1, &options);
     let folder = tempfile::tempdir().expect("a temporary folder");

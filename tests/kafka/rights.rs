@@ -4,8 +4,10 @@ use crate::editions;
 use crate::players::{events, produce};
 use crate::snapshots::stop;
 use crate::verbs::huntd;
+use crate::while_used::WhileUsed;
 use std::path::Path;
 use std::process::Output;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::PATIENCE;
 use support::daemon::{Huntd, Topics};
@@ -14,6 +16,13 @@ use support::kafka::secure::{Kind, SecureCluster, USER};
 use support::scrape::Page;
 use support::serving::Serving;
 use tempfile::TempDir;
+
+/// The broker that the tests of this file share. It grants only rights that were given, and each
+/// test gives those on its own topics and groups.
+fn strict() -> Arc<SecureCluster> {
+    static STRICT: WhileUsed<SecureCluster> = WhileUsed::unused();
+    STRICT.get(|| SecureCluster::start(&acl::strict_properties(), &[]))
+}
 
 /// One right: to do what, on which kind of resource, by the name in the document.
 type Right = (Operation, Resource, String);
@@ -225,7 +234,7 @@ fn with_a_letter(secure: &SecureCluster) -> Topics {
 
 #[test]
 fn a_daemon_needs_the_rights_that_are_documented_and_no_others() {
-    let secure = SecureCluster::start(&acl::strict_properties(), &[]);
+    let secure = strict();
     let topics = || Topics::create(&secure.cluster, "rights", 1);
     for protocol in ["classic", "consumer"] {
         let protocol = format!("group_protocol = {protocol:?}");
@@ -244,7 +253,7 @@ fn a_daemon_needs_the_rights_that_are_documented_and_no_others() {
 
 #[test]
 fn ticks_that_are_refused_are_in_the_log() {
-    let secure = SecureCluster::start(&acl::strict_properties(), &[]);
+    let secure = strict();
     let topics = Topics::create(&secure.cluster, "ticks", 1);
     for (operation, resource, name) in documented("run") {
         if (operation, &*name) != (Operation::Write, "hunt-events") {
@@ -341,7 +350,7 @@ fn serve_world_of(huntd: &Huntd, secure: &SecureCluster, topics: &Topics) -> Att
 
 #[test]
 fn each_other_verb_needs_the_rights_that_are_documented_and_no_others() {
-    let secure = SecureCluster::start(&acl::strict_properties(), &[]);
+    let secure = strict();
     let topics = || Topics::create(&secure.cluster, "rights", 1);
     let tool = |topics: &Topics, verb: &[&str], more: &[&str]| tool(&secure, topics, verb, more);
     assert_exact(&secure, "serve", topics, |topics| serve(&secure, topics));
@@ -409,7 +418,7 @@ fn rehearse(secure: &SecureCluster, topics: &Topics, stored: &str, found: &str) 
 
 #[test]
 fn each_other_verb_needs_the_rights_that_are_documented_for_a_snapshot_topic_and_no_others() {
-    let secure = SecureCluster::start(&acl::strict_properties(), &[]);
+    let secure = strict();
     let tool = |topics: &Topics, verb: &[&str]| {
         tool(&secure, topics, verb, &["--set", &set_copies(topics)])
     };

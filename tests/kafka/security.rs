@@ -5,8 +5,9 @@ use crate::exits::assert_ends;
 use crate::players::{Load, events, produce};
 use crate::rights::configuration;
 use crate::verbs::{self, Ended};
+use crate::while_used::WhileUsed;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::PATIENCE;
 use support::accounts::{self, Follower, logged_digest};
@@ -16,11 +17,10 @@ use support::kafka::proxy::Way;
 use support::kafka::secure::{self, Kind, SecureCluster, USER};
 use support::scrape::Page;
 
-/// The broker that the tests of this file share. Like [`support::kafka::shared`], it ends with the
-/// process.
-pub(crate) fn shared() -> &'static SecureCluster {
-    static SHARED: OnceLock<SecureCluster> = OnceLock::new();
-    SHARED.get_or_init(|| SecureCluster::start(&[], &[]))
+/// The broker that the tests with TLS share, unless they change it.
+pub(crate) fn shared() -> Arc<SecureCluster> {
+    static SHARED: WhileUsed<SecureCluster> = WhileUsed::unused();
+    SHARED.get(|| SecureCluster::start(&[], &[]))
 }
 
 pub(crate) fn tls(ca: &Path) -> String {
@@ -49,8 +49,12 @@ pub(crate) fn start(
     tls: &str,
     sasl: &str,
 ) -> Huntd {
-    let settings = [("kafka.tls", tls), ("kafka.sasl", sasl)];
-    Huntd::start_with(&[&secure.address(kind)], topics, &settings)
+    start_at(&secure.address(kind), topics, tls, sasl)
+}
+
+/// A daemon at the listener with this address.
+fn start_at(address: &str, topics: &Topics, tls: &str, sasl: &str) -> Huntd {
+    Huntd::start_with(&[address], topics, &[("kafka.tls", tls), ("kafka.sasl", sasl)])
 }
 
 /// The daemon publishes what a replay of the input makes, and logs its digests, with no allocation
@@ -67,7 +71,7 @@ fn assert_works(secure: &SecureCluster, kind: Kind, tls: &str, sasl: &str) {
 
 #[test]
 fn every_kind_of_listener_is_read_like_a_plaintext_one() {
-    let secure = shared();
+    let secure = &*shared();
     let ca = tls(&secure.file("ca.pem"));
     assert_works(secure, Kind::Tls, &ca, "");
     assert_works(secure, Kind::Mutual, &mutual(secure), "");
@@ -81,7 +85,7 @@ fn every_kind_of_listener_is_read_like_a_plaintext_one() {
 
 #[test]
 fn a_listener_of_another_kind_is_passed_over_if_another_broker_answers() {
-    let secure = shared();
+    let secure = &*shared();
     let topics = Topics::create(&secure.cluster, "passed-over", 1);
     // The first two tries of a start begin with these.
     let [first, second] = [secure.address(Kind::Tls), secure.address_by_number(Kind::Tls)];
@@ -98,7 +102,7 @@ fn a_listener_of_another_kind_is_passed_over_if_another_broker_answers() {
 /// With every line that there is, of a daemon that works, of one that is refused, and of `check`.
 #[test]
 fn passwords_and_tokens_stand_in_no_log_and_in_no_output_of_check() {
-    let secure = shared();
+    let secure = &*shared();
     let ca = tls(&secure.file("ca.pem"));
     let token = secure.file("token");
     let expired = secure.file("token-over");
@@ -141,13 +145,14 @@ fn passwords_and_tokens_stand_in_no_log_and_in_no_output_of_check() {
 
 /// A daemon with something wrong ends with this code and these words.
 fn assert_refused(kind: Kind, tls: &str, sasl: &str, code: i32, words: &str) {
-    let topics = Topics::create(&shared().cluster, "refused", 1);
-    assert_ends(start(shared(), &topics, kind, tls, sasl), code, words);
+    let secure = &*shared();
+    let topics = Topics::create(&secure.cluster, "refused", 1);
+    assert_ends(start(secure, &topics, kind, tls, sasl), code, words);
 }
 
 #[test]
 fn a_broker_that_cannot_be_trusted_ends_the_daemon_with_code_12() {
-    let secure = shared();
+    let secure = &*shared();
     let ca = tls(&secure.file("ca.pem"));
     let other = tls(&secure.file("other-ca.pem"));
     assert_refused(Kind::Tls, &other, "", 12, "no trusted authority has signed");
@@ -161,7 +166,7 @@ fn a_broker_that_cannot_be_trusted_ends_the_daemon_with_code_12() {
 
 #[test]
 fn a_user_that_is_refused_ends_the_daemon_with_code_13() {
-    let secure = shared();
+    let secure = &*shared();
     let ca = tls(&secure.file("ca.pem"));
     let wrong = secure.file("wrong-password");
     for mechanism in ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] {
@@ -179,7 +184,7 @@ fn a_user_that_is_refused_ends_the_daemon_with_code_13() {
 
 #[test]
 fn a_listener_of_another_kind_ends_the_daemon_with_code_14() {
-    let secure = shared();
+    let secure = &*shared();
     let ca = tls(&secure.file("ca.pem"));
     let scram = sasl("SCRAM-SHA-256", &secure.file("password"));
     assert_refused(Kind::Tls, "", "", 14, "the listener speaks TLS: set [kafka.tls]");
@@ -190,7 +195,7 @@ fn a_listener_of_another_kind_ends_the_daemon_with_code_14() {
 
 #[test]
 fn every_other_verb_ends_with_the_code_and_the_words_of_the_daemon() {
-    let secure = shared();
+    let secure = &*shared();
     let topics = Topics::create(&secure.cluster, "verbs-refused", 1);
     let [ca, other] = ["ca.pem", "other-ca.pem"].map(|file| tls(&secure.file(file)));
     let scram = sasl("SCRAM-SHA-256", &secure.file("password"));
@@ -237,7 +242,7 @@ fn every_other_verb_ends_with_the_code_and_the_words_of_the_daemon() {
 
 #[test]
 fn files_that_cannot_be_used_end_the_daemon_with_code_3() {
-    let secure = shared();
+    let secure = &*shared();
     let ca = tls(&secure.file("ca.pem"));
     let none = secure.file("nowhere");
     assert_refused(Kind::Tls, &tls(&none), "", 3, "nowhere");
@@ -257,9 +262,9 @@ fn keys_that_the_broker_renews_all_the_time_lose_nothing() {
     let topics = Topics::create(&secure.cluster, "renewed", 2);
     produce(&secure.cluster, &topics, &events(2, 200, 1..=300));
     let ca = tls(&secure.file("ca.pem"));
-    let proxy = secure.proxy();
+    let (proxy, address) = secure.proxy();
     let scram = sasl("SCRAM-SHA-512", &secure.file("password"));
-    let mut huntd = start(&secure, &topics, Kind::Proxied, &ca, &scram);
+    let mut huntd = start_at(&address, &topics, &ca, &scram);
     let mut follower = Follower::new(&secure.cluster, &topics);
     accounts::wait_until_covered(&secure.cluster, &topics, &mut follower, &mut huntd);
     // huntd answers with its next request, and one answer is for all that came before.
@@ -276,14 +281,14 @@ fn keys_that_the_broker_renews_all_the_time_lose_nothing() {
 /// A listener without TLS breaks off every handshake, a broker that is stopping only one.
 #[test]
 fn a_start_whose_first_handshake_is_broken_off_shakes_hands_again() {
-    let secure = shared();
+    let secure = &*shared();
     let topics = Topics::create(&secure.cluster, "broken-off", 1);
     produce(&secure.cluster, &topics, &events(1, 20, 1..=5));
-    let proxy = secure.proxy();
+    let (proxy, address) = secure.proxy();
     proxy.cut(Way::FromBroker, 1);
     let ca = tls(&secure.file("ca.pem"));
     let scram = sasl("SCRAM-SHA-512", &secure.file("password"));
-    let mut huntd = start(secure, &topics, Kind::Proxied, &ca, &scram);
+    let mut huntd = start_at(&address, &topics, &ca, &scram);
     let mut follower = Follower::new(&secure.cluster, &topics);
     accounts::wait_until_covered(&secure.cluster, &topics, &mut follower, &mut huntd);
     let ended = huntd.stop();
@@ -304,12 +309,11 @@ fn digests(cluster: &Cluster, topics: &Topics, mut huntd: Huntd) -> Vec<u64> {
 
 #[test]
 fn a_broker_that_speaks_no_tls_above_1_2_gives_the_digest_of_a_plaintext_one() {
-    let only = [("ssl.enabled.protocols", "TLSv1.2"), ("ssl.protocol", "TLSv1.2")];
-    let secure = SecureCluster::start(&only.map(|(name, value)| (name, value.to_owned())), &[]);
+    let secure = &*shared();
     let topics = Topics::create(&secure.cluster, "tls-1-2", 2);
     produce(&secure.cluster, &topics, &events(2, 200, 1..=100));
     let ca = tls(&secure.file("ca.pem"));
-    let huntd = start(&secure, &topics, Kind::Tls, &ca, "");
+    let huntd = start(secure, &topics, Kind::OldTls, &ca, "");
     let encrypted = digests(&secure.cluster, &topics, huntd);
     let again = topics.again(&secure.cluster);
     let huntd = Huntd::start(&secure.cluster, &again, &[]);
@@ -319,12 +323,11 @@ fn a_broker_that_speaks_no_tls_above_1_2_gives_the_digest_of_a_plaintext_one() {
 #[test]
 fn an_authentication_that_expires_is_renewed_between_two_fetches_under_load() {
     const RENEWALS: u64 = 6;
-    let expiry = [("connections.max.reauth.ms", "3000".to_owned())];
-    let secure = SecureCluster::start(&expiry, &[]);
+    let secure = &*shared();
     let topics = Topics::create(&secure.cluster, "expiring", 2);
     let ca = tls(&secure.file("ca.pem"));
     let scram = sasl("SCRAM-SHA-512", &secure.file("password"));
-    let mut huntd = start(&secure, &topics, Kind::Sasl, &ca, &scram);
+    let mut huntd = start(secure, &topics, Kind::Expiring, &ca, &scram);
     let mut follower = Follower::new(&secure.cluster, &topics);
     let load = Load::start(&secure.cluster, &topics);
     huntd.wait_for_address();
@@ -353,7 +356,7 @@ fn an_authentication_that_expires_is_renewed_between_two_fetches_under_load() {
 #[test]
 fn a_token_that_expires_is_replaced_by_the_one_in_the_file() {
     const VALID_S: i64 = 25;
-    let secure = shared();
+    let secure = &*shared();
     let topics = Topics::create(&secure.cluster, "tokens", 1);
     let file = secure.file("short-token");
     let write = |valid_s| {

@@ -13,7 +13,7 @@ use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka::broker::free_ports;
 use support::kafka::proxy::{Frozen, Pace, Proxy, Way};
-use support::kafka::secure::{Kind, SecureCluster};
+use support::kafka::secure::SecureCluster;
 use support::kafka::{Cluster, Listener, Options};
 use support::serving::Serving;
 
@@ -83,7 +83,7 @@ impl<'a> Proxied<'a> {
 
     /// A proxy that sees nothing but TLS records.
     fn encrypted(secure: &'a SecureCluster) -> Proxied<'a> {
-        let (proxy, address) = (secure.proxy(), secure.address(Kind::Proxied));
+        let (proxy, address) = secure.proxy();
         let tls = security::tls(&secure.file("ca.pem"));
         let sasl = security::sasl("SCRAM-SHA-512", &secure.file("password"));
         let encryption = Some(Encryption { tls, sasl });
@@ -229,7 +229,7 @@ fn an_answer_that_takes_a_slow_link_longer_than_a_silent_broker_is_waited_for_is
 
 #[test]
 fn an_answer_in_tls_records_on_a_slow_link_is_received() {
-    Proxied::encrypted(&SecureCluster::start(&[], &[])).assert_a_slow_link_is_waited_for();
+    Proxied::encrypted(&security::shared()).assert_a_slow_link_is_waited_for();
 }
 
 impl Proxied<'_> {
@@ -266,17 +266,17 @@ impl Proxied<'_> {
 
 #[test]
 fn a_flipped_bit_of_a_tls_record_costs_a_connection_and_nothing_else() {
-    Proxied::encrypted(&SecureCluster::start(&[], &[])).assert_flips_cost_nothing();
+    Proxied::encrypted(&security::shared()).assert_flips_cost_nothing();
 }
 
 #[test]
 fn tls_records_that_are_late_in_pieces_or_cut_off_lose_nothing() {
-    Proxied::encrypted(&SecureCluster::start(&[], &[])).assert_pieces_lose_nothing();
+    Proxied::encrypted(&security::shared()).assert_pieces_lose_nothing();
 }
 
 #[test]
 fn a_broker_that_falls_silent_on_tls_connections_is_asked_on_others() {
-    Proxied::encrypted(&SecureCluster::start(&[], &[])).assert_silence_ends(Frozen::HaveRead);
+    Proxied::encrypted(&security::shared()).assert_silence_ends(Frozen::HaveRead);
 }
 
 /// The header, the longest other part before the plaintext, a short answer, and the tag.
@@ -284,7 +284,7 @@ const SPLIT_PLACES: usize = 150;
 
 #[test]
 fn tls_records_that_arrive_in_two_parts_are_opened_wherever_they_are_split() {
-    let secure = SecureCluster::start(&[], &[]);
+    let secure = security::shared();
     let proxied = Proxied::encrypted(&secure);
     let (topics, mut huntd, mut follower) = proxied.daemon("split");
     let before = huntd.metric("huntd_connections_opened_total");

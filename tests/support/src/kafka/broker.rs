@@ -237,7 +237,7 @@ fn server_properties(place: Place, places: &[Place], folder: &Path, options: &Op
     let in_sync = places.len().min(2);
     let Place { id, port, controller_port } = place;
     let [mut further, mut advertised, mut protocols] = [const { String::new() }; 3];
-    for Listener { name, protocol, address, told } in &options.listeners {
+    for Listener { name, protocol, address, told, .. } in &options.listeners {
         further = format!("{further},{name}://{address}");
         advertised = format!("{advertised},{name}://{told}");
         protocols = format!("{protocols},{name}:{protocol}");
@@ -281,6 +281,12 @@ background.threads=2
         voters = voters.join(","),
         folder = folder.display(),
     );
+    for Listener { name, settings, .. } in &options.listeners {
+        for (key, value) in settings {
+            let name = name.to_lowercase();
+            writeln!(text, "listener.name.{name}.{key}={value}").expect("it cannot fail");
+        }
+    }
     for (key, value) in &options.properties {
         writeln!(text, "{key}={value}").expect("writing to a string cannot fail");
     }

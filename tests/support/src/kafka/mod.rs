@@ -65,13 +65,15 @@ pub struct Listener {
     pub address: String,
     /// Where clients are told that it listens.
     pub told: String,
+    /// Settings of this listener alone, by their names without its prefix.
+    pub settings: Vec<(&'static str, String)>,
 }
 
 impl Listener {
     /// A listener on `localhost`.
     pub fn local(name: &'static str, protocol: &'static str, port: u16) -> Listener {
         let address = format!("localhost:{port}");
-        Listener { name, protocol, told: address.clone(), address }
+        Listener { name, protocol, told: address.clone(), address, settings: Vec::new() }
     }
 
     /// This listener, with another port advertised to clients.

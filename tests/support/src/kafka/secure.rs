@@ -11,6 +11,7 @@ use rcgen::{
 };
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 use tempfile::TempDir;
 
@@ -35,21 +36,31 @@ pub enum Kind {
     PlainSasl,
     /// TLS with SASL by a token.
     Token,
-    /// TLS with SASL, behind a proxy, which [`SecureCluster::proxy`] starts.
-    Proxied,
+    /// TLS, in no version above 1.2.
+    OldTls,
+    /// TLS with SASL; what SCRAM-SHA-512 has proved expires after [`EXPIRING_MS`].
+    Expiring,
 }
+
+/// How long an authentication at a listener of [`Kind::Expiring`] counts, in milliseconds.
+const EXPIRING_MS: u32 = 3_000;
+
+/// Listeners with TLS and SASL by SCRAM-SHA-512 that clients reach through a proxy alone: one for
+/// each test on a broker that wants one.
+const PROXIED: [&str; 6] = ["P1", "P2", "P3", "P4", "P5", "P6"];
 
 /// The host name that the broker's certificate has.
 pub const HOST: &str = "localhost";
 
-const KINDS: [(Kind, &str, &str); 7] = [
+const KINDS: [(Kind, &str, &str); 8] = [
     (Kind::Tls, "TLS", "SSL"),
     (Kind::Mutual, "MUTUAL", "SSL"),
     (Kind::Sasl, "LOGIN", "SASL_SSL"),
     (Kind::Expired, "EXPIRED", "SSL"),
     (Kind::PlainSasl, "OPENLOGIN", "SASL_PLAINTEXT"),
     (Kind::Token, "TOKEN", "SASL_SSL"),
-    (Kind::Proxied, "PROXIED", "SASL_SSL"),
+    (Kind::OldTls, "OLDTLS", "SSL"),
+    (Kind::Expiring, "EXPIRING", "SASL_SSL"),
 ];
 
 /// The broker, and the folder with the files.
@@ -57,8 +68,9 @@ pub struct SecureCluster {
     pub cluster: Cluster,
     folder: TempDir,
     ports: Vec<u16>,
-    /// Where the broker listens behind the proxy.
-    proxied_port: u16,
+    /// Of each of [`PROXIED`]: where clients are told that it listens, and where it does.
+    proxied: Vec<[u16; 2]>,
+    proxies: AtomicUsize,
 }
 
 impl SecureCluster {
@@ -77,13 +89,26 @@ impl SecureCluster {
     ) -> SecureCluster {
         let folder = tempfile::tempdir().expect("a temporary folder");
         write_files(folder.path());
-        let mut ports = free_ports(KINDS.len() + 1);
-        let proxied_port = ports.pop().expect("one more than there are kinds");
+        let mut ports = free_ports(KINDS.len() + 2 * PROXIED.len());
+        let proxied = ports.split_off(KINDS.len());
+        let proxied: Vec<[u16; 2]> = proxied.as_chunks().0.to_vec();
         for ((kind, name, protocol), port) in KINDS.iter().zip(&ports) {
-            options.listeners.push(match kind {
-                Kind::Proxied => Listener::local(name, protocol, proxied_port).told_at(*port),
-                _ => Listener::local(name, protocol, *port),
-            });
+            let settings = match kind {
+                Kind::OldTls => ["ssl.enabled.protocols", "ssl.protocol"]
+                    .map(|name| (name, "TLSv1.2".to_owned()))
+                    .to_vec(),
+                Kind::Expiring => {
+                    let expiry = "scram-sha-512.connections.max.reauth.ms";
+                    [by_scram(), vec![(expiry, EXPIRING_MS.to_string())]].concat()
+                }
+                _ => Vec::new(),
+            };
+            let listener = Listener::local(name, protocol, *port);
+            options.listeners.push(Listener { settings, ..listener });
+        }
+        for (name, [told, port]) in PROXIED.iter().zip(&proxied) {
+            let listener = Listener::local(name, "SASL_SSL", *port).told_at(*told);
+            options.listeners.push(Listener { settings: by_scram(), ..listener });
         }
         options.java = java.iter().map(|option| (*option).to_owned()).collect();
         for hash in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
@@ -92,12 +117,15 @@ impl SecureCluster {
         options.properties = broker_properties(folder.path());
         options.properties.extend(properties.iter().cloned());
         let cluster = Cluster::start(1, &options);
-        SecureCluster { cluster, folder, ports, proxied_port }
+        SecureCluster { cluster, folder, ports, proxied, proxies: AtomicUsize::new(0) }
     }
 
-    /// Starts the proxy of [`Kind::Proxied`].
-    pub fn proxy(&self) -> Proxy {
-        Proxy::start(self.port(Kind::Proxied), self.proxied_port)
+    /// Starts the proxy of a listener with TLS and SASL by SCRAM-SHA-512 that no other caller has:
+    /// the proxy, and where it is reached.
+    pub fn proxy(&self) -> (Proxy, String) {
+        let place = self.proxied.get(self.proxies.fetch_add(1, Ordering::Relaxed));
+        let [told, port] = *place.expect("one more is needed in PROXIED");
+        (Proxy::start(told, port), format!("{HOST}:{told}"))
     }
 
     /// Where a listener of this kind is reached, under a name that its certificate has.
@@ -207,10 +235,19 @@ fn certificate(params: CertificateParams, ca: &Issuer<'_, impl SigningKey>) -> (
     (certificate.pem(), key.serialize_pem())
 }
 
+const SCRAM: &str = "org.apache.kafka.common.security.scram.ScramLoginModule required;";
+
+/// Settings of a listener that takes users by SCRAM-SHA-512 alone.
+fn by_scram() -> Vec<(&'static str, String)> {
+    vec![
+        ("sasl.enabled.mechanisms", "SCRAM-SHA-512".to_owned()),
+        ("scram-sha-512.sasl.jaas.config", SCRAM.to_owned()),
+    ]
+}
+
 fn broker_properties(folder: &Path) -> Vec<(&'static str, String)> {
     let file = |name: &str| folder.join(name).display().to_string();
     let plain = "org.apache.kafka.common.security.plain.PlainLoginModule required";
-    let scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;".to_owned();
     let bearer = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required";
     let bearer = format!("{bearer} unsecuredLoginStringClaim_sub=\"broker\";");
     let plain = format!("{plain} user_{USER}=\"{PASSWORD}\";");
@@ -226,13 +263,11 @@ fn broker_properties(folder: &Path) -> Vec<(&'static str, String)> {
         ("listener.name.mutual.ssl.truststore.location", file("trusted-by-mutual.pem")),
         ("sasl.enabled.mechanisms", "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512".to_owned()),
         ("listener.name.openlogin.sasl.enabled.mechanisms", "SCRAM-SHA-256".to_owned()),
-        ("listener.name.proxied.sasl.enabled.mechanisms", "SCRAM-SHA-512".to_owned()),
-        ("listener.name.openlogin.scram-sha-256.sasl.jaas.config", scram.clone()),
+        ("listener.name.openlogin.scram-sha-256.sasl.jaas.config", SCRAM.to_owned()),
         ("listener.name.token.sasl.enabled.mechanisms", "OAUTHBEARER".to_owned()),
         ("listener.name.token.oauthbearer.sasl.jaas.config", bearer),
         ("listener.name.login.plain.sasl.jaas.config", plain),
-        ("listener.name.proxied.scram-sha-512.sasl.jaas.config", scram.clone()),
-        ("listener.name.login.scram-sha-256.sasl.jaas.config", scram.clone()),
-        ("listener.name.login.scram-sha-512.sasl.jaas.config", scram),
+        ("listener.name.login.scram-sha-256.sasl.jaas.config", SCRAM.to_owned()),
+        ("listener.name.login.scram-sha-512.sasl.jaas.config", SCRAM.to_owned()),
     ]
 }
