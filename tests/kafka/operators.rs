@@ -5,7 +5,7 @@ use crate::snapshots::{published, settings};
 use crate::verbs::{bootstrap, huntd};
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
-use support::kafka::{self, Cluster, Options};
+use support::kafka::{self, Cluster};
 use support::notified::Systemd;
 
 #[test]
@@ -133,9 +133,8 @@ fn more_replicas_than_brokers_are_refused_before_anything_is_created() {
     assert!(ended.errors.contains("--replicas 3 needs as many brokers, and the cluster has 1"));
 }
 
-#[test]
-fn existing_topics_are_checked_although_a_broker_is_away() {
-    let mut cluster = Cluster::start(3, &Options::for_tests());
+/// On three brokers, of which one is stopped then.
+pub(crate) fn existing_topics_are_checked_although_a_broker_is_away(cluster: &mut Cluster) {
     let of = ["--config", "config/huntd.toml", "--set"];
     let brokers = format!("kafka.brokers={}", cluster[0].address());
     let topics = [&["topics"], &of[..], &[&brokers]].concat();

@@ -122,20 +122,19 @@ fn assert_says_that_it_stands_still(huntd: &mut Huntd, partition: i32) {
     assert!(answer.contains(&why), "{answer}");
 }
 
-#[test]
-fn the_lag_is_that_of_the_log_while_the_output_takes_nothing() {
+/// On three brokers.
+pub(crate) fn the_lag_is_that_of_the_log_while_the_output_takes_nothing(cluster: &mut Cluster) {
     const RECORDS: u64 = 40_000;
-    let mut cluster = Cluster::start(3, &Options::for_tests());
-    let mut topics = Topics::create(&cluster, "lag", 1);
+    let mut topics = Topics::create(cluster, "lag", 1);
     topics.output.push_str("-alone");
     cluster.client().create_topic_on(&topics.output, &[2], &[]);
-    let mut huntd = Huntd::start(&cluster, &topics, &[("publish", "frames_per_shard = 1")]);
+    let mut huntd = Huntd::start(cluster, &topics, &[("publish", "frames_per_shard = 1")]);
     huntd.wait_until("the shard is live", |huntd| huntd.log().contains("\"live\""));
     cluster.broker_mut(1).stop();
-    produce(&cluster, &topics, &events(1, 200, 1..=RECORDS / 200));
+    produce(cluster, &topics, &events(1, 200, 1..=RECORDS / 200));
     huntd.wait_until("the whole lag", |huntd| huntd.metric("huntd_lag_records") == RECORDS);
     // The shard takes no more, so no Fetch tells of these.
-    produce(&cluster, &topics, &events(1, 200, RECORDS / 200 + 1..=RECORDS / 200 + 1));
+    produce(cluster, &topics, &events(1, 200, RECORDS / 200 + 1..=RECORDS / 200 + 1));
     huntd.wait_until("the new lag", |huntd| huntd.metric("huntd_lag_records") == RECORDS + 200);
     cluster.broker_mut(1).restart(3);
     huntd.wait_until("no lag", |huntd| huntd.metric("huntd_lag_records") == 0);
