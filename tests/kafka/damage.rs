@@ -1,9 +1,13 @@
 //! A byte changes on a broker's disk, or a log loses its records: the shard halts and says where,
 //! the others go on.
 
+use crate::outages::in_turn;
 use crate::players::{Event, events, produce};
 use crate::snapshots::stop;
 use crate::verbs::{self, Ended};
+use crate::wire_faults::{
+    Proxied, a_log_that_lost_its_end_halts_its_shard_where_no_fetch_compares_leader_epochs,
+};
 use rdkafka::message::{Headers, Message};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,11 +34,23 @@ fn damage_file(cluster: &Cluster, topic: &str, partition: i32) {
 }
 
 #[test]
-fn a_damaged_batch_halts_its_partition_with_the_offset_and_the_others_go_on() {
-    assert_damage_halts_until_it_is_passed_over(&mut Cluster::start(1, &Options::for_tests()));
+fn a_log_that_is_damaged_or_lost_its_end_halts_its_shard() {
+    let (mut cluster, places) = Proxied::cluster(Options::for_tests(), &["PROXIED"]);
+    let cluster = &mut cluster;
+    in_turn(
+        cluster,
+        a_log_that_lost_what_no_snapshot_has_while_nobody_read_it_halts_the_next_start,
+    );
+    in_turn(cluster, a_log_that_lost_what_a_snapshot_has_while_nobody_read_it_halts_the_next_start);
+    in_turn(cluster, a_damaged_batch_halts_its_partition_with_the_offset_and_the_others_go_on);
+    a_log_that_lost_its_end_halts_its_shard_where_no_fetch_compares_leader_epochs(
+        cluster, places[0],
+    );
 }
 
-pub(crate) fn assert_damage_halts_until_it_is_passed_over(cluster: &mut Cluster) {
+pub(crate) fn a_damaged_batch_halts_its_partition_with_the_offset_and_the_others_go_on(
+    cluster: &mut Cluster,
+) {
     let topics = Topics::create(cluster, "damage", 2);
     produce(cluster, &topics, &events(2, 10, 1..=10));
     // A later batch, so that there is something before the damage.
@@ -159,61 +175,61 @@ pub(crate) fn assert_halts_with_any(huntd: Huntd, words: &[&str]) {
     assert!(says_why, "`{words:?}` are not in: {}", ended.log);
 }
 
-#[test]
-fn a_log_that_lost_what_no_snapshot_has_while_nobody_read_it_halts_the_next_start() {
-    let mut cluster = Cluster::start(1, &Options::for_tests());
-    let topics = Topics::create(&cluster, "lost", 1);
+fn a_log_that_lost_what_no_snapshot_has_while_nobody_read_it_halts_the_next_start(
+    cluster: &mut Cluster,
+) {
+    let topics = Topics::create(cluster, "lost", 1);
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut follower = Follower::new(&cluster, &topics);
-    produce(&cluster, &topics, &events(1, 20, 1..=30));
-    let before = LogCopy::of(&mut cluster, &topics);
-    let mut huntd = start_with_snapshots(&cluster, &topics, folder.path(), &[]);
-    accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
+    let mut follower = Follower::new(cluster, &topics);
+    produce(cluster, &topics, &events(1, 20, 1..=30));
+    let before = LogCopy::of(cluster, &topics);
+    let mut huntd = start_with_snapshots(cluster, &topics, folder.path(), &[]);
+    accounts::wait_until_covered(cluster, &topics, &mut follower, &mut huntd);
     stop(huntd);
     // Published, and in no snapshot.
-    let mut huntd = start_with_snapshots(&cluster, &topics, folder.path(), &[]);
-    produce(&cluster, &topics, &events(1, 20, 31..=40));
-    accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
+    let mut huntd = start_with_snapshots(cluster, &topics, folder.path(), &[]);
+    produce(cluster, &topics, &events(1, 20, 31..=40));
+    accounts::wait_until_covered(cluster, &topics, &mut follower, &mut huntd);
     huntd.kill9();
 
-    before.put_back(&mut cluster, &topics, &events(1, 10, 1..=10));
-    let huntd = start_with_snapshots(&cluster, &topics, folder.path(), &[]);
+    before.put_back(cluster, &topics, &events(1, 10, 1..=10));
+    let huntd = start_with_snapshots(cluster, &topics, folder.path(), &[]);
     assert_halts(huntd, "the input ends at offset 700");
     // The offsets exist again, and have other records than those that were published.
-    produce(&cluster, &topics, &events(1, 30, 11..=40));
-    let huntd = start_with_snapshots(&cluster, &topics, folder.path(), &[]);
+    produce(cluster, &topics, &events(1, 30, 11..=40));
+    let huntd = start_with_snapshots(cluster, &topics, folder.path(), &[]);
     assert_halts(huntd, "the replay differs");
     assert_eq!(follower.next_offset(0), 800);
 }
 
 /// All published updates are in the snapshot, so no replay can show the difference. See decision
 /// 035.
-#[test]
-fn a_log_that_lost_what_a_snapshot_has_while_nobody_read_it_halts_the_next_start() {
-    let mut cluster = Cluster::start(1, &Options::for_tests());
-    let topics = Topics::create(&cluster, "lost-below", 1);
+fn a_log_that_lost_what_a_snapshot_has_while_nobody_read_it_halts_the_next_start(
+    cluster: &mut Cluster,
+) {
+    let topics = Topics::create(cluster, "lost-below", 1);
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut follower = Follower::new(&cluster, &topics);
-    produce(&cluster, &topics, &events(1, 20, 1..=30));
-    let before = LogCopy::of(&mut cluster, &topics);
-    produce(&cluster, &topics, &events(1, 20, 31..=40));
-    let mut huntd = start_with_snapshots(&cluster, &topics, folder.path(), &[]);
-    accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
+    let mut follower = Follower::new(cluster, &topics);
+    produce(cluster, &topics, &events(1, 20, 1..=30));
+    let before = LogCopy::of(cluster, &topics);
+    produce(cluster, &topics, &events(1, 20, 31..=40));
+    let mut huntd = start_with_snapshots(cluster, &topics, folder.path(), &[]);
+    accounts::wait_until_covered(cluster, &topics, &mut follower, &mut huntd);
     stop(huntd);
 
-    before.put_back(&mut cluster, &topics, &events(1, 30, 11..=40));
+    before.put_back(cluster, &topics, &events(1, 30, 11..=40));
     for _ in 0..2 {
-        let huntd = start_with_snapshots(&cluster, &topics, folder.path(), &[]);
+        let huntd = start_with_snapshots(cluster, &topics, folder.path(), &[]);
         assert_halts(huntd, "was truncated to offset 600 below offset 800");
     }
     assert_eq!(follower.next_offset(0), 800);
 
     // The operator starts over once, and no later start needs that again.
-    let mut huntd = start_with_snapshots(&cluster, &topics, folder.path(), &["--genesis"]);
-    accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
+    let mut huntd = start_with_snapshots(cluster, &topics, folder.path(), &["--genesis"]);
+    accounts::wait_until_covered(cluster, &topics, &mut follower, &mut huntd);
     stop(huntd);
-    let mut huntd = start_with_snapshots(&cluster, &topics, folder.path(), &[]);
-    produce(&cluster, &topics, &events(1, 30, 41..=42));
-    accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
+    let mut huntd = start_with_snapshots(cluster, &topics, folder.path(), &[]);
+    produce(cluster, &topics, &events(1, 30, 41..=42));
+    accounts::wait_until_covered(cluster, &topics, &mut follower, &mut huntd);
     stop(huntd);
 }

@@ -1,7 +1,7 @@
 //! Older brokers that docs/OPERATIONS.md names: the whole path on each of them, and what the data
 //! plane has to cope with.
 
-use crate::damage::assert_damage_halts_until_it_is_passed_over;
+use crate::damage::a_damaged_batch_halts_its_partition_with_the_offset_and_the_others_go_on;
 use crate::data_plane::{assert_aborted_records_are_left_out, assert_every_codec_is_read};
 use crate::players::{events, produce};
 use crate::recreated::assert_a_sleeper_halts;
@@ -30,7 +30,7 @@ fn assert_plays_on(version: &'static str) {
     assert_aborted_records_are_left_out(&cluster);
     Proxied::of(&cluster, places[0]).assert_flips_cost_nothing();
     assert_a_replaced_topic_is_noticed(&cluster);
-    assert_damage_halts_until_it_is_passed_over(&mut cluster);
+    a_damaged_batch_halts_its_partition_with_the_offset_and_the_others_go_on(&mut cluster);
 }
 
 fn assert_goes_on_after_a_kill(cluster: &Cluster) {
