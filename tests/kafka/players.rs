@@ -49,15 +49,29 @@ pub(crate) struct Load {
     thread: JoinHandle<u64>,
 }
 
-/// Players of a [`Load`].
-const PLAYERS: u64 = 40;
+/// How many players a [`Load`] has, and the time between two of their rounds.
+pub(crate) struct Pace {
+    players: u64,
+    pause: Duration,
+}
 
-/// Time between two rounds of a [`Load`]: 8,000 events a second at most.
-const ROUND: Duration = Duration::from_millis(5);
+impl Pace {
+    /// 4,000 events a second in few requests: these cost a broker more than their records.
+    const USUAL: Pace = Pace { players: 80, pause: Duration::from_millis(20) };
+
+    /// As many, with hardly a moment between two records.
+    pub(crate) const DENSE: Pace = Pace { players: 40, pause: Duration::from_millis(10) };
+}
 
 impl Load {
     /// Begins to append events to the input.
     pub(crate) fn start(cluster: &Cluster, topics: &Topics) -> Load {
+        Load::start_at(Pace::USUAL, cluster, topics)
+    }
+
+    /// Like [`Load::start`], at another pace.
+    pub(crate) fn start_at(pace: Pace, cluster: &Cluster, topics: &Topics) -> Load {
+        let Pace { players, pause } = pace;
         let producer: BaseProducer = cluster
             .client()
             .impatient_config()
@@ -71,16 +85,16 @@ impl Load {
             let mut round = 0;
             while !asked.load(Ordering::Relaxed) {
                 round += 1;
-                for (partition, text) in events(partitions, PLAYERS, round..=round) {
+                for (partition, text) in events(partitions, players, round..=round) {
                     let record: BaseRecord<'_, (), str> =
                         BaseRecord::to(&topic).partition(partition).payload(&text);
                     producer.send(record).map_err(|(error, _)| error).expect("there is room");
                 }
-                producer.poll(ROUND);
-                std::thread::sleep(ROUND);
+                // It takes all of this time, whatever comes.
+                producer.poll(pause);
             }
             producer.flush(PATIENCE).expect("brokers acknowledge all records");
-            round * PLAYERS
+            round * players
         });
         Load { stop, thread }
     }

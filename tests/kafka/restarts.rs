@@ -1,6 +1,6 @@
 //! Daemons that end, in order or not, and daemons that share a group: the output stays right.
 
-use crate::players::Load;
+use crate::players::{Load, Pace};
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
 use support::kafka;
@@ -26,7 +26,7 @@ pub(crate) fn wait_for_new_owner(epochs: &[u64], follower: &mut Follower, huntd:
 #[test]
 fn kills_and_stops_under_load_leave_an_output_without_gaps_or_repetitions() {
     let topics = Topics::create(kafka::shared(), "restarts", 4);
-    let load = Load::start(kafka::shared(), &topics);
+    let load = Load::start_at(Pace::DENSE, kafka::shared(), &topics);
     let mut follower = Follower::new(kafka::shared(), &topics);
     let mut epochs = follower.epochs();
     for round in 0..5 {

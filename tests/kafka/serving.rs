@@ -1,6 +1,6 @@
 //! `huntd serve` beside daemons on a real broker.
 
-use crate::players::{Load, events, produce};
+use crate::players::{Load, Pace, events, produce};
 use crate::snapshots::{settings, start, wait_for_snapshots};
 use huntd::decoder::{Decoder, RecordPosition};
 use huntd::hunt::Shard;
@@ -102,7 +102,7 @@ fn a_zone_is_live_while_its_game_goes_on_and_its_log_never_ends() {
     let topics = Topics::create(kafka::shared(), "no_end", 1);
     let mut huntd = Huntd::start(kafka::shared(), &topics, &[]);
     huntd.wait_for_address();
-    let load = Load::start(kafka::shared(), &topics);
+    let load = Load::start_at(Pace::DENSE, kafka::shared(), &topics);
     let serving = Serving::start(&huntd);
     // A server that waits for a moment without a frame waits for ever.
     let until = Instant::now() + PATIENCE;
