@@ -14,16 +14,16 @@ use support::kafka::{self, Cluster, Options};
 const VICTIM: &str = "HUNTD_TEST_VICTIM";
 
 /// Keys and values that name their own place.
-fn records(count: usize) -> Vec<(String, String)> {
+pub(crate) fn records(count: usize) -> Vec<(String, String)> {
     (0..count).map(|n| (format!("key {n}"), format!("value {n}"))).collect()
 }
 
-fn produce(cluster: &Cluster, topic: &str, records: &[(String, String)]) {
+pub(crate) fn produce(cluster: &Cluster, topic: &str, records: &[(String, String)]) {
     let bytes = records.iter().map(|(key, value)| (0, key.as_bytes(), value.as_bytes()));
     cluster.client().produce(topic, bytes);
 }
 
-fn consume(cluster: &Cluster, topic: &str) -> Vec<(String, String)> {
+pub(crate) fn consume(cluster: &Cluster, topic: &str) -> Vec<(String, String)> {
     let text = |bytes: Option<&[u8]>| String::from_utf8(bytes.unwrap().to_vec()).unwrap();
     let records = cluster.client().consume(topic, 0);
     records.iter().map(|record| (text(record.key()), text(record.payload()))).collect()
@@ -87,20 +87,6 @@ fn a_broker_keeps_acknowledged_records_across_stop_kill_and_freeze_and_goes_when
     assert!(is_alive(pid) && folder.exists());
     drop(cluster);
     assert!(!is_alive(pid) && !folder.exists());
-}
-
-#[test]
-fn a_cluster_of_three_goes_on_without_the_broker_that_was_killed() {
-    let mut cluster = Cluster::start(3, &Options::for_tests());
-    let topic = "survives";
-    cluster.client().create_topic(topic, 1, &[("min.insync.replicas", "2")]);
-    let sent = records(200);
-    produce(&cluster, topic, &sent[..100]);
-    cluster.broker_mut(0).kill9();
-    produce(&cluster, topic, &sent[100..]);
-    assert_eq!(consume(&cluster, topic), sent);
-    cluster.broker_mut(0).restart(3);
-    assert_eq!(consume(&cluster, topic), sent);
 }
 
 #[test]

@@ -1,17 +1,19 @@
 //! Three brokers, of which one at a time stops or is killed.
 
+use crate::brokers;
 use crate::players::Load;
 use crate::security;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::{Message, Offset, TopicPartitionList};
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use support::accounts::{self, Follower};
 use support::daemon::{Huntd, Topics};
-use support::kafka::{Cluster, Options, secure};
+use support::kafka::{Cluster, secure};
 use support::scrape::get;
 use support::serving::Serving;
 
@@ -133,9 +135,24 @@ fn wait_for_more(follower: &mut Follower, huntd: &mut Huntd) {
     huntd.wait_until("the output goes on", |_| follower.covers(&goals));
 }
 
+/// Three brokers take long to start, so the faults come one after the other.
 #[test]
-fn brokers_that_stop_or_are_killed_under_load_cost_nothing_but_time() {
-    let mut cluster = Cluster::start(3, &Options::for_tests());
+fn whatever_happens_to_one_broker_of_three_under_load_costs_nothing_but_time() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (options, logins): (Vec<_>, Vec<_>) =
+        secure::brokers_with_login(folder.path(), 3).into_iter().unzip();
+    let mut cluster = Cluster::start_each(&options.iter().collect::<Vec<_>>());
+    println!("a broker is frozen");
+    a_broker_that_is_frozen_under_load_costs_nothing_but_time_with_and_without_tls(
+        &mut cluster,
+        folder.path(),
+        &logins,
+    );
+    println!("brokers stop or are killed");
+    brokers_that_stop_or_are_killed_under_load_cost_nothing_but_time(cluster);
+}
+
+fn brokers_that_stop_or_are_killed_under_load_cost_nothing_but_time(mut cluster: Cluster) {
     let [topics, observed] = ["failover", "observer"].map(|what| create(&cluster, what));
     stamp_by_broker(&cluster, &topics.output);
     let load = Load::start(&cluster, &topics);
@@ -143,9 +160,16 @@ fn brokers_that_stop_or_are_killed_under_load_cost_nothing_but_time() {
     let mut follower = Follower::new(&cluster, &topics);
     wait_for_more(&mut follower, &mut huntd);
 
+    let survives = "survives";
+    cluster.client().create_topic(survives, 1, &[("min.insync.replicas", "2")]);
+    let sent = brokers::records(200);
+    brokers::produce(&cluster, survives, &sent[..100]);
     cluster.broker_mut(0).kill9();
+    brokers::produce(&cluster, survives, &sent[100..]);
+    assert_eq!(brokers::consume(&cluster, survives), sent);
     wait_for_more(&mut follower, &mut huntd);
     cluster.broker_mut(0).restart(3);
+    assert_eq!(brokers::consume(&cluster, survives), sent);
     wait_for_more(&mut follower, &mut huntd);
     // A rolling restart: each of them is gone for a while, and the others lead its partitions.
     let observer = Observer::start(&cluster, observed, &topics.input);
@@ -206,27 +230,26 @@ fn a_stop_without_any_broker_is_over_in_time(cluster: Cluster, topics: &Topics) 
 /// Its connections stay open, so nobody hears that it is away. While it is frozen, others lead its
 /// partitions, and a daemon that starts acquires all of them. Daemons in plaintext and over TLS
 /// take turns, so each kind meets a frozen broker while it runs and when it starts.
-#[test]
-fn a_broker_that_is_frozen_under_load_costs_nothing_but_time_with_and_without_tls() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let (options, logins): (Vec<_>, Vec<_>) =
-        secure::brokers_with_login(folder.path(), 3).into_iter().unzip();
-    let mut cluster = Cluster::start_each(&options.iter().collect::<Vec<_>>());
+fn a_broker_that_is_frozen_under_load_costs_nothing_but_time_with_and_without_tls(
+    cluster: &mut Cluster,
+    folder: &Path,
+    logins: &[String],
+) {
     let plain: Vec<String> = (0..3).map(|number| cluster[number].address()).collect();
-    let tls = security::tls(&folder.path().join("ca.pem"));
-    let sasl = security::sasl("PLAIN", &folder.path().join("password"));
-    let topics = create(&cluster, "frozen");
+    let tls = security::tls(&folder.join("ca.pem"));
+    let sasl = security::sasl("PLAIN", &folder.join("password"));
+    let topics = create(cluster, "frozen");
     let start = |number: usize| {
         let (brokers, settings) = match number.is_multiple_of(2) {
-            true => (&plain, &[][..]),
-            false => (&logins, &[("kafka.tls", tls.as_str()), ("kafka.sasl", &sasl)][..]),
+            true => (&*plain, &[][..]),
+            false => (logins, &[("kafka.tls", tls.as_str()), ("kafka.sasl", &sasl)][..]),
         };
         let brokers: Vec<&str> = brokers.iter().map(String::as_str).collect();
         Huntd::start_with(&brokers, &topics, settings)
     };
-    let load = Load::start(&cluster, &topics);
+    let load = Load::start(cluster, &topics);
     let mut huntd = start(0);
-    let mut follower = Follower::new(&cluster, &topics);
+    let mut follower = Follower::new(cluster, &topics);
     wait_for_more(&mut follower, &mut huntd);
     for number in 0..3 {
         cluster.broker_mut(number).freeze();
@@ -240,10 +263,10 @@ fn a_broker_that_is_frozen_under_load_costs_nothing_but_time_with_and_without_tl
         cluster.client().wait_until_in_sync();
     }
     load.finish();
-    accounts::wait_until_covered(&cluster, &topics, &mut follower, &mut huntd);
+    accounts::wait_until_covered(cluster, &topics, &mut follower, &mut huntd);
     let ended = huntd.stop();
     assert!(ended.status.success(), "{}:\n{}", ended.status, ended.log);
-    accounts::assert_is_the_replay(&cluster, &topics, follower);
+    accounts::assert_is_the_replay(cluster, &topics, follower);
 }
 
 /// How old each zone is, in milliseconds, as a serving process has it.
@@ -267,5 +290,5 @@ pub(crate) fn a_view_of_quiet_zones_is_of_now_again_while_a_broker_is_frozen(
     // Long enough to be old if nobody says more.
     thread::sleep(Duration::from_secs(10));
     huntd.wait_until("zones of now", |_| lags_ms(&serving).iter().all(|lag_ms| *lag_ms < 3_000));
-}
     cluster.broker_mut(1).thaw();
+}
