@@ -15,6 +15,7 @@ use huntd::service::config_args::ConfigArgs;
 use huntd::testing::turf::events::{TurfAction, TurfUpdate};
 use huntd::testing::turf::{first, second};
 use huntd::tools::{rehearse, run};
+use rdkafka::Offset;
 use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use serde_json::Value;
@@ -154,6 +155,8 @@ impl Painters {
 #[derive(Default)]
 struct Seen {
     reader: Reader,
+    /// The offset of the record that is read next.
+    next: i64,
     /// The rulesets of its frames, without repetitions.
     rulesets: Vec<u32>,
     scores: BTreeMap<u64, u64>,
@@ -170,29 +173,36 @@ struct Seen {
 impl Seen {
     /// Reads a partition from its start to its end.
     fn read(topics: &Topics, partition: i32) -> Seen {
-        let updates = edition_of("first").schema.game.updates;
         let mut seen = Seen::default();
-        for record in kafka::shared().client().consume(&topics.output, partition) {
+        seen.read_on(topics, partition);
+        seen
+    }
+
+    /// Reads what has been appended to the partition since.
+    fn read_on(&mut self, topics: &Topics, partition: i32) {
+        let updates = edition_of("first").schema.game.updates;
+        let from = Offset::Offset(self.next);
+        kafka::shared().client().read(&topics.output, partition, from, |record| {
+            self.next = record.offset() + 1;
             let payload = record.payload().expect("frames have a value");
             let (header, made) = decode(payload, updates).expect("frames can be read");
-            let verdict = seen.reader.fold(&header, &made);
+            let verdict = self.reader.fold(&header, &made);
             match verdict {
                 Verdict::Fence => {}
-                Verdict::Progress { is_at_next: true } => seen.note_ruleset(&header),
+                Verdict::Progress { is_at_next: true } => self.note_ruleset(&header),
                 Verdict::Accepted { from } => {
                     // Only an empty frame may be the place of another version.
-                    assert_eq!(seen.rulesets.last().unwrap_or(&header.ruleset), &header.ruleset);
-                    seen.note_ruleset(&header);
+                    assert_eq!(self.rulesets.last().unwrap_or(&header.ruleset), &header.ruleset);
+                    self.note_ruleset(&header);
                     let time = record.timestamp().to_millis().expect("brokers stamp it");
-                    seen.note_time(time.cast_unsigned());
+                    self.note_time(time.cast_unsigned());
                     made[from..].iter().for_each(|update| {
-                        seen.take(update.player_id(), update.change(), header.ruleset);
+                        self.take(update.player_id(), update.change(), header.ruleset);
                     });
                 }
                 other => panic!("{other:?} of {header:?}"),
             }
-        }
-        seen
+        });
     }
 
     fn note_ruleset(&mut self, header: &FrameHeader) {
@@ -340,13 +350,16 @@ fn wait_behind(next: &mut Huntd) {
 fn finish(topics: &Topics, painters: Painters, mut running: Huntd) -> Vec<Seen> {
     let painted = painters.finish();
     let inputs = kafka::shared().client().ends(&topics.input, PARTITIONS);
-    let next_offset = |partition| Seen::read(topics, partition).reader.position().next_offset;
+    let mut all: Vec<Seen> = inputs.iter().map(|_| Seen::default()).collect();
     running.wait_until("the end of the input", |_| {
-        (0..PARTITIONS).all(|partition| next_offset(partition) == inputs[partition as usize])
+        (0..).zip(&mut all).zip(&inputs).all(|((partition, seen), end)| {
+            seen.read_on(topics, partition);
+            seen.reader.position().next_offset == *end
+        })
     });
     stop(running);
-    let seen: Vec<Seen> = (0..PARTITIONS).map(|partition| Seen::read(topics, partition)).collect();
-    for seen in &seen {
+    for (partition, seen) in (0..).zip(&mut all) {
+        seen.read_on(topics, partition);
         let players = (1..=PLAYERS).map(|player_id| seen.answers[&player_id]);
         let lost: u64 = players.clone().map(|answers| painted.saturating_sub(answers)).sum();
         let twice: u64 = players.map(|answers| answers.saturating_sub(painted)).sum();
@@ -355,7 +368,7 @@ fn finish(topics: &Topics, painters: Painters, mut running: Huntd) -> Vec<Seen> 
         assert_eq!(seen.scores.len() as u64, PLAYERS, "everybody has painted");
         assert!(seen.doubles > 0, "the second edition has given no bonus");
     }
-    seen
+    all
 }
 
 const REHEARSAL: &str = "editions::the_next_version_is_rehearsed_beside_the_one_that_plays";

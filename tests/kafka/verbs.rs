@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
-use support::accounts::{logged_digest, read, replay};
+use support::accounts::{self, Follower, logged_digest, read, replay};
 use support::daemon::{Huntd, Topics};
 use support::kafka::{self, unique_name};
 use support::process;
@@ -262,9 +262,8 @@ fn every_codec_gives_the_same_digest_through_the_daemon_and_through_replay() {
 
         let (story, counts) = replay(kafka::shared(), &topics, 0);
         let mut daemon = Huntd::start(kafka::shared(), &topics, &[]);
-        daemon.wait_until("the output covers the input", |_| {
-            read(kafka::shared(), &topics, 0).next_offset == story.next_offset
-        });
+        let mut follower = Follower::new(kafka::shared(), &topics);
+        accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut daemon);
         let ended = daemon.stop();
         assert!(ended.status.success(), "{codec}: {}", ended.log);
         assert_eq!(read(kafka::shared(), &topics, 0), story, "{codec}");
@@ -284,11 +283,8 @@ pub(crate) fn published(what: &str) -> (Topics, u64) {
     assert_eq!(ended.code, 0, "{}", ended.errors);
     let wanted = [0, 1].map(|partition| replay(kafka::shared(), &topics, partition).0);
     let mut daemon = Huntd::start(kafka::shared(), &topics, &[]);
-    daemon.wait_until("the output covers the input", |_| {
-        (0..).zip(&wanted).all(|(partition, story)| {
-            read(kafka::shared(), &topics, partition).next_offset == story.next_offset
-        })
-    });
+    let mut follower = Follower::new(kafka::shared(), &topics);
+    accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut daemon);
     assert!(daemon.stop().status.success());
     let updates = wanted.iter().map(|story| story.updates.len() as u64).sum();
     (topics, updates)

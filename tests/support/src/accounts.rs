@@ -128,7 +128,7 @@ impl Follower {
             .set("group.id", "huntd-tests-follow")
             .set("enable.auto.commit", "false")
             .set("isolation.level", "read_uncommitted")
-            .set("fetch.wait.max.ms", "50")
+            .set("fetch.wait.max.ms", "200")
             .create()
             .expect("the configuration is valid");
         let mut list = TopicPartitionList::new();

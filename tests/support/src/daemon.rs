@@ -54,10 +54,10 @@ impl Topics {
 
     /// Creates those that were only named.
     pub fn create_on(&self, cluster: &Cluster) {
-        let client = cluster.client();
-        client.create_topic(&self.input, self.partitions, &KEPT);
-        client.create_topic(&self.output, self.partitions, &KEPT);
-        client.create_topic(&self.dead_letters, 1, &KEPT);
+        let Topics { input, output, dead_letters, partitions } = self;
+        let all: [(&str, i32); 3] =
+            [(input, *partitions), (output, *partitions), (dead_letters, 1)];
+        cluster.client().create_topics(&all, &KEPT);
     }
 
     /// Like [`Topics::create`], on one broker of a new cluster, which also coordinates all groups.
@@ -82,9 +82,8 @@ impl Topics {
             output,
             partitions: self.partitions,
         };
-        let client = cluster.client();
-        client.create_topic(&topics.output, self.partitions, &[]);
-        client.create_topic(&topics.dead_letters, 1, &[]);
+        let both: [(&str, i32); 2] = [(&topics.output, self.partitions), (&topics.dead_letters, 1)];
+        cluster.client().create_topics(&both, &[]);
         topics
     }
 

@@ -14,17 +14,40 @@ use rdkafka::message::{BorrowedMessage, OwnedMessage};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::{Offset, TopicPartitionList};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+
+/// Between two questions for what will be so soon.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// After this time a question is asked again: the broker that was asked may be frozen or gone.
+const ANSWER_WAIT: Duration = Duration::from_secs(10);
 
 /// A client of one cluster.
 pub struct Client {
     bootstrap: String,
+    /// Asks for topics and ends of partitions. To connect costs more than an answer.
+    inquirer: OnceLock<BaseConsumer>,
 }
 
 impl Client {
     /// A client of the cluster at `host:port,host:port`. It connects when it is used.
     pub fn new(bootstrap: &str) -> Client {
-        Client { bootstrap: bootstrap.to_owned() }
+        Client { bootstrap: bootstrap.to_owned(), inquirer: OnceLock::new() }
+    }
+
+    /// Where the cluster is.
+    pub(super) fn bootstrap(&self) -> &str {
+        &self.bootstrap
+    }
+
+    fn inquirer(&self) -> &BaseConsumer {
+        self.inquirer.get_or_init(|| {
+            let mut config = self.config();
+            // Brokers are restarted meanwhile.
+            config.set("reconnect.backoff.max.ms", "500");
+            config.create().expect("the configuration is valid")
+        })
     }
 
     /// A librdkafka configuration that names the cluster and creates no topic.
@@ -46,7 +69,13 @@ impl Client {
 
     /// Creates a topic with the cluster's default number of replicas, and waits for its leaders.
     pub fn create_topic(&self, name: &str, partitions: i32, configs: &[(&str, &str)]) {
-        self.create(NewTopic::new(name, partitions, TopicReplication::Fixed(-1)), configs);
+        self.create_topics(&[(name, partitions)], configs);
+    }
+
+    /// Like [`Client::create_topic`], several with these numbers of partitions.
+    pub fn create_topics(&self, topics: &[(&str, i32)], configs: &[(&str, &str)]) {
+        let new = |(name, partitions)| NewTopic::new(name, partitions, TopicReplication::Fixed(-1));
+        self.create(topics.iter().copied().map(new).collect(), configs);
     }
 
     /// Creates a topic whose partitions live each on one broker alone, named by its id.
@@ -65,18 +94,17 @@ impl Client {
     ) {
         let partitions = i32::try_from(replicas.len()).expect("a count");
         let replication = TopicReplication::Variable(replicas);
-        self.create(NewTopic::new(name, partitions, replication), configs);
+        self.create(vec![NewTopic::new(name, partitions, replication)], configs);
     }
 
-    fn create<'a>(&self, mut topic: NewTopic<'a>, configs: &[(&'a str, &'a str)]) {
+    fn create<'a>(&self, mut topics: Vec<NewTopic<'a>>, configs: &[(&'a str, &'a str)]) {
         let admin: AdminClient<DefaultClientContext> =
             self.config().create().expect("the configuration is valid");
-        let (name, partitions) = (topic.name.to_owned(), topic.num_partitions);
-        for (key, value) in configs {
-            topic = topic.set(key, value);
+        for topic in &mut topics {
+            topic.config.extend(configs);
         }
         let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
-        let results = block_on(admin.create_topics([&topic], &options)).expect("brokers answer");
+        let results = block_on(admin.create_topics(&topics, &options)).expect("brokers answer");
         for result in results {
             match result {
                 // Names are never used twice, but librdkafka asks again if an answer is lost.
@@ -85,18 +113,17 @@ impl Client {
             }
         }
         let deadline = Instant::now() + PATIENCE;
-        while admin
-            .inner()
-            .fetch_metadata(Some(&name), PATIENCE)
-            .expect("brokers answer")
-            .topics()
-            .iter()
-            .flat_map(|topic| topic.partitions())
-            .filter(|partition| partition.leader() >= 0)
-            .count()
-            < usize::try_from(partitions).expect("a count")
-        {
-            assert!(Instant::now() < deadline, "the partitions of {name} get no leaders");
+        for NewTopic { name, num_partitions, .. } in &topics {
+            let led = || {
+                let metadata = admin.inner().fetch_metadata(Some(name), PATIENCE);
+                let metadata = metadata.expect("brokers answer");
+                let partitions = metadata.topics().iter().flat_map(|topic| topic.partitions());
+                partitions.filter(|partition| partition.leader() >= 0).count()
+            };
+            while led() < usize::try_from(*num_partitions).expect("a count") {
+                assert!(Instant::now() < deadline, "the partitions of {name} get no leaders");
+                std::thread::sleep(POLL_INTERVAL);
+            }
         }
     }
 
@@ -111,14 +138,15 @@ impl Client {
         let deadline = Instant::now() + PATIENCE;
         while self.has_topic(name) {
             assert!(Instant::now() < deadline, "the topic {name} does not go");
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
     /// Whether a broker knows a topic.
     pub fn has_topic(&self, name: &str) -> bool {
-        let client: BaseConsumer = self.config().create().expect("the configuration is valid");
-        let metadata = client.fetch_metadata(None, PATIENCE).expect("brokers answer");
-        metadata.topics().iter().any(|topic| topic.name() == name)
+        let metadata = self.inquirer().fetch_metadata(Some(name), PATIENCE);
+        let metadata = metadata.expect("brokers answer");
+        metadata.topics().iter().any(|topic| topic.name() == name && topic.error().is_none())
     }
 
     /// Waits until all replicas of all topics, also of Kafka's own, have what their leaders have.
@@ -193,8 +221,7 @@ impl Client {
 
     /// The end of each partition.
     pub fn ends(&self, topic: &str, partitions: i32) -> Vec<i64> {
-        let producer = self.config().create().expect("the configuration is valid");
-        (0..partitions).map(|partition| watermarks(&producer, topic, partition).1).collect()
+        (0..partitions).map(|partition| self.watermarks(topic, partition).1).collect()
     }
 
     /// Appends records `(partition, key, value)` with acks=all, in order, and waits for the acks.
@@ -271,21 +298,19 @@ impl Client {
         }
     }
 
-    /// The offsets of a partition's first record and of its end.
+    /// The offsets of a partition's first record and of its end. The leader is asked until it knows
+    /// that it is the leader: not at once after a start.
     pub fn watermarks(&self, topic: &str, partition: i32) -> (i64, i64) {
-        let producer = self.config().create().expect("the configuration is valid");
-        watermarks(&producer, topic, partition)
-    }
-}
-
-/// Asks the leader of a partition until it knows that it is the leader: not at once after a start.
-fn watermarks(producer: &BaseProducer, topic: &str, partition: i32) -> (i64, i64) {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match producer.client().fetch_watermarks(topic, partition, PATIENCE) {
-            Ok(watermarks) => return watermarks,
-            Err(error) if Instant::now() > deadline => panic!("{partition} of {topic}: {error}"),
-            Err(_) => std::thread::sleep(Duration::from_millis(100)),
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let error = match self.inquirer().fetch_watermarks(topic, partition, ANSWER_WAIT) {
+                Ok(watermarks) => return watermarks,
+                Err(error) => error,
+            };
+            assert!(Instant::now() < deadline, "{partition} of {topic}: {error}");
+            std::thread::sleep(Duration::from_millis(100));
+            // Another broker may lead now. If no broker answers, the next question says so.
+            let _ = self.inquirer().fetch_metadata(Some(topic), ANSWER_WAIT);
         }
     }
 }

@@ -110,6 +110,7 @@ impl Options {
 /// when any one of them is gone. Dropped, it leaves no process and no file.
 pub struct Cluster {
     brokers: Vec<Broker>,
+    client: Client,
 }
 
 impl Cluster {
@@ -133,26 +134,25 @@ impl Cluster {
         }
         let format =
             |(place, options): (&Place, &&Options)| Broker::format(*place, places, &jars, options);
-        let brokers = places.iter().zip(options).map(format).collect();
-        let mut cluster = Cluster { brokers };
-        for broker in &mut cluster.brokers {
+        let mut brokers: Vec<Broker> = places.iter().zip(options).map(format).collect();
+        for broker in &mut brokers {
             broker.launch();
         }
-        for broker in &mut cluster.brokers {
+        for broker in &mut brokers {
             broker.wait_until_ready(options.len());
         }
-        cluster
+        let addresses: Vec<String> = brokers.iter().map(Broker::address).collect();
+        Cluster { brokers, client: Client::new(&addresses.join(",")) }
     }
 
     /// The addresses of all brokers, as `host:port,host:port`.
     pub fn bootstrap(&self) -> String {
-        let addresses: Vec<String> = self.brokers.iter().map(Broker::address).collect();
-        addresses.join(",")
+        self.client.bootstrap().to_owned()
     }
 
-    /// A client of this cluster: topics, records in, records out.
-    pub fn client(&self) -> Client {
-        Client::new(&self.bootstrap())
+    /// The client of this cluster: topics, records in, records out.
+    pub fn client(&self) -> &Client {
+        &self.client
     }
 
     /// Number of brokers, running or not.
