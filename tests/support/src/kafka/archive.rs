@@ -9,17 +9,15 @@ use std::path::Path;
 
 /// Gives the jars their archive. The first caller makes it.
 pub(super) fn add(jars: &mut Jars) {
-    let _lock = jars::lock();
     let [archive, made_for] = ["classes.jsa", "classes.txt"].map(|name| jars.beside(name));
     // A JVM of another version, or one that finds the jars at another path, ignores the archive
     // without a word.
     let wanted = format!("{}\n{}", jars.class_path(), jars::java_says());
-    if fs::read_to_string(&made_for).ok().as_ref() != Some(&wanted) {
+    jars::unless_done_make(&made_for, &wanted, || {
         let draft = jars.beside("draft.jsa");
         write(jars, &draft);
         fs::rename(&draft, &archive).expect("a JVM that ends in order writes the archive");
-        fs::write(&made_for, wanted).expect("the target folder can be written");
-    }
+    });
     jars.archive = Some(format!("-XX:SharedArchiveFile={}", archive.display()));
 }
 

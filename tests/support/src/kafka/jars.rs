@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
@@ -40,23 +40,35 @@ impl Jars {
 }
 
 fn folder(version: &str) -> PathBuf {
-    let _lock = lock();
     let folder = kafka_folder().join(version);
-    fs::create_dir_all(&folder).expect("the target folder can be written");
     check_java();
     // A copy of the pom stands beside the jars that were fetched for it, written after them.
     let pom = fs::read_to_string(POM).expect("the pom is part of the source");
     let fetched = folder.join("fetched.xml");
-    if fs::read_to_string(&fetched).ok().as_ref() != Some(&pom) {
+    unless_done_make(&fetched, &pom, || {
+        fs::create_dir_all(&folder).expect("the target folder can be written");
         fetch(version, &folder.join("jars"));
-        fs::write(&fetched, pom).expect("the target folder can be written");
-    }
+    });
     folder.join("jars")
 }
 
-/// Tests run side by side: one writes to the folder, the others wait for it, whatever version they
-/// want, because Maven's own store is not made for several at once. Closing the file unlocks it.
-pub(super) fn lock() -> File {
+/// Makes something unless its mark has this text, and marks it then. Tests run side by side: one
+/// makes it, and others that want it or something else that is not made yet wait meanwhile, because
+/// Maven's own store is not made for several at once.
+pub(super) fn unless_done_make(mark: &Path, text: &str, make: impl FnOnce()) {
+    let is_made = || fs::read_to_string(mark).is_ok_and(|marked| marked == text);
+    if is_made() {
+        return;
+    }
+    let _lock = lock();
+    if !is_made() {
+        make();
+        fs::write(mark, text).expect("the target folder can be written");
+    }
+}
+
+/// Closing the file unlocks it.
+fn lock() -> File {
     fs::create_dir_all(kafka_folder()).expect("the target folder can be written");
     let lock = File::create(kafka_folder().join("lock")).expect("the target folder can be written");
     lock.lock().expect("the file system has file locks");
