@@ -5,11 +5,9 @@
 use crate::players::{events, produce};
 use crate::restarts::wait_until_owned;
 use crate::snapshots::{assert_halts, poison, published, settings, start, start_offsets, stop};
-use crate::wire_faults::{PRODUCE, Proxied};
 use std::time::Duration;
 use support::accounts::{self, Follower, read};
 use support::daemon::{Huntd, Topics};
-use support::kafka::proxy::Frozen;
 use support::kafka::{self, Cluster};
 use support::scrape::get;
 use support::serving::Serving;
@@ -84,34 +82,6 @@ pub(crate) fn assert_a_sleeper_halts(cluster: &Cluster, topics: &Topics, huntd: 
     let ended = huntd.stop_halted();
     assert!(ended.log.contains("the input topic was deleted and created again"), "{}", ended.log);
     assert!(read(cluster, topics, 0) == before, "something of the new input was published");
-}
-
-/// Rounds of 200 events: more than the frames and blocks of a shard hold.
-const HELD_UP_ROUNDS: u64 = 400;
-
-/// No Fetch of a shard that waits for its output is under way either.
-#[test]
-fn a_shard_whose_input_is_replaced_while_its_output_is_away_halts_before_it_applies_a_record() {
-    let proxied = Proxied::shared();
-    let (topics, mut huntd, _) = proxied.daemon("created-again-held-up");
-    proxied.proxy.freeze(Frozen::AskedLast(PRODUCE));
-    produce(proxied.cluster, &topics, &events(1, 200, 6..=HELD_UP_ROUNDS));
-    let (old, _) = accounts::replay(proxied.cluster, &topics, 0);
-    let received = |huntd: &Huntd| huntd.metric("huntd_records_received_total");
-    huntd.wait_until("a shard that reads no more", |huntd| {
-        let before = received(huntd);
-        std::thread::sleep(Duration::from_millis(500));
-        before > 1_000 && received(huntd) == before
-    });
-    assert!(received(&huntd) < 200 * HELD_UP_ROUNDS, "nothing holds it up");
-    let client = proxied.cluster.client();
-    client.delete_topic(&topics.input);
-    client.create_topic(&topics.input, topics.partitions, &[("retention.ms", "-1")]);
-    produce(proxied.cluster, &topics, &events(1, 100, 1..=3 * HELD_UP_ROUNDS));
-    let ended = huntd.stop_halted();
-    assert!(ended.log.contains("the input topic was deleted and created again"), "{}", ended.log);
-    let published = read(proxied.cluster, &topics, 0).updates;
-    assert!(old.updates.starts_with(&published), "something of the new input was published");
 }
 
 /// Deletes the output and creates it again.

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use support::PATIENCE;
-use support::accounts::{self, Follower};
+use support::accounts::{self, Follower, read};
 use support::daemon::{Huntd, Topics};
 use support::kafka::broker::free_ports;
 use support::kafka::proxy::{Frozen, Pace, Proxy, Way};
@@ -38,7 +38,9 @@ pub(crate) struct Places {
     told: u16,
 }
 
-/// Listeners of the broker that the tests share, one for each test that needs no other broker.
+/// Listeners of the broker that the tests share, one for each test that needs no other broker. These
+/// tests are in `wire_*.rs`: tests run in the order of their names, and the broker starts with the
+/// first of them and ends with the process.
 const SHARED_LISTENERS: [&str; 25] = [
     "P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12", "P13", "P14", "P15",
     "P16", "P17", "P18", "P19", "P20", "P21", "P22", "P23", "P24", "P25",
@@ -153,6 +155,34 @@ impl Proxied<'_> {
         }
         self.finish(&topics, huntd, follower);
     }
+}
+
+/// Rounds of 200 events: more than the frames and blocks of a shard hold.
+const HELD_UP_ROUNDS: u64 = 400;
+
+/// No Fetch of a shard that waits for its output is under way, as of one that sleeps.
+#[test]
+fn a_shard_whose_input_is_replaced_while_its_output_is_away_halts_before_it_applies_a_record() {
+    let proxied = Proxied::shared();
+    let (topics, mut huntd, _) = proxied.daemon("created-again-held-up");
+    proxied.proxy.freeze(Frozen::AskedLast(PRODUCE));
+    produce(proxied.cluster, &topics, &events(1, 200, 6..=HELD_UP_ROUNDS));
+    let (old, _) = accounts::replay(proxied.cluster, &topics, 0);
+    let received = |huntd: &Huntd| huntd.metric("huntd_records_received_total");
+    huntd.wait_until("a shard that reads no more", |huntd| {
+        let before = received(huntd);
+        std::thread::sleep(Duration::from_millis(500));
+        before > 1_000 && received(huntd) == before
+    });
+    assert!(received(&huntd) < 200 * HELD_UP_ROUNDS, "nothing holds it up");
+    let client = proxied.cluster.client();
+    client.delete_topic(&topics.input);
+    client.create_topic(&topics.input, topics.partitions, &[("retention.ms", "-1")]);
+    produce(proxied.cluster, &topics, &events(1, 100, 1..=3 * HELD_UP_ROUNDS));
+    let ended = huntd.stop_halted();
+    assert!(ended.log.contains("the input topic was deleted and created again"), "{}", ended.log);
+    let published = read(proxied.cluster, &topics, 0).updates;
+    assert!(old.updates.starts_with(&published), "something of the new input was published");
 }
 
 /// The broker is asked for an offset far behind its log, and says so. A client that believes it
