@@ -1,4 +1,4 @@
-//! Three brokers, of which one at a time stops or is killed.
+//! Three brokers, of which one at a time freezes, stops or is killed.
 
 use crate::brokers;
 use crate::players::Load;
