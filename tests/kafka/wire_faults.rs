@@ -38,9 +38,9 @@ pub(crate) struct Places {
     told: u16,
 }
 
-/// Listeners of the broker that the tests share, one for each test that needs no other broker. These
-/// tests are in `wire_*.rs`: tests run in the order of their names, and the broker starts with the
-/// first of them and ends with the process.
+/// Listeners of the broker that the tests share, one for each test that needs no other broker.
+/// These tests are in `wire_*.rs`, because tests begin in the order of their names: the first one
+/// starts the broker, and it ends with the process.
 const SHARED_LISTENERS: [&str; 25] = [
     "P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12", "P13", "P14", "P15",
     "P16", "P17", "P18", "P19", "P20", "P21", "P22", "P23", "P24", "P25",
