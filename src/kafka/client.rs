@@ -257,10 +257,10 @@ pub(crate) fn offsets_at(
     ask(&all).or_else(|error| {
         let by_leader = led_partitions(consumer, topic, wait)?;
         // The only leader has been asked.
-        if by_leader.iter().any(|led| *led == all) {
+        if by_leader.contains(&all) {
             return Err(error);
         }
-        Ok(ask_each(&by_leader, &ask, partitions))
+        Ok(ask_each(&by_leader, ask, partitions))
     })
 }
 
