@@ -56,34 +56,43 @@ pub struct OutputLogOptions {
 /// The partitions that are read.
 #[derive(Debug, Default)]
 struct Reads {
-    /// For how long nothing has come of each.
-    quiet: BTreeMap<i32, Duration>,
+    under_way: BTreeMap<i32, PartitionRead>,
     /// Partitions of which nothing had come for long when their last read ended.
     stuck: BTreeSet<i32>,
 }
 
+/// How far a partition is read.
+#[derive(Debug, PartialEq, Eq)]
+struct PartitionRead {
+    /// The offset of the next record.
+    next: i64,
+    /// For how long nothing has come.
+    quiet: Duration,
+}
+
 impl Reads {
-    fn begin(&mut self, partition: i32) {
-        self.quiet.insert(partition, Duration::ZERO);
+    fn begin(&mut self, partition: i32, from: i64) {
+        self.under_way.insert(partition, PartitionRead { next: from, quiet: Duration::ZERO });
     }
 
-    /// Time has passed without a poll.
+    /// So much time has passed since the last poll began.
     fn wait(&mut self, time: Duration) {
         let counted = time.min(POLL_COUNTED_MAX);
-        self.quiet.values_mut().for_each(|quiet| *quiet += counted);
+        self.under_way.values_mut().for_each(|read| read.quiet += counted);
     }
 
-    /// A record or the end has come.
-    fn come(&mut self, partition: i32) {
-        if let Some(quiet) = self.quiet.get_mut(&partition) {
-            *quiet = Duration::ZERO;
+    /// A record at this offset has come, or the end.
+    fn come(&mut self, partition: i32, offset: Option<i64>) {
+        if let Some(read) = self.under_way.get_mut(&partition) {
+            read.quiet = Duration::ZERO;
+            read.next = offset.map_or(read.next, |offset| offset + 1);
         }
     }
 
     /// Returns whether the partition was read.
     fn end(&mut self, partition: i32) -> bool {
-        let Some(quiet) = self.quiet.remove(&partition) else { return false };
-        match quiet >= STUCK {
+        let Some(read) = self.under_way.remove(&partition) else { return false };
+        match read.quiet >= STUCK {
             true => self.stuck.insert(partition),
             false => self.stuck.remove(&partition),
         };
@@ -93,6 +102,12 @@ impl Reads {
     /// Returns whether the client brings nothing of a partition.
     fn are_stuck(&self, partition: i32) -> bool {
         self.stuck.contains(&partition)
+    }
+
+    /// A new client reads on: nothing is known against it.
+    fn renew(&mut self) {
+        self.stuck.clear();
+        self.under_way.values_mut().for_each(|read| read.quiet = Duration::ZERO);
     }
 }
 
@@ -109,8 +124,6 @@ pub struct OutputLog {
     notes: BTreeMap<usize, i32>,
     reads: Reads,
     polled_at: Instant,
-    /// Partitions that were read by a client that was replaced.
-    dropped: Vec<i32>,
     partitions: i32,
 }
 
@@ -135,7 +148,6 @@ impl OutputLog {
             notes: BTreeMap::new(),
             reads: Reads::default(),
             polled_at: Instant::now(),
-            dropped: Vec::new(),
             partitions: output,
         })
     }
@@ -155,17 +167,27 @@ impl OutputLog {
         list.add_partition_offset(&self.options.output_topic, partition, Offset::Offset(from))
             .and_then(|()| self.consumer.incremental_assign(&list))
             .map_err(|error| self.failure(&error))?;
-        self.reads.begin(partition);
+        self.reads.begin(partition, from);
         Ok(())
     }
 
-    /// Takes a new client. What the old one read is reported as failed.
+    /// Takes a new client, which reads on where the old one was.
     fn replace_consumer(&mut self) -> Result<(), TopicError> {
         let config = consumer_config(&self.options);
         let consumer = reader(&config, &self.options.client).map_err(|it| self.failure(&it))?;
+        let mut list = TopicPartitionList::new();
+        for (partition, PartitionRead { next, .. }) in &self.reads.under_way {
+            list.add_partition_offset(
+                &self.options.output_topic,
+                *partition,
+                Offset::Offset(*next),
+            )
+            .map_err(|error| self.failure(&error))?;
+        }
+        consumer.incremental_assign(&list).map_err(|error| self.failure(&error))?;
         tracing::warn!("nothing came of the output for long: it is read by a new client");
         leave(std::mem::replace(&mut self.consumer, consumer));
-        self.dropped.extend(std::mem::take(&mut self.reads).quiet.into_keys());
+        self.reads.renew();
         Ok(())
     }
 
@@ -176,7 +198,6 @@ impl OutputLog {
     }
 
     fn stop_reading(&mut self, partition: i32) {
-        self.dropped.retain(|dropped| *dropped != partition);
         if !self.reads.end(partition) {
             return;
         }
@@ -226,21 +247,17 @@ impl OutputLog {
 
     /// Reports events, and waits at most `wait_max` for the first one.
     pub fn poll(&mut self, wait_max: Duration, mut take: impl FnMut(OutputEvent<'_>)) {
-        for partition in std::mem::take(&mut self.dropped) {
-            let error = TopicError::NotNow("it is read by a new client".to_owned());
-            take(OutputEvent::RequestFailed { partition, error });
-        }
         let now = Instant::now();
         self.reads.wait(now.saturating_duration_since(self.polled_at));
         self.polled_at = now;
         let mut wait = wait_max;
         if !self.waiting.is_empty() || !self.notes.is_empty() {
-            let is_reading = !self.reads.quiet.is_empty();
+            let is_reading = !self.reads.under_way.is_empty();
             self.writer.producer.poll(if is_reading { Duration::ZERO } else { wait });
             self.take_appended(&mut take);
             wait = wait.min(POLL_INTERVAL);
         }
-        if self.reads.quiet.is_empty() {
+        if self.reads.under_way.is_empty() {
             if self.waiting.is_empty() && self.notes.is_empty() {
                 // Ownership waits for something that does not wake this thread.
                 std::thread::sleep(wait.min(POLL_INTERVAL));
@@ -251,12 +268,12 @@ impl OutputLog {
             match self.consumer.poll(wait) {
                 Some(Ok(message)) => {
                     let (partition, offset) = (message.partition(), message.offset());
-                    self.reads.come(partition);
+                    self.reads.come(partition, Some(offset));
                     let payload = message.payload().unwrap_or_default();
                     take(OutputEvent::Record { partition, offset, payload });
                 }
                 Some(Err(KafkaError::PartitionEOF(partition))) => {
-                    self.reads.come(partition);
+                    self.reads.come(partition, None);
                     take(OutputEvent::End { partition });
                 }
                 Some(Err(error)) => self.tolerate(&error, &mut take),
@@ -293,7 +310,7 @@ impl OutputLog {
     fn tolerate(&self, error: &KafkaError, take: &mut impl FnMut(OutputEvent<'_>)) {
         if is_out_of_range(error) {
             // librdkafka does not name the partition, so all are read again.
-            for partition in self.reads.quiet.keys() {
+            for partition in self.reads.under_way.keys() {
                 // The survey said that the offset is there.
                 let why = "the output was truncated while it was read, or a broker is behind";
                 let error = TopicError::NotNow(why.to_owned());
@@ -358,22 +375,33 @@ mod tests {
     #[test]
     fn a_partition_that_brings_nothing_is_stuck_whatever_comes_of_others() {
         let mut reads = Reads::default();
-        [1, 2].into_iter().for_each(|partition| reads.begin(partition));
-        for _ in 0..STUCK.as_millis() / POLL_COUNTED_MAX.as_millis() {
+        [1, 2].into_iter().for_each(|partition| reads.begin(partition, 7));
+        for offset in 0..(STUCK.as_millis() / POLL_COUNTED_MAX.as_millis()) as i64 {
             reads.wait(POLL_COUNTED_MAX);
-            reads.come(2);
+            reads.come(2, Some(7 + offset));
         }
         assert!(reads.end(1) && reads.end(2) && !reads.end(2));
         assert!(reads.are_stuck(1) && !reads.are_stuck(2));
-        reads.begin(1);
+        reads.begin(1, 7);
         reads.end(1);
         assert!(!reads.are_stuck(1), "it was read again since");
     }
 
     #[test]
+    fn a_new_client_reads_on_where_the_one_before_was() {
+        let mut reads = Reads::default();
+        reads.begin(1, 7);
+        reads.come(1, Some(9));
+        reads.come(1, None);
+        reads.wait(POLL_COUNTED_MAX);
+        reads.renew();
+        assert_eq!(reads.under_way[&1], PartitionRead { next: 10, quiet: Duration::ZERO });
+    }
+
+    #[test]
     fn a_thread_that_has_stood_still_takes_no_partition_for_stuck() {
         let mut reads = Reads::default();
-        reads.begin(1);
+        reads.begin(1, 7);
         reads.wait(2 * STUCK);
         reads.end(1);
         assert!(!reads.are_stuck(1));
