@@ -123,21 +123,30 @@ mod tests {
             API_VERSIONS => {
                 writer.i16(0);
                 // Produce, Fetch, Metadata and InitProducerId.
-                let ranges = [[0, 3, 7], [1, 4, 11], [METADATA, 4, 4], [22, 0, 1]];
+                let ranges = [[0, 3, 9], [1, 4, 13], [METADATA, 4, 12], [22, 0, 1]];
                 writer.array(ranges.len(), false);
                 ranges.as_flattened().iter().for_each(|number| writer.i16(*number));
             }
             METADATA => {
+                writer.no_tagged_fields();
                 writer.i32(0);
-                writer.array(1, false);
-                write_broker(writer);
-                (0..2).for_each(|_rack_and_cluster| writer.null_string(false));
+                writer.array(1, true);
                 writer.i32(1);
-                writer.array(1, false);
+                writer.string("127.0.0.1", true);
+                writer.i32(port.into());
+                writer.null_string(true);
+                writer.no_tagged_fields();
+                writer.null_string(true);
+                writer.i32(1);
+                writer.array(1, true);
                 writer.i16(0);
-                writer.string("input", false);
+                writer.string("input", true);
+                writer.raw(&7u128.to_be_bytes());
                 writer.i8(0);
-                writer.array(0, false);
+                writer.array(0, true);
+                writer.i32(i32::MIN);
+                writer.no_tagged_fields();
+                writer.no_tagged_fields();
             }
             FIND_COORDINATOR => {
                 writer.i32(0);

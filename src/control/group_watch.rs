@@ -3,11 +3,13 @@
 
 use super::ControlOptions;
 use super::control_error::ControlError;
+use super::dialler::DialOptions;
 use super::group_coordinator::GroupCoordinator;
 use crate::kafka::client::{KafkaReader, committed, log_ends, reader, reader_config};
+use crate::kafka::group::GroupOptions;
 use crate::kafka::group_description::SeenMembers;
 use crate::kafka::membership::GroupView;
-use crate::kafka::quiet_outputs::QuietOutputs;
+use crate::kafka::quiet_outputs::{PLAYS, QuietOutputs};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
@@ -21,6 +23,12 @@ const WATCH_EVERY_OF_ONE: Duration = Duration::from_millis(1);
 
 /// Time that brokers may take to answer one.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
+
+/// Time for an answer about the ends of one topic's logs. If a leader is silent, six answers are
+/// waited for between two looks, and all looks have to see outputs that grow:
+/// [`PLAYS`](crate::kafka::quiet_outputs::PLAYS) is longer.
+const ENDS_ANSWER_MAX: Duration = Duration::from_millis(700);
+const _: () = assert!(6 * ENDS_ANSWER_MAX.as_millis() < PLAYS.as_millis());
 
 /// Time after an output was quiet in which the group is asked: until copies of its zone have ended.
 const VIEWS_WANTED: Duration = Duration::from_secs(60);
@@ -36,24 +44,27 @@ pub(crate) struct GroupWatch {
     views: Receiver<GroupView>,
     /// How many instances the operator lists.
     listed: Option<usize>,
-    /// Asks the thread how many members the group has; `None`: there is no thread.
-    questions: Option<Sender<()>>,
-    /// The answers.
-    counts: Receiver<Result<usize, ControlError>>,
+    /// Whom to ask how many members the group has.
+    coordinator: (DialOptions, GroupOptions),
+    /// The answers, and where they are sent.
+    counts: (Sender<MemberCount>, Receiver<MemberCount>),
+    /// Dropped, it ends the thread.
+    _watching: Sender<()>,
 }
+
+/// How many members the group has.
+type MemberCount = Result<usize, ControlError>;
 
 impl GroupWatch {
     /// Begins to ask. Without a thread or a client for it, nothing is ever seen.
     pub(crate) fn start(options: &ControlOptions, partitions: i32) -> GroupWatch {
         let (seen, views) = mpsc::sync_channel(VIEWS_MAX);
-        let (questions, asked) = mpsc::channel::<()>();
-        let (counted, counts) = mpsc::channel();
+        let (watching, watched) = mpsc::channel::<()>();
         let standby = options.standby;
         // Copies of all zones notice by themselves what falls quiet.
         let output_topic =
             standby.follows_quiet_zones().then(|| options.output.output_topic.clone());
         let group = &options.group;
-        let client = reader(&reader_config(&group.client), &group.client);
         let input_topic = group.input_topic.clone();
         let coordinator = GroupCoordinator::new(options.dial.clone(), group.clone());
         let mut members = Members { coordinator, seen: SeenMembers::default() };
@@ -67,20 +78,13 @@ impl GroupWatch {
                 None => WATCH_EVERY,
             };
             loop {
-                match asked.recv_timeout(every) {
-                    Err(RecvTimeoutError::Timeout) if standby.is_on() => {}
-                    Err(RecvTimeoutError::Timeout) => continue,
-                    Err(RecvTimeoutError::Disconnected) => return,
-                    Ok(()) => {
-                        let count = members.coordinator.describe().map(|it| it.members.len());
-                        let _has_ended = counted.send(count);
-                        continue;
-                    }
+                if watched.recv_timeout(every) != Err(RecvTimeoutError::Timeout) {
+                    return;
                 }
                 // The client reads nothing; polling only lets it ask for a token.
                 drop(client.poll(Duration::ZERO));
                 let quiet = output_topic.as_deref().and_then(|output_topic| {
-                    let ends = |topic| log_ends(&client, topic, partitions, ANSWER_MAX).ok();
+                    let ends = |topic| log_ends(&client, topic, partitions, ENDS_ANSWER_MAX).ok();
                     let (inputs, ends) = (ends(&input_topic)?, ends(output_topic)?);
                     Some(outputs.look(&inputs, &ends, Instant::now()))
                 });
@@ -100,25 +104,36 @@ impl GroupWatch {
                 }
             }
         };
-        let thread = client.ok().and_then(|client| {
-            thread::Builder::new().name("group-watch".to_owned()).spawn(move || watch(client)).ok()
-        });
-        let listed = group.assignment.as_ref().map(|list| list.describe().members.len());
-        GroupWatch { views, listed, questions: thread.map(|_| questions), counts }
+        if standby.is_on()
+            && let Ok(client) = reader(&reader_config(&group.client), &group.client)
+        {
+            let thread = thread::Builder::new().name("group-watch".to_owned());
+            let _unwatched = thread.spawn(move || watch(client));
+        }
+        GroupWatch {
+            views,
+            listed: group.assignment.as_ref().map(|list| list.describe().members.len()),
+            coordinator: (options.dial.clone(), group.clone()),
+            counts: mpsc::channel(),
+            _watching: watching,
+        }
     }
 
-    /// Asks how many members the group has.
+    /// Asks how many members the group has, in a thread that waits for nothing else. Without one,
+    /// there is no answer.
     pub(super) fn ask_members(&self) {
-        if let Some(questions) = &self.questions {
-            // A thread that has ended answers nothing.
-            let _ended = questions.send(());
-        }
+        let ((dial, group), counted) = (self.coordinator.clone(), self.counts.0.clone());
+        let ask = move || {
+            let described = GroupCoordinator::new(dial, group).describe();
+            let _has_ended = counted.send(described.map(|it| it.members.len()));
+        };
+        let _unasked = thread::Builder::new().name("members".to_owned()).spawn(ask);
     }
 
     /// Returns the answer to [`GroupWatch::ask_members`], once it is there. If the operator lists
     /// the instances, it always is.
     pub(super) fn next_members(&self) -> Option<Result<usize, ControlError>> {
-        self.listed.map(Ok).or_else(|| self.counts.try_recv().ok())
+        self.listed.map(Ok).or_else(|| self.counts.1.try_recv().ok())
     }
 
     /// The newest view that was not taken yet.

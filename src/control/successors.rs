@@ -36,7 +36,7 @@ impl Successors {
         }
     }
 
-    /// The same for a daemon whose shards nobody takes over.
+    /// The daemon is asked to end now, and nobody takes its shards over.
     pub(super) fn none(now: Instant) -> Successors {
         Successors { are_there: Some(false), ..Successors::begin(now) }
     }

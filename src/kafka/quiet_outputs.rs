@@ -15,7 +15,7 @@ const QUIET_MAX: Duration = Duration::from_secs(30);
 
 /// An output that grows twice within this time has an owner who plays. A single record may be a
 /// fence after which a state is loaded, or the probe of a copy.
-const PLAYS: Duration = Duration::from_secs(5);
+pub(crate) const PLAYS: Duration = Duration::from_secs(5);
 
 /// How all outputs have grown so far.
 #[derive(Debug)]
