@@ -127,6 +127,9 @@ pub struct Header {
 /// Why bytes are not a usable snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
+    /// The file cannot have a snapshot.
+    #[error("the snapshot is {0}; an older snapshot takes its place")]
+    File(&'static str),
     /// The header is damaged.
     #[error("the snapshot's header is damaged: {0}; an older snapshot takes its place")]
     Header(&'static str),

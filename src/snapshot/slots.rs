@@ -10,7 +10,7 @@ use crate::output::mark::Mark;
 use crate::snapshot::checkpoint::{Buffer, CheckpointHeader};
 use crate::snapshot::disk::Disk;
 use crate::snapshot::format::{HEADER_BYTES_MAX, Header, Origin, SnapshotError};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 /// The snapshots of all shards on one disk.
@@ -21,7 +21,14 @@ pub struct Store<D> {
     keep: usize,
     /// Partition and sequence number of the snapshots that have been read in full.
     verified: BTreeSet<(i32, u64)>,
+    /// How many reads in a row of a snapshot's header have failed, by partition and sequence
+    /// number.
+    failed_reads: BTreeMap<(i32, u64), u32>,
 }
+
+/// Reads of a snapshot that may fail in a row before it counts as damaged: by then the zone has
+/// waited for some seconds, and the error does not pass.
+pub(crate) const FAILED_READS_MAX: u32 = 10;
 
 /// A snapshot being written.
 #[derive(Debug)]
@@ -50,7 +57,8 @@ pub(crate) struct Found {
 impl<D: Disk> Store<D> {
     /// Opens the snapshots on a disk that belong to these topics; keeps this many per shard.
     pub fn new(disk: D, origin: Origin, keep: usize) -> Store<D> {
-        Store { disk, origin, keep, verified: BTreeSet::new() }
+        let (verified, failed_reads) = (BTreeSet::new(), BTreeMap::new());
+        Store { disk, origin, keep, verified, failed_reads }
     }
 
     /// Starts writing a checkpoint. An uncommitted earlier draft of this shard is lost.
@@ -151,21 +159,25 @@ impl<D: Disk> Store<D> {
     }
 
     /// Returns a shard's snapshots with valid headers for this store's topics, newest first. Fails
-    /// if there may be some, and none can be read now.
+    /// if there may be some, and none can be read now. A header that could not be read
+    /// [`FAILED_READS_MAX`] times in a row counts as damaged.
     pub fn candidates(&mut self, partition: i32) -> Result<Vec<Header>, SnapshotError> {
         let found = match self.found(partition) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             found => found.map_err(|error| unreadable(&error))?,
         };
         let (mut headers, mut why_unreadable) = (Vec::new(), None);
-        for Found { name, header, .. } in found {
+        for Found { name, sequence, header } in found {
+            let failed_reads = self.failed_reads.remove(&(partition, sequence)).unwrap_or(0);
             match header {
                 Ok(header) if header.origin.names_same(&self.origin) => headers.push(header),
                 Ok(_) => {}
                 Err(error) => {
                     tracing::warn!(partition, file = name, "{error}");
                     if let SnapshotError::Unreadable(_) = error {
-                        why_unreadable = Some(error);
+                        self.failed_reads.insert((partition, sequence), failed_reads + 1);
+                        let is_lasting = failed_reads + 1 >= FAILED_READS_MAX;
+                        why_unreadable = why_unreadable.or((!is_lasting).then_some(error));
                     }
                 }
             }
@@ -191,7 +203,7 @@ impl<D: Disk> Store<D> {
         let name = snapshot(partition, sequence);
         let mut bytes = vec![0; HEADER_BYTES_MAX];
         let read = self.disk.read_at(&name, 0, &mut bytes);
-        let read = read.map_err(|error| read_error(&error, SnapshotError::Header));
+        let read = read.map_err(|error| read_error(&error, SnapshotError::File));
         let header = read.and_then(|()| Header::decode(&bytes)).and_then(|header| {
             match (header.partition, header.sequence) == (partition, sequence) {
                 true => Ok(header),

@@ -7,6 +7,7 @@ use crate::output::fold::Start;
 use crate::ownership::acquisition::Candidate;
 use crate::snapshot::format::{Header, Origin};
 use crate::snapshot::replicas::Replica;
+use crate::snapshot::slots::FAILED_READS_MAX;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,13 +50,16 @@ pub struct StoredStates {
     damaged: BTreeSet<StateKey>,
     /// States that could not be read since the last survey.
     unread: BTreeSet<StateKey>,
+    /// How many reads of a state have failed.
+    failed_reads: BTreeMap<StateKey, u32>,
 }
 
 impl StoredStates {
     /// Creates an empty set.
     pub fn new(origin: Origin) -> StoredStates {
         let (damaged, unread) = (BTreeSet::new(), BTreeSet::new());
-        StoredStates { origin, found: BTreeMap::new(), damaged, unread }
+        let failed_reads = BTreeMap::new();
+        StoredStates { origin, found: BTreeMap::new(), damaged, unread, failed_reads }
     }
 
     /// Replaces a shard's snapshots with these, and keeps the replica that was found last. Returns
@@ -120,8 +124,14 @@ impl StoredStates {
     }
 
     /// Notes that a state cannot be read now. The next attempt takes another one, if there is one;
-    /// the one after that may take this one.
+    /// the one after that may take this one. After [`FAILED_READS_MAX`] failures it counts as
+    /// damaged.
     pub(crate) fn set_unread(&mut self, state: &StoredState) {
         self.unread.insert(state.key());
+        let failed_reads = self.failed_reads.entry(state.key()).or_default();
+        *failed_reads += 1;
+        if *failed_reads >= FAILED_READS_MAX {
+            self.set_damaged(state);
+        }
     }
 }

@@ -16,7 +16,7 @@ use crate::snapshot::format::{
     HEADER_BYTES_MAX, Header, Origin, SNAPSHOT_BLOCK_BYTES, SnapshotError,
 };
 use crate::snapshot::replicator::wait_for_turn;
-use crate::snapshot::slots::Store;
+use crate::snapshot::slots::{FAILED_READS_MAX, Store};
 use crate::snapshot::stored_states::{StoredState, StoredStates};
 use crate::snapshot::writer::{SnapshotOutcome, SnapshotWriter};
 use crate::telemetry::progress::TopicId;
@@ -203,11 +203,17 @@ fn snapshots_that_cannot_be_read_now_are_not_taken_for_none_and_not_for_damaged(
     }
     assert_eq!(store.candidates(1), Ok(Vec::new()));
     disk.set_trouble(None);
+    assert_eq!(candidates(&mut store), [stored.clone()]);
+    // It holds its zone up for a while only.
+    disk.set_trouble(Some(DiskTrouble::Reading));
+    let waits = (0..100).take_while(|_| store.candidates(0).is_err()).count();
+    assert_eq!(waits, FAILED_READS_MAX as usize - 1);
+    disk.set_trouble(None);
     assert_eq!(candidates(&mut store), [stored]);
 }
 
 #[test]
-fn an_unread_state_is_passed_over_once_if_there_is_another_and_a_damaged_one_for_ever() {
+fn a_state_that_cannot_be_read_is_passed_over_once_and_after_ten_times_for_ever() {
     let header = |next_offset| Header { next_offset, ..example() };
     let (newest, older) = (StoredState::Here(header(7)), header(5));
     let snapshots = || vec![header(7), older.clone()];
@@ -222,7 +228,9 @@ fn an_unread_state_is_passed_over_once_if_there_is_another_and_a_damaged_one_for
     assert_eq!(offsets(&mut states, snapshots()), [7, 5]);
     states.set_unread(&newest);
     assert_eq!(offsets(&mut states, vec![header(7)]), [7], "there is no other");
-    states.set_damaged(&newest);
+    for _ in 2..FAILED_READS_MAX {
+        states.set_unread(&newest);
+    }
     for _ in 0..3 {
         assert_eq!(offsets(&mut states, snapshots()), [5]);
     }
@@ -356,7 +364,7 @@ fn snapshots_of_a_recreated_input_are_recognised_and_removed_in_time() {
     let found = candidates(&mut of(2));
     assert_eq!((found.len(), agree(&found[0], 2)), (1, false));
     assert!(agree(&found[0], 1));
-    // Zeros: brokers that report no id match any.
+    // Zeros: a snapshot that knows no id matches any.
     assert!(agree(&found[0], 0));
     for _ in 0..KEEP {
         zone.store(&mut of(2)).expect("the disk is fine");
