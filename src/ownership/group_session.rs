@@ -176,8 +176,13 @@ impl GroupSession {
                 self.missing = Some(MissingTopic { ask_at, is_confirmed: true });
                 None
             }
-            // The group reports it again if it is missing.
-            Ok(()) | Err(_) => None,
+            Ok(()) => None,
+            // That is no answer. The group reports a missing topic once, so it is asked for again.
+            Err(_) => {
+                let ask_at = now + Duration::from_millis(TOPIC_ASKED_EVERY_MS);
+                self.missing = before.map(|missing| MissingTopic { ask_at, ..missing });
+                None
+            }
         }
     }
 
@@ -251,17 +256,20 @@ mod tests {
     #[test]
     fn a_topic_is_gone_once_two_answers_in_a_row_say_so() {
         let now = Instant::now();
-        let mut session = GroupSession::new(now);
         let unreachable = || Err(MembershipError::Unreachable("broker:9092".to_owned()));
-        for answer in [Ok(()), unreachable()] {
+        for (answer, is_asked_again) in [(Ok(()), false), (unreachable(), true)] {
+            let mut session = GroupSession::new(now);
             assert_eq!(session.topic_checked(Err(missing()), now), None, "a broker is behind");
             let again = after_ms(now, TOPIC_ASKED_EVERY_MS);
             assert_eq!(session.next_action(after_ms(now, TOPIC_ASKED_EVERY_MS - 1)), None);
             assert_eq!(session.next_action(again), Some(OwnershipAction::CheckTopic));
             assert_eq!(session.topic_checked(answer, again), None);
-            assert_eq!(session.next_action(after_ms(now, 60_000)), None);
+            let later = session.next_action(after_ms(now, 60_000));
+            assert_eq!(later, is_asked_again.then_some(OwnershipAction::CheckTopic));
         }
+        let mut session = GroupSession::new(now);
         assert_eq!(session.topic_checked(Err(missing()), now), None);
+        assert_eq!(session.topic_checked(unreachable(), now), None, "nobody has answered");
         let gone = session.topic_checked(Err(missing()), now);
         assert_eq!(gone, Some(OwnershipAction::Fail(missing())));
     }
