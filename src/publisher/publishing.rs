@@ -109,6 +109,8 @@ impl<P: Produce<Sent>> Publisher<P> {
     /// Sends what waits, and handles the known deliveries.
     pub fn turn(&mut self, time: Time) -> Inbox {
         self.time = time;
+        // What is sent in this turn does not fail with what was sent before.
+        self.replace_failed_producer();
         self.tick();
         let inbox = self.send_batch();
         self.reap();
@@ -263,9 +265,7 @@ impl<P: Produce<Sent>> Publisher<P> {
         loop {
             self.producer.poll(self.time);
             let mut reported = false;
-            if let Some(sentence) = self.producer.fatal_error() {
-                self.replace_producer(&sentence);
-            }
+            self.replace_failed_producer();
             while let Some(delivery) = self.producer.next_delivery() {
                 reported = true;
                 self.settle(delivery);
@@ -275,6 +275,12 @@ impl<P: Produce<Sent>> Publisher<P> {
             }
         }
         self.ends.metrics.set_gauge(Gauge::InFlightBytes, self.in_flight_bytes as u64);
+    }
+
+    fn replace_failed_producer(&mut self) {
+        if let Some(sentence) = self.producer.fatal_error() {
+            self.replace_producer(&sentence);
+        }
     }
 
     fn settle(&mut self, delivery: Delivery<Sent>) {
