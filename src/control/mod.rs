@@ -587,8 +587,10 @@ fn keep_watch(
     heeds_group: bool,
 ) -> ControlFlow<()> {
     ends.metrics.add(Counter::ControlTurns, 1);
-    // A trouble that lasts is reported again and again.
-    let event = membership.poll(Duration::ZERO).filter(|event| group_events.back() != Some(event));
+    // A trouble that lasts is reported again and again, by each broker.
+    let event = membership
+        .poll(Duration::ZERO)
+        .filter(|event| event.is_urgent() || !group_events.contains(event));
     group_events.extend(event);
     let is_called = heeds_group && group_events.iter().any(MembershipEvent::is_urgent);
     match ends.stop.load(Ordering::Acquire) || is_called {

@@ -98,7 +98,8 @@ pub(crate) fn end_on_panic(is_contained: fn() -> bool) {
             return log::say(text);
         }
         log::say_last(text);
-        end(ExitCode::Bug);
+        let _unless_closed = std::io::stdout().flush();
+        end_now(ExitCode::Bug.number());
     }));
 }
 

@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+const LOG_THREAD: &str = "log";
+
 /// Lines that may wait: those of a bad minute.
 const LOG_LINES_MAX: usize = 1_024;
 
@@ -98,7 +100,7 @@ impl LogSender {
         let stderr = stderr()?;
         let is_journal = matches!(sink, Sink::Journal(_));
         let writer = LogWriter { inbox, bell, sink, stderr, counts: counts.clone() };
-        thread::Builder::new().name("log".to_owned()).spawn(move || writer.run())?;
+        thread::Builder::new().name(LOG_THREAD.to_owned()).spawn(move || writer.run())?;
         Ok(LogSender { items, counts, is_journal })
     }
 
@@ -114,15 +116,16 @@ impl LogSender {
     }
 
     /// Sends text for standard error, and waits until everything sent is written, as
-    /// [`LogSender::flush`] does. The caller writes text that does not get there, unless it
-    /// would have to wait for a reader that stalls. Returns whether the text is written.
+    /// [`LogSender::flush`] does. If the log thread does not write the text, this thread does,
+    /// unless it would wait for a reader that stalls. Returns whether the text is written.
     pub(super) fn say_last(&self, text: String) -> bool {
         let is_sent = self.send_text(text.clone());
         let is_flushed = self.flush();
         if is_sent && is_flushed {
             return true;
         }
-        let is_stderr_free = is_flushed || self.is_journal;
+        let is_log_thread = thread::current().name() == Some(LOG_THREAD);
+        let is_stderr_free = is_flushed || self.is_journal || is_log_thread;
         is_stderr_free && io::stderr().write_all(text.as_bytes()).is_ok()
     }
 
