@@ -88,7 +88,8 @@ impl ClientSession {
     pub(super) fn ends_with_its_client(&self) -> bool {
         let is_read_alone = |exchange: &Exchange| exchange.is_stream() && !exchange.is_ending();
         let is_stream = self.exchange.as_deref().is_some_and(is_read_alone);
-        is_stream || matches!(self.stage, SessionStage::Receiving | SessionStage::Closing)
+        (is_stream && self.more_at.is_none())
+            || matches!(self.stage, SessionStage::Receiving | SessionStage::Closing)
     }
 
     /// Returns whether its client's bytes are looked at while it waits.

@@ -418,9 +418,9 @@ impl Sessions {
                 self.wait_for_offset(number, awaited);
                 self.wait(number, until_ms, false);
             }
-            ExchangeNeed::Turn(_) if session.has_ended && !is_ending => self.close(number),
             // More of the client's commands, or what became of one.
             ExchangeNeed::Turn(_) if session.more_at.is_some() => return true,
+            ExchangeNeed::Turn(_) if session.has_ended && !is_ending => self.close(number),
             ExchangeNeed::Turn(StreamTurn { until_ms, or_frame, or_offset }) => {
                 let kind = std::mem::replace(&mut session.kind, AnswerKind::Stream);
                 self.streams += usize::from(kind != AnswerKind::Stream);
