@@ -45,6 +45,10 @@ const ANSWER_WAIT: Duration = Duration::from_millis(METADATA_MS_MAX);
 /// seconds if the leader of its replica is silent.
 const BEGINNING_MAX: Duration = Duration::from_secs(3);
 
+/// Time after a zone has failed to begin in which none begins: the other zones are read as long as
+/// one failure may take.
+const BEGIN_PAUSE: Duration = Duration::from_secs(3);
+
 /// Age in milliseconds from which on a frame is history. While a game goes on, a reader never
 /// reaches the log's end, so a zone whose frames are younger counts as caught up.
 const LIVE_AGE_MS_MAX: i64 = 1_000;
@@ -104,6 +108,8 @@ pub(crate) struct Feed {
     unbegun: BTreeSet<u16>,
     /// The one of them that is tried first.
     next_begun: u16,
+    /// When a zone may begin after one has failed to.
+    begin_at: Option<Instant>,
     /// librdkafka has given up a partition, whose next record is not in the log any more.
     has_lost: bool,
     trouble: Repeated,
@@ -149,6 +155,7 @@ impl Feed {
             ends,
             unbegun: (0..zones).collect(),
             next_begun: 0,
+            begin_at: None,
             has_lost: false,
             trouble: Repeated::new(),
         })
@@ -359,7 +366,7 @@ impl Feed {
     }
 
     /// Begins zones that have not begun, and whose ends are named. Those for which there is no time
-    /// begin after the next answer.
+    /// begin after a later answer: after a failure, which takes its time, others are read first.
     fn begin_named(
         &mut self,
         named: &[Option<NamedEnd>],
@@ -367,6 +374,9 @@ impl Feed {
         stop: &Arc<AtomicBool>,
         sender: &FeedSender,
     ) {
+        if self.begin_at.is_some_and(|at| Instant::now() < at) {
+            return;
+        }
         let (unbegun, first) = (&self.unbegun, self.next_begun);
         let due = unbegun.range(first..).chain(unbegun.range(..first)).copied();
         let due: Vec<u16> = due.filter(|zone| has_end(named, *zone)).collect();
@@ -384,6 +394,7 @@ impl Feed {
                     has_begun = true;
                 }
                 Err(why) => {
+                    self.begin_at = Some(Instant::now() + BEGIN_PAUSE);
                     if let Some(withheld) = self.trouble.notice(Instant::now()) {
                         tracing::warn!(withheld, zone, "not loaded yet: {why}");
                     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct TopicReport {
     /// When the brokers were asked.
     pub asked: Instant,
-    /// Id of the output topic; 0: the brokers tell none.
+    /// Id of the output topic.
     pub output_id: u128,
     /// Id of the input topic; `None`: not known now.
     pub input_id: Option<u128>,
