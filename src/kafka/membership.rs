@@ -103,7 +103,7 @@ pub enum MembershipError {
         partitions: i32,
     },
     /// The broker denies access.
-    #[error("not authorised for {what}; grant {right} to huntd's user")]
+    #[error("not authorised for {what}; grant {right} to this Kafka user")]
     NotAuthorised {
         /// The topic, the group or the cluster.
         what: String,

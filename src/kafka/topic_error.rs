@@ -37,7 +37,7 @@ pub enum TopicError {
         partitions: usize,
     },
     /// The broker denies access.
-    #[error("not authorised for `{topic}`; grant {right} to huntd's user")]
+    #[error("not authorised for `{topic}`; grant {right} to this Kafka user")]
     NotAuthorised {
         /// The topic.
         topic: String,
@@ -57,7 +57,7 @@ pub enum TopicError {
         sentence: String,
     },
     /// No broker answers. Retry.
-    #[error("the brokers do not answer: {0}; check `brokers` and the network")]
+    #[error("the brokers do not answer: {0}; check their addresses and the network")]
     Unreachable(String),
     /// Brokers have answered, but cannot serve the request now. Retry.
     #[error("{0}; that may pass by itself")]

@@ -228,10 +228,14 @@ impl EventSender {
         let mut failures = reports.filter_map(|report| report.offset.err());
         let Some(Undelivered { topic, error }) = failures.next() else { return Ok(()) };
         let failed = 1 + failures.count();
+        let undelivered =
+            |reason: &str| format!("{failed} records were not delivered; the first: {reason}");
         Err(match ToolError::of_topic(&topic, Right::Write, &error) {
-            ToolError::Topic(TopicError::Unreachable(reason) | TopicError::NotNow(reason)) => {
-                let why = format!("{failed} records were not delivered; the first: {reason}");
-                TopicError::Unreachable(why).into()
+            ToolError::Topic(TopicError::Unreachable(reason)) => {
+                TopicError::Unreachable(undelivered(&reason)).into()
+            }
+            ToolError::Topic(TopicError::NotNow(reason)) => {
+                TopicError::NotNow(undelivered(&reason)).into()
             }
             other => other,
         })
