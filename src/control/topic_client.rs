@@ -32,8 +32,7 @@ pub(crate) struct TopicClient {
 /// A topic, as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FoundTopic {
-    /// Its id, which a topic of the same name that is created later does not have; 0: the brokers
-    /// tell none.
+    /// Its id, which a topic of the same name that is created later does not have.
     pub id: u128,
     /// How many partitions it has.
     pub partitions: usize,

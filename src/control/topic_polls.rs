@@ -121,7 +121,6 @@ struct Sighting {
 /// What a topic is, as opposed to where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TopicIdentity {
-    /// 0: the brokers tell none.
     id: u128,
     partitions: usize,
 }
@@ -188,7 +187,7 @@ impl Sightings {
         identity.map_or(0, |identity| identity.partitions)
     }
 
-    /// The id of a topic that this poll has found, unless it is in doubt; 0: the brokers tell none.
+    /// The id of a topic that this poll has found, unless it is in doubt.
     pub(super) fn confirmed(&self, name: &str, found: &PolledTopics<'_>) -> Option<u128> {
         let (_, present) = found.iter().find(|(topic, _)| *topic == name)?;
         let sighting = self.topics.get(name).filter(|topic| topic.doubted.is_none())?;
@@ -203,9 +202,7 @@ impl Sightings {
 impl Sighting {
     /// Takes the report of a connection, and logs it if it differs from before.
     fn meet(&mut self, name: &str, identity: TopicIdentity) {
-        let (doubted, known) = (self.doubted.take(), self.identity.unwrap_or(identity));
-        let identity =
-            TopicIdentity { id: if identity.id == 0 { known.id } else { identity.id }, ..identity };
+        let doubted = self.doubted.take();
         if Some(identity) == self.identity {
             return;
         }
@@ -282,11 +279,9 @@ mod tests {
             sightings.take(&[("updates", identity)], Instant::now());
             (sightings.are_doubted(), sightings.is_recreated("updates"))
         };
-        assert_eq!(take(with_id(0)), (true, false));
-        assert_eq!(take(with_id(0)), (false, false), "old brokers tell no id");
         assert_eq!(take(with_id(6)), (true, false), "the first id has to be told twice, too");
         assert_eq!(take(SEEN), (true, false));
-        for identity in [SEEN, None, None, SEEN, with_id(0)] {
+        for identity in [SEEN, None, None, SEEN] {
             assert_eq!(take(identity), (false, false));
         }
         assert_eq!(take(with_id(8)), (true, false), "only one connection says so");

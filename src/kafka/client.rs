@@ -237,7 +237,7 @@ pub(crate) fn partitions(
 }
 
 /// Returns the offset of this place in each partition; `None` where its leader reports none in this
-/// time, or where there is no leader. Waits for leaders twice as long at most.
+/// time, or where there is no leader. It asks at most three times.
 pub(crate) fn offsets_at(
     consumer: &KafkaReader,
     topic: &str,
@@ -256,8 +256,8 @@ pub(crate) fn offsets_at(
     // librdkafka reports nothing at all if one leader is missing or silent.
     ask(&all).or_else(|error| {
         let by_leader = led_partitions(consumer, topic, wait)?;
-        // The only leader has been asked.
-        if by_leader.contains(&all) {
+        // The only leader has been asked, or nobody says who leads.
+        if by_leader.is_empty() || by_leader.contains(&all) {
             return Err(error);
         }
         Ok(ask_each(&by_leader, ask, partitions))

@@ -24,7 +24,7 @@ const API_KEY: i16 = 1;
 pub const FETCH_VERSION_MIN: i16 = 13;
 
 /// The newest supported version.
-pub const FETCH_VERSION_MAX: i16 = 17;
+pub(crate) const FETCH_VERSION_MAX: i16 = 17;
 
 /// The fields of a Fetch.
 #[derive(Clone, Copy, Debug)]

@@ -212,8 +212,8 @@ impl Standstills {
     }
 }
 
-/// The lag of each partition in order; `None` for a partition without a leader. `None` for all if
-/// not all brokers answer.
+/// The lag of each partition in order; `None` where its leader does not answer, or where there is
+/// none. `None` for all if no broker says who leads.
 fn lags(consumer: &KafkaReader, topic: &str) -> Option<Vec<Option<PartitionLag>>> {
     let wait = Duration::from_millis(METADATA_MS_MAX);
     let count = partitions(consumer, topic, Right::Read, wait).ok()?.min(SHARDS_MAX as i32);
@@ -231,8 +231,8 @@ fn lags(consumer: &KafkaReader, topic: &str) -> Option<Vec<Option<PartitionLag>>
     Some(committed.iter().zip(&starts).zip(&ends).map(lag).collect())
 }
 
-/// The end of each output, as the offset of the record that is due there. `None` if not all brokers
-/// answer.
+/// The end of each output, as the offset of the record that is due there; `None` where its leader
+/// does not answer.
 fn dues(consumer: &KafkaReader, output: &str, count: i32) -> Option<Vec<Option<PartitionLag>>> {
     let ends = log_ends(consumer, output, count, Duration::from_millis(METADATA_MS_MAX)).ok()?;
     let due = |offset: i64| PartitionLag { offset, end: offset + 1 };

@@ -51,7 +51,8 @@ pub(crate) const LINGER_US_MAX: u32 = 900_000;
 /// `publish.frames_per_shard`.
 pub(crate) const SHARD_FRAMES_MAX: u64 = 1024;
 
-/// Upper limit of `publish.queue_kbytes_max`, in KiB. Above 2 GiB, it was given in bytes.
+/// Upper limit of `publish.queue_kbytes_max`, in KiB. A larger number was probably meant in
+/// bytes.
 pub(crate) const PUBLISH_QUEUE_KBYTES_MAX: u64 = 2_097_151;
 
 /// Milliseconds before a shard that waits for the publisher is tried again.
