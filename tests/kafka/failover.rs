@@ -291,4 +291,6 @@ pub(crate) fn a_view_of_quiet_zones_is_of_now_again_while_a_broker_is_frozen(
     thread::sleep(Duration::from_secs(10));
     huntd.wait_until("zones of now", |_| lags_ms(&serving).iter().all(|lag_ms| *lag_ms < 3_000));
     cluster.broker_mut(1).thaw();
+    // The controller has given it up meanwhile.
+    cluster.client().wait_until_in_sync();
 }
