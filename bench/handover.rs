@@ -14,8 +14,8 @@
 //! copy of each, and the hot thread of that instance. Both are compared with a rival that plays the
 //! same input into an output of its own on the same core: it takes as much of the machine, and
 //! nobody follows anybody. Goals: 1 % more for the owner, and 60 % of the rival for the copies.
-//! `--smoke` takes a few players and one round. `--rate N` measures at this rate only, and `--costs`
-//! only what copies cost.
+//! `--smoke` takes a few players and one round. `--rate N` measures at this rate only, and
+//! `--costs` only what copies cost.
 
 use huntd::hunt::frames::decode_frame;
 use rdkafka::Message;
