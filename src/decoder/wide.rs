@@ -1,5 +1,8 @@
 //! Reads a record of a known shape with AVX-512, like `narrow`, but the record's text is compressed
 //! and compared as a whole, and so are the positions of its numbers.
+//!
+//! Without this file, `cargo bench --bench decode` prints 41 ns for a record instead of 34: 7 % of
+//! the hot thread's time in a drain.
 
 use super::RecordPosition;
 use super::numbers::Numbers;
