@@ -20,6 +20,7 @@ use rdkafka::message::{BorrowedMessage, Message, Timestamp};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{ControlFlow, Range};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Upper limit of the wait for an answer about topics.
@@ -177,9 +178,18 @@ impl TopicReader {
 
     /// Returns the first offset that is not deleted, and the offset of the next record.
     pub(crate) fn bounds(&self, partition: u16) -> Result<(i64, i64), ToolError> {
-        self.consumer
-            .fetch_watermarks(&self.topic, i32::from(partition), ANSWER_WAIT)
-            .map_err(|error| ToolError::of_topic(&self.topic, Right::Read, &error))
+        let until = Instant::now() + ANSWER_WAIT;
+        loop {
+            let asked =
+                self.consumer.fetch_watermarks(&self.topic, i32::from(partition), ANSWER_WAIT);
+            match asked.map_err(|error| ToolError::of_topic(&self.topic, Right::Read, &error)) {
+                // The leader of a new topic does not know at once that it leads.
+                Err(ToolError::Topic(TopicError::NotNow(_))) if Instant::now() < until => {
+                    thread::sleep(Duration::from_millis(FETCH_WAIT_MS.into()));
+                }
+                bounds => return bounds,
+            }
+        }
     }
 
     /// Returns the first offset of each partition with a record of this time or later, in

@@ -236,7 +236,10 @@ fn a_large_record_that_an_operator_skips_gets_a_letter_that_its_topic_takes() {
     let mut daemon = Huntd::start_as(kafka::shared(), &topics, &[], &["--skip", "0:0"]);
     let mut follower = Follower::new(kafka::shared(), &topics);
     accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut daemon);
-    let letters = kafka::shared().client().consume(&topics.dead_letters, 0);
+    // The topic refuses the whole letter first.
+    let letters = || kafka::shared().client().consume(&topics.dead_letters, 0);
+    daemon.wait_until("the letter", |_| !letters().is_empty());
+    let letters = letters();
     assert_eq!(header(&letters[0], "huntd.reason"), Some(&b"skipped"[..]));
     assert_eq!(header(&letters[0], "huntd.value_bytes"), Some(&b"900000"[..]));
 
