@@ -374,19 +374,24 @@ pub(crate) fn is_out_of_range(error: &KafkaError) -> bool {
 mod tests {
     use super::*;
     use rdkafka::mocking::MockCluster;
+    use rdkafka::producer::DefaultProducerContext;
     use std::time::Instant;
 
-    #[test]
-    fn a_partition_can_be_read_from_elsewhere_again_and_again() {
-        let cluster = MockCluster::new(1).expect("a mock cluster");
-        cluster.create_topic("events", 1, 1).expect("a topic");
+    fn reader_of(cluster: &MockCluster<'_, DefaultProducerContext>) -> KafkaReader {
         let options = ClientOptions {
             brokers: vec![cluster.bootstrap_servers()],
             client_id: "test".to_owned(),
             security: Security::default(),
             group: "test".to_owned(),
         };
-        let reader = reader(&reader_config(&options), &options).expect("a client");
+        reader(&reader_config(&options), &options).expect("a client")
+    }
+
+    #[test]
+    fn a_partition_can_be_read_from_elsewhere_again_and_again() {
+        let cluster = MockCluster::new(1).expect("a mock cluster");
+        cluster.create_topic("events", 1, 1).expect("a topic");
+        let reader = reader_of(&cluster);
         let mut places = TopicPartitionList::new();
         places.add_partition_offset("events", 0, Offset::Beginning).expect("a place");
         for _ in 0..2_000 {
@@ -405,13 +410,7 @@ mod tests {
         // It never says which versions it speaks, so it is not asked who leads.
         let minutes = Duration::from_secs(600);
         cluster.broker_round_trip_time(2, minutes).expect("a broker");
-        let options = ClientOptions {
-            brokers: vec![cluster.bootstrap_servers()],
-            client_id: "test".to_owned(),
-            security: Security::default(),
-            group: "test".to_owned(),
-        };
-        let reader = reader(&reader_config(&options), &options).expect("a client");
+        let reader = reader_of(&cluster);
         let ends = || log_ends(&reader, "events", 4, Duration::from_secs(3));
         let until = Instant::now() + minutes;
         let await_ends = |named: [Option<i64>; 4]| loop {
