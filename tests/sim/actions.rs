@@ -128,8 +128,10 @@ impl Control {
         } else {
             Err(missing.clone())
         };
-        let is_missed = checked.as_ref() == Err(&missing);
-        self.topic_missed = if is_missed { self.topic_missed + 1 } else { 0 };
+        match &checked {
+            Ok(()) => self.topic_missed = 0,
+            Err(error) => self.topic_missed += u32::from(*error == missing),
+        }
         if checked.is_ok() && self.has_check_failed {
             around.chance.see(Sight::TopicFoundAgain);
         }

@@ -80,7 +80,7 @@ pub(crate) struct Control {
     pub(crate) is_input_known: bool,
     /// Whether the last check for the input topic has not found it.
     pub(crate) has_check_failed: bool,
-    /// How often in a row it was heard that the input topic is gone.
+    /// How often it was heard that the input topic is gone, since it was found last.
     pub(crate) topic_missed: u32,
     /// Shards that the group counts us in for, since they were last surveyed.
     pub(crate) confirmed: BTreeSet<i32>,
