@@ -39,6 +39,13 @@ pub(crate) struct Takeover {
     pub(crate) next_offset: i64,
 }
 
+impl Takeover {
+    /// Returns whether it is where an engine starts.
+    pub(crate) fn is_at(self, start: Start) -> bool {
+        (self.next_update, self.next_offset) == (start.next_update, start.next_offset)
+    }
+}
+
 /// Why a range of the log cannot be folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {

@@ -378,8 +378,11 @@ impl Acquisition {
     pub fn cover(&self) -> Option<Mark> {
         let followed = self.followed.as_ref()?;
         let is_begun_there = |genesis: Start| genesis == followed.start;
+        // Two versions may have taken over while a fence was on its way: ours came back then.
+        let has_begun_with = |takeover: Takeover| takeover.is_at(followed.start);
         // Before a zone's first owner it is not known which rules that will begin it by.
         let goes_on = self.fold.genesis().is_none_or(is_begun_there)
+            && self.fold.takeover().is_none_or(has_begun_with)
             && self.begun_by() == followed.begun_by
             && self.fold.skips().len() == self.skips_followed;
         // An engine does not make the updates of another version.
@@ -685,9 +688,8 @@ impl Acquisition {
         let (kept, migrates_to) = (self.kept(), self.migrates_to());
         let is_at_end = is_at_end(start, published);
         let is_behind = match self.fold.takeover() {
-            Some(Takeover { next_update, next_offset, .. }) => {
-                (next_update, next_offset) != (start.next_update, start.next_offset)
-                    || (self.is_of_other_version() && !is_at_end)
+            Some(takeover) => {
+                !takeover.is_at(start) || (self.is_of_other_version() && !is_at_end)
             }
             None => migrates_to.is_some() && !is_at_end,
         };
