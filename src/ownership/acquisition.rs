@@ -688,9 +688,7 @@ impl Acquisition {
         let (kept, migrates_to) = (self.kept(), self.migrates_to());
         let is_at_end = is_at_end(start, published);
         let is_behind = match self.fold.takeover() {
-            Some(takeover) => {
-                !takeover.is_at(start) || (self.is_of_other_version() && !is_at_end)
-            }
+            Some(takeover) => !takeover.is_at(start) || (self.is_of_other_version() && !is_at_end),
             None => migrates_to.is_some() && !is_at_end,
         };
         if is_behind {

@@ -311,7 +311,11 @@ impl Sim {
         };
         let left = (0..self.followers.len() as i32).find(is_left);
         self.wrong = left.map(|partition| {
-            format!("partition {partition} waits for a state, and the version before has left it")
+            let stuck = self.stuck();
+            format!(
+                "partition {partition} waits for a state, and the version before has left it: \
+                 {stuck}"
+            )
         });
     }
 
