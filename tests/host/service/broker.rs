@@ -12,7 +12,7 @@ const UNSUPPORTED_VERSION: i16 = 35;
 /// Kafka's numbers of the requests that huntd and librdkafka need, with versions of a real broker.
 const KNOWN: [[i16; 3]; 15] = [
     [0, 0, 9],
-    [1, 4, 12],
+    [1, 4, 13],
     [2, 0, 6],
     [3, 0, 12],
     [8, 0, 7],
