@@ -203,7 +203,7 @@ fn snapshots_that_cannot_be_read_now_are_not_taken_for_none_and_not_for_damaged(
     }
     assert_eq!(store.candidates(1), Ok(Vec::new()));
     disk.set_trouble(None);
-    assert_eq!(candidates(&mut store), [stored.clone()]);
+    assert_eq!(candidates(&mut store), std::slice::from_ref(&stored));
     // It holds its zone up for a while only.
     disk.set_trouble(Some(DiskTrouble::Reading));
     let waits = (0..100).take_while(|_| store.candidates(0).is_err()).count();
