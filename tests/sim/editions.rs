@@ -340,6 +340,7 @@ impl Sim {
         for host in 0..HOSTS {
             if self.hosts[host].version != version {
                 self.set_version(host, version);
+                self.had_one_version = false;
             }
         }
     }

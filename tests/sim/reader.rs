@@ -93,12 +93,17 @@ impl Follower {
 
     /// Whether it does so as far as it can know: that it has joined at a fence that was written too
     /// late, or twice, shows with later records. It must if an owner has repeated its fence in time
-    /// since, and no update was missing then.
+    /// since, and no update was missing then. An owner whose epoch is out of its reach, because a
+    /// fence was forged while an earlier owner played on, tells it nothing.
     pub(crate) fn has_come_to(&self, whole: &Follower, log: &OutputLog, from: i64) -> bool {
+        let position = self.reader.position();
         let told = |at: i64| {
             let Ok((header, _)) = decode_frame(&log.records[at as usize]) else { return false };
             let mark = whole.marks[at as usize];
+            let is_in_reach =
+                header.owner_epoch.saturating_sub(position.owner_epoch) <= EPOCH_STEP_MAX;
             header.kind == FrameKind::Fence
+                && is_in_reach
                 && header.next_offset >= 0
                 && (header.owner_epoch, header.first_update) == (mark.owner_epoch, mark.next_update)
         };
