@@ -230,8 +230,8 @@ pub(super) fn is_tls(answer: &[u8]) -> bool {
     matches!(answer, [0x15 | 0x16, 3, ..])
 }
 
-/// What every connection has: no delay for small requests, and an end within seconds if the peer's
-/// host falls silent while nothing is sent. There is no `TCP_USER_TIMEOUT`: it would also end the
+/// Sends small requests without a delay, and ends the connection within seconds if the peer's host
+/// falls silent while nothing is sent. There is no `TCP_USER_TIMEOUT`: it would also end the
 /// connection to a broker that reads nothing for a while, as one does that waits for replicas or
 /// holds a client to its quota (tcp(7)). Each answer has a deadline instead.
 fn set_up(stream: &TcpStream) -> io::Result<()> {

@@ -113,11 +113,6 @@ mod tests {
     }
 
     fn write_answer(writer: &mut WireWriter<'_>, api_key: i16, version: i16, port: u16) {
-        let write_broker = |writer: &mut WireWriter<'_>| {
-            writer.i32(1);
-            writer.string("127.0.0.1", false);
-            writer.i32(port.into());
-        };
         match api_key {
             API_VERSIONS if version > 0 => writer.i16(ErrorCode::UNSUPPORTED_VERSION.0),
             API_VERSIONS => {
@@ -152,7 +147,9 @@ mod tests {
                 writer.i32(0);
                 writer.i16(0);
                 writer.null_string(false);
-                write_broker(writer);
+                writer.i32(1);
+                writer.string("127.0.0.1", false);
+                writer.i32(port.into());
             }
             _ => {
                 writer.i32(0);

@@ -2,7 +2,6 @@
 //! asked every 300 ms, or every second about a thousand partitions, for the placement of copies.
 
 use super::ControlOptions;
-use super::control_error::ControlError;
 use super::dialler::DialOptions;
 use super::group_coordinator::GroupCoordinator;
 use crate::kafka::client::{KafkaReader, committed, log_ends, reader, reader_config};
@@ -42,18 +41,13 @@ const VIEWS_MAX: usize = 1;
 /// A thread that asks the brokers. Dropped, it ends with its next question; nobody waits for it.
 pub(crate) struct GroupWatch {
     views: Receiver<GroupView>,
-    /// How many instances the operator lists.
-    listed: Option<usize>,
-    /// Whom to ask how many members the group has.
+    /// How to ask how many members the group has.
     coordinator: (DialOptions, GroupOptions),
-    /// The answers, and where they are sent.
-    counts: (Sender<MemberCount>, Receiver<MemberCount>),
+    /// The answers, and where they are sent; `None`: nobody says it.
+    counts: (Sender<Option<usize>>, Receiver<Option<usize>>),
     /// Dropped, it ends the thread.
     _watching: Sender<()>,
 }
-
-/// How many members the group has.
-type MemberCount = Result<usize, ControlError>;
 
 impl GroupWatch {
     /// Begins to ask. Without a thread or a client for it, nothing is ever seen.
@@ -112,7 +106,6 @@ impl GroupWatch {
         }
         GroupWatch {
             views,
-            listed: group.assignment.as_ref().map(|list| list.describe().members.len()),
             coordinator: (options.dial.clone(), group.clone()),
             counts: mpsc::channel(),
             _watching: watching,
@@ -125,15 +118,14 @@ impl GroupWatch {
         let ((dial, group), counted) = (self.coordinator.clone(), self.counts.0.clone());
         let ask = move || {
             let described = GroupCoordinator::new(dial, group).describe();
-            let _has_ended = counted.send(described.map(|it| it.members.len()));
+            let _has_ended = counted.send(described.ok().map(|group| group.members.len()));
         };
         let _unasked = thread::Builder::new().name("members".to_owned()).spawn(ask);
     }
 
-    /// Returns the answer to [`GroupWatch::ask_members`], once it is there. If the operator lists
-    /// the instances, it always is.
-    pub(super) fn next_members(&self) -> Option<Result<usize, ControlError>> {
-        self.listed.map(Ok).or_else(|| self.counts.1.try_recv().ok())
+    /// Returns the answer to [`GroupWatch::ask_members`], once it is there.
+    pub(super) fn next_members(&self) -> Option<Option<usize>> {
+        self.counts.1.try_recv().ok()
     }
 
     /// The newest view that was not taken yet.

@@ -269,7 +269,7 @@ impl Control {
             group_watch.ask_members();
         }
         if let Some(members) = group_watch.next_members() {
-            successors.take(members.ok());
+            successors.take(members);
         }
         let Some(has_successors) = successors.are_there(now) else { return };
         if has_successors && successors.is_counted {

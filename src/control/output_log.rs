@@ -163,28 +163,33 @@ impl OutputLog {
         if self.reads.are_stuck(partition) {
             self.replace_consumer()?;
         }
-        let mut list = TopicPartitionList::new();
-        list.add_partition_offset(&self.options.output_topic, partition, Offset::Offset(from))
-            .and_then(|()| self.consumer.incremental_assign(&list))
-            .map_err(|error| self.failure(&error))?;
+        self.assign(&self.consumer, [(partition, from)])?;
         self.reads.begin(partition, from);
         Ok(())
+    }
+
+    /// Has a client bring these partitions from these offsets on, beside others.
+    fn assign(
+        &self,
+        consumer: &KafkaReader,
+        places: impl IntoIterator<Item = (i32, i64)>,
+    ) -> Result<(), TopicError> {
+        let (topic, mut list) = (&self.options.output_topic, TopicPartitionList::new());
+        places
+            .into_iter()
+            .try_for_each(|(partition, from)| {
+                list.add_partition_offset(topic, partition, Offset::Offset(from))
+            })
+            .and_then(|()| consumer.incremental_assign(&list))
+            .map_err(|error| self.failure(&error))
     }
 
     /// Takes a new client, which reads on where the old one was.
     fn replace_consumer(&mut self) -> Result<(), TopicError> {
         let config = consumer_config(&self.options);
         let consumer = reader(&config, &self.options.client).map_err(|it| self.failure(&it))?;
-        let mut list = TopicPartitionList::new();
-        for (partition, PartitionRead { next, .. }) in &self.reads.under_way {
-            list.add_partition_offset(
-                &self.options.output_topic,
-                *partition,
-                Offset::Offset(*next),
-            )
-            .map_err(|error| self.failure(&error))?;
-        }
-        consumer.incremental_assign(&list).map_err(|error| self.failure(&error))?;
+        let places = self.reads.under_way.iter().map(|(partition, read)| (*partition, read.next));
+        self.assign(&consumer, places)?;
         tracing::warn!("nothing came of the output for long: it is read by a new client");
         leave(std::mem::replace(&mut self.consumer, consumer));
         self.reads.renew();

@@ -1,5 +1,5 @@
-//! Whether anybody can take over the shards of a daemon that ends. The group's coordinator is asked
-//! by another thread: the control thread only looks for answers, so it plays on meanwhile.
+//! The members of the group that can take over the shards of a daemon that ends. Another thread
+//! asks the group's coordinator; the control thread only looks for answers, so it plays on.
 
 use crate::ownership::release::PLAY_ON_MS_MAX;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ pub(super) struct Successors {
     is_asking: bool,
     /// The group counts this instance among its members.
     pub(super) is_counted: bool,
-    /// What the group said last; `None`: nothing yet.
+    /// The last answer of the group; `None`: there is none yet.
     are_there: Option<bool>,
 }
 

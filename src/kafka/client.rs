@@ -364,6 +364,12 @@ pub(crate) fn topic_error(topic: &str, right: Right, error: &KafkaError) -> Topi
     }
 }
 
+/// Returns whether the error is only about the group of a reader that asks the group for nothing;
+/// librdkafka looks for its coordinator nevertheless.
+pub(crate) fn is_of_unused_group(error: &KafkaError) -> bool {
+    error.rdkafka_error_code() == Some(RDKafkaErrorCode::GroupAuthorizationFailed)
+}
+
 /// Returns whether the error says that the offset to read is out of range.
 pub(crate) fn is_out_of_range(error: &KafkaError) -> bool {
     use RDKafkaErrorCode::{AutoOffsetReset, OffsetOutOfRange};

@@ -29,7 +29,7 @@ pub(super) struct GroupSession {
     committed_at: Instant,
 }
 
-/// What is known of an input topic that is said to be missing.
+/// An input topic that brokers do not know.
 #[derive(Clone, Copy, Debug)]
 struct MissingTopic {
     /// When it is asked for next.

@@ -109,7 +109,7 @@ impl<P: Produce<Sent>> Publisher<P> {
     /// Sends what waits, and handles the known deliveries.
     pub fn turn(&mut self, time: Time) -> Inbox {
         self.time = time;
-        // What is sent in this turn does not fail with what was sent before.
+        // First, so that the records of this turn go to a producer that works.
         self.replace_failed_producer();
         self.tick();
         let inbox = self.send_batch();

@@ -190,7 +190,7 @@ impl AppenderCallbacks {
         let _gone = self.reports.try_send(Report { ticket, appended });
     }
 
-    /// What became of a command that was handed over to librdkafka, and failed.
+    /// Returns the outcome of a command that librdkafka has taken and could not deliver.
     fn failed(&self, error: &KafkaError) -> Appended {
         if error.rdkafka_error_code() == Some(RDKafkaErrorCode::PurgeQueue) {
             self.has_refused.store(true, Ordering::Release);
@@ -213,7 +213,7 @@ impl AppenderCallbacks {
         fatal.is_some_and(|(code, _)| code == RDKafkaErrorCode::ClusterAuthorizationFailed)
     }
 
-    /// What became of a command that librdkafka does not take.
+    /// Returns the outcome of a command that librdkafka does not take.
     fn refuse(&self, error: &KafkaError) -> Appended {
         match error.rdkafka_error_code() {
             Some(RDKafkaErrorCode::QueueFull) => return Appended::Full,

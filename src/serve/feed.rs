@@ -4,7 +4,8 @@
 
 use crate::kafka::METADATA_MS_MAX;
 use crate::kafka::client::{
-    ClientOptions, KafkaReader, is_out_of_range, partitions, read_from, reader, reader_config,
+    ClientOptions, KafkaReader, is_of_unused_group, is_out_of_range, partitions, read_from, reader,
+    reader_config,
 };
 use crate::kafka::right::Right;
 use crate::kafka::topic_error::TopicError;
@@ -22,7 +23,7 @@ use crate::telemetry::repeated::Repeated;
 use crate::view::game::ViewedGame;
 use crate::view::zone::{ZonePosition, ZoneView};
 use rdkafka::consumer::Consumer;
-use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::message::Message;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use smol::channel::Receiver;
@@ -282,9 +283,7 @@ impl Feed {
 
     /// An error that librdkafka does not retry by itself concerns a position that is gone.
     fn report(&mut self, error: &KafkaError) {
-        // librdkafka asks for the group's coordinator, although this client asks the group for
-        // nothing.
-        if error.rdkafka_error_code() == Some(RDKafkaErrorCode::GroupAuthorizationFailed) {
+        if is_of_unused_group(error) {
             return;
         }
         if let Some(withheld) = self.trouble.notice(Instant::now()) {
@@ -646,6 +645,7 @@ mod tests {
     use crate::testing::frame_maker::FrameMaker;
     use crate::testing::hostile_zone::rulebook;
     use rdkafka::ClientContext;
+    use rdkafka::error::RDKafkaErrorCode;
     use rdkafka::message::{OwnedMessage, Timestamp};
     use rdkafka::mocking::MockCluster;
     use smol::channel;

@@ -507,8 +507,8 @@ impl Check<'_> {
     }
 }
 
-/// Checks a topic name by Kafka's rule (`org.apache.kafka.common.internals.Topic`). The error says
-/// what to choose.
+/// Checks a topic name by Kafka's rule (`org.apache.kafka.common.internals.Topic`). The error lists
+/// the characters that are allowed.
 pub(crate) fn topic_name(written: &str) -> Result<(), String> {
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let length = 1..=kafka::TOPIC_NAME_CHARS_MAX;

@@ -328,9 +328,9 @@ impl MetricsPage {
 /// Why writing cannot fail.
 const FITS: &str = "a string takes it";
 
-/// Whether a count since the process began is shown, also if the shard is no longer owned: a
-/// counter that came and went would lose counts. Counters of owned partitions start at 0, because
-/// `rate` and `increase`, which alerts use, ignore the first value of a series.
+/// Returns whether the page shows a count since the process began, also if the shard is no longer
+/// owned: a counter that came and went would lose counts. Counters of owned partitions start at 0,
+/// because `rate` and `increase`, which alerts use, ignore the first value of a series.
 fn is_shown(shard: &ShardProgress, count: u64) -> bool {
     count > 0 || shard.is_owned()
 }

@@ -321,8 +321,8 @@ fn block_offset(index: u32) -> u64 {
         + u64::from(index) * crate::snapshot::format::SNAPSHOT_BLOCK_BYTES as u64
 }
 
-/// What a failed read says of a snapshot. One that is gone, ends early or is no file is damaged.
-/// Any other error may pass.
+/// Returns the error of a snapshot that a read has failed on. A snapshot that is gone, ends early
+/// or is not a file is damaged. Any other error may pass.
 fn read_error(
     error: &io::Error,
     damaged: impl FnOnce(&'static str) -> SnapshotError,

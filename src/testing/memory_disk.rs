@@ -25,7 +25,7 @@ struct DiskContents {
     fails_at: Option<u64>,
     /// Bytes that all files together may have.
     room: Option<usize>,
-    /// What fails as long as a test says so.
+    /// The operations that fail until a test ends the trouble.
     trouble: Option<DiskTrouble>,
 }
 

@@ -6,8 +6,8 @@ use super::source::SourceRecord;
 use crate::control::dialler;
 use crate::daemon::failure::Failure;
 use crate::kafka::client::{
-    self, ClientOptions, KafkaReader, client_config, is_out_of_range, read_from, reader,
-    reader_config,
+    self, ClientOptions, KafkaReader, client_config, is_of_unused_group, is_out_of_range,
+    read_from, reader, reader_config,
 };
 use crate::kafka::right::Right;
 use crate::kafka::security::Security;
@@ -15,7 +15,7 @@ use crate::kafka::topic_error::TopicError;
 use crate::service::config::{Config, topic_name};
 use crate::service::config_args::ClusterArgs;
 use rdkafka::consumer::Consumer;
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::error::KafkaError;
 use rdkafka::message::{BorrowedMessage, Message, Timestamp};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use std::collections::{BTreeMap, BTreeSet};
@@ -234,13 +234,7 @@ impl TopicReader {
             None => Ok(Read::Nothing),
             Some(Ok(message)) => Ok(Read::Message(message)),
             Some(Err(KafkaError::PartitionEOF(partition))) => Ok(Read::End(partition as u16)),
-            // librdkafka asks for the group's coordinator, although nothing is asked of the group.
-            Some(Err(error))
-                if error.rdkafka_error_code()
-                    == Some(RDKafkaErrorCode::GroupAuthorizationFailed) =>
-            {
-                Ok(Read::Nothing)
-            }
+            Some(Err(error)) if is_of_unused_group(&error) => Ok(Read::Nothing),
             // librdkafka continues after the batch, at an unknown offset.
             Some(Err(error)) if is_damage(&error) => Err(ToolError::VerificationFailed(format!(
                 "a batch of `{}` cannot be read ({error}), so results for the records after it \
