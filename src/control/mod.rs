@@ -413,6 +413,7 @@ impl Control {
                 self.covers.remove(&partition);
                 self.loaded.remove(&partition);
                 self.ends.progress.shard(partition).ownership_id.set(0);
+                self.tell_publisher(ToPublisher::Disown { partition });
             }
             OwnershipAction::SetGoal { partition, offset } => {
                 self.ends.progress.shard(partition).goal.set(offset);
@@ -507,6 +508,7 @@ impl Control {
         self.journal.follows(&opening);
         let engine = self.loaded.remove(&opening.acquired.partition);
         let engine = engine.expect("it was loaded a moment ago");
+        self.tell_publisher(ToPublisher::Follow { partition: opening.acquired.partition });
         let open = handover::follow(&self.ends.progress, opening, engine);
         self.tell_hot(open);
     }

@@ -229,11 +229,6 @@ impl LeaderTable {
         }
     }
 
-    /// Returns whether a broker leads any partition, as far as known.
-    pub(crate) fn leads(&self, node_id: i32) -> bool {
-        self.rows.iter().any(|row| !row.stale && row.leader == Some(node_id))
-    }
-
     /// The leader of a partition; `None` while it is unknown or stale.
     pub fn leader(&self, partition: i32) -> Option<CurrentLeader> {
         let row = self.row(partition)?;

@@ -73,6 +73,11 @@ pub struct PublisherOptions {
 /// What the other threads tell the publisher.
 #[derive(Debug)]
 pub enum ToPublisher {
+    /// An engine follows the output of a partition, whose frames may have to be sent soon.
+    Follow {
+        /// The shard's partition.
+        partition: i32,
+    },
     /// An ownership begins. Nothing of it is sent before.
     Begin {
         /// The shard's partition.
@@ -83,6 +88,11 @@ pub enum ToPublisher {
         mark: Mark,
         /// Zones there are: partitions of the input.
         zones: i32,
+    },
+    /// No frame of the partition follows those that were sent.
+    Disown {
+        /// The shard's partition.
+        partition: i32,
     },
     /// The records of a [`ForeignSpan`](crate::ownership::foreign_span::ForeignSpan) were read, and
     /// are nobody's fence.

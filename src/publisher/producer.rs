@@ -107,6 +107,12 @@ struct ProducerError(String);
 /// It takes every record: the quotas of the shards bound how many wait. A record that it cannot
 /// send is a delivery that has failed.
 pub trait Produce<T> {
+    /// Gets ready for frames of a partition, so that the first one waits for no connection.
+    fn expect(&mut self, partition: i32);
+
+    /// Needs to be ready for frames of a partition no longer.
+    fn expect_no_more(&mut self, partition: i32);
+
     /// Copies an encoded record for one partition of a topic.
     fn send(&mut self, topic: &str, partition: i32, bytes: &[u8], receipt: T);
 
@@ -218,6 +224,11 @@ impl<T> Producer<T> {
 }
 
 impl<T> Produce<T> for Producer<T> {
+    /// Does nothing: librdkafka connects for the first record.
+    fn expect(&mut self, _partition: i32) {}
+
+    fn expect_no_more(&mut self, _partition: i32) {}
+
     fn send(&mut self, topic: &str, partition: i32, bytes: &[u8], receipt: T) {
         let record: BaseRecord<'_, (), [u8], usize> =
             BaseRecord::with_opaque_to(topic, self.next_number())

@@ -54,6 +54,8 @@ pub(super) struct Lanes<T> {
     lanes: Vec<Lane<T>>,
     /// Partitions with a batch that is not under way.
     waiting: BTreeSet<i32>,
+    /// Partitions that may get a frame at any time.
+    expected: BTreeSet<i32>,
     /// Which of them comes first.
     first: i32,
     table: LeaderTable,
@@ -82,6 +84,7 @@ impl<T> Lanes<T> {
             options,
             lanes: Vec::new(),
             waiting: BTreeSet::new(),
+            expected: BTreeSet::new(),
             first: 0,
             table: LeaderTable::new(),
             pending: PendingRequests::new(),
@@ -97,15 +100,33 @@ impl<T> Lanes<T> {
         }
     }
 
+    /// Gets a connection and a producer id for a partition before its first frame.
+    pub(super) fn expect(&mut self, partition: i32) {
+        self.lane(partition);
+        self.expected.insert(partition);
+    }
+
+    /// Needs neither before the next frame.
+    pub(super) fn expect_no_more(&mut self, partition: i32) {
+        self.expected.remove(&partition);
+    }
+
     /// Takes a copy of a frame.
     pub(super) fn push(&mut self, partition: i32, value: &[u8], receipt: T) {
+        self.number += 1;
+        let number = self.number;
+        let mut memory = std::mem::take(&mut self.memory);
+        self.lane(partition).push(value, receipt, number, &mut memory);
+        self.memory = memory;
+        self.waiting.insert(partition);
+    }
+
+    fn lane(&mut self, partition: i32) -> &mut Lane<T> {
         let place = usize::try_from(partition).expect("partition numbers are not negative");
         if place >= self.lanes.len() {
             self.lanes.resize_with(place + 1, Lane::new);
         }
-        self.number += 1;
-        self.lanes[place].push(value, receipt, self.number, &mut self.memory);
-        self.waiting.insert(partition);
+        &mut self.lanes[place]
     }
 
     /// The next delivery that is known.
@@ -120,7 +141,7 @@ impl<T> Lanes<T> {
 
     /// Whether a leader must be asked for.
     pub(super) fn needs_metadata(&self) -> bool {
-        self.waiting.iter().any(|partition| self.table.leader(*partition).is_none())
+        self.wanted().any(|partition| self.table.leader(partition).is_none())
     }
 
     /// Whether another broker leads a partition of the request that this one has to answer next. If
@@ -168,10 +189,15 @@ impl<T> Lanes<T> {
         }
     }
 
-    /// The brokers that there are connections to make to: they lead what waits.
+    /// The brokers that there are connections to make to: they lead what waits or is expected.
     pub(super) fn leaders(&self) -> BTreeSet<i32> {
-        let leader = |partition: &i32| Some(self.table.leader(*partition)?.node_id);
-        self.waiting.iter().filter_map(leader).collect()
+        let leader = |partition| Some(self.table.leader(partition)?.node_id);
+        self.wanted().filter_map(leader).collect()
+    }
+
+    /// Partitions that need a leader, some of them twice.
+    fn wanted(&self) -> impl Iterator<Item = i32> + '_ {
+        self.waiting.iter().chain(&self.expected).copied()
     }
 
     /// What is known of the cluster.
@@ -182,7 +208,7 @@ impl<T> Lanes<T> {
     /// When a batch may be sent, if it waits only for time.
     pub(super) fn next_at(&self, now: Instant) -> Option<Instant> {
         let waiting = self.waiting.iter().map(|partition| &self.lanes[*partition as usize]);
-        let id_at = self.producer_id.retry_at().filter(|_| !self.waiting.is_empty());
+        let id_at = self.producer_id.retry_at().filter(|_| self.wanted().next().is_some());
         waiting.filter_map(Lane::retry_at).chain(id_at).filter(|at| *at > now).min()
     }
 
@@ -194,7 +220,7 @@ impl<T> Lanes<T> {
         (now, now_ms): (Instant, i64),
         out: &mut Vec<u8>,
     ) -> bool {
-        if self.pending.count(node_id) >= REQUESTS_MAX || self.waiting.is_empty() {
+        if self.pending.count(node_id) >= REQUESTS_MAX || self.wanted().next().is_none() {
             return false;
         }
         let (leaving, is_id_missing) = self.leaving(node_id, now);
@@ -243,16 +269,21 @@ impl<T> Lanes<T> {
     /// Partitions that have a batch for a broker, in their order, and whether others of its lanes
     /// lack a producer id. If they are too many for one request, the next one begins with the rest.
     fn leaving(&mut self, node_id: i32, now: Instant) -> (Vec<i32>, bool) {
-        let Lanes { waiting, table, lanes, first, producer_id, .. } = self;
+        let Lanes { waiting, expected, table, lanes, first, producer_id, .. } = self;
         let has_id = producer_id.producer().is_some();
-        let (mut bytes, mut leaving, mut is_id_missing) = (0, Vec::new(), false);
+        let leads = |partition: i32| {
+            table.leader(partition).is_some_and(|leader| leader.node_id == node_id)
+        };
+        let lacks_id = |lane: &Lane<T>| !has_id && lane.producer().is_none();
+        let mut expected = expected.iter().copied();
+        let mut is_id_missing = expected.any(|it| leads(it) && lacks_id(&lanes[it as usize]));
+        let (mut bytes, mut leaving) = (0, Vec::new());
         for partition in waiting.range(*first..).chain(waiting.range(..*first)).copied() {
-            let leads = table.leader(partition).is_some_and(|leader| leader.node_id == node_id);
             let lane = &mut lanes[partition as usize];
-            if !leads || !lane.may_leave(node_id, now) {
+            if !leads(partition) || !lane.may_leave(node_id, now) {
                 continue;
             }
-            if !has_id && lane.producer().is_none() {
+            if lacks_id(lane) {
                 is_id_missing = true;
                 continue;
             }

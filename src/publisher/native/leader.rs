@@ -52,14 +52,11 @@ impl<T> Leader<T> {
     /// it takes.
     pub(super) async fn run(self) {
         let turns = &self.shared.turns;
-        let (mut wait_ms, mut was_idle) = (RECONNECT_MS_MIN, false);
+        let mut wait_ms = RECONNECT_MS_MIN;
         loop {
             let begun = turns.now();
-            let dialled = match std::mem::take(&mut was_idle) {
-                true => self.dial_while_it_leads().await,
-                false => self.dial().await,
-            };
-            let trouble = match dialled {
+            let mut was_idle = false;
+            let trouble = match self.dial().await {
                 Some(Ok(dialled)) => self.serve(dialled).await.map_err(|error| {
                     was_idle = self.shared.lanes.borrow().asked_at(self.node_id).is_none()
                         && matches!(error, ConnectionError::Io { .. });
@@ -85,13 +82,13 @@ impl<T> Leader<T> {
         }
     }
 
-    /// Whether it leads a partition that has something to be sent.
+    /// Returns whether it leads a partition that has something to be sent, or soon may have.
     fn leads(&self) -> bool {
         self.shared.lanes.borrow().leaders().contains(&self.node_id)
     }
 
-    /// Waits until there is something to send, and then for a connection. `None`: the cluster does
-    /// not have the broker any more.
+    /// Waits until the broker leads something, and then for a connection. Returns `None` if the
+    /// cluster does not have the broker any more.
     async fn dial(&self) -> Option<Result<Dialled, DialError>> {
         let known = || {
             let endpoint = self.endpoint();
@@ -99,15 +96,6 @@ impl<T> Leader<T> {
         };
         let endpoint = self.shared.turns.until(known).await?;
         self.connect(endpoint).await
-    }
-
-    /// Dials after the broker has closed an idle connection, so that the next frame finds one.
-    async fn dial_while_it_leads(&self) -> Option<Result<Dialled, DialError>> {
-        let leads = self.shared.lanes.borrow().table().leads(self.node_id);
-        match leads {
-            true => self.connect(self.endpoint()?).await,
-            false => self.dial().await,
-        }
     }
 
     fn endpoint(&self) -> Option<Endpoint> {

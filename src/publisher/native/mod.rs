@@ -136,6 +136,14 @@ impl<T: 'static, O> NativeProducer<T, O> {
 }
 
 impl<T: 'static, O: Produce<T>> Produce<T> for NativeProducer<T, O> {
+    fn expect(&mut self, partition: i32) {
+        self.shared.lanes.borrow_mut().expect(partition);
+    }
+
+    fn expect_no_more(&mut self, partition: i32) {
+        self.shared.lanes.borrow_mut().expect_no_more(partition);
+    }
+
     fn send(&mut self, topic: &str, partition: i32, bytes: &[u8], receipt: T) {
         if topic != self.output_topic {
             return self.others.send(topic, partition, bytes, receipt);
