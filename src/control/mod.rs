@@ -89,6 +89,9 @@ pub(crate) const MESSAGES_MAX: usize = 4 * SHARDS_MAX;
 /// room.
 const COVERS_SENT_MAX: usize = SHARDS_MAX;
 
+/// Milliseconds between two times at which the hot thread is told of covers, because that wakes it.
+const COVERS_EVERY_MS: u64 = 10;
+
 /// The control thread's ends of all that it shares with other threads.
 pub(crate) struct ControlEnds {
     /// From the other threads.
@@ -153,6 +156,8 @@ struct Control {
     group_events: VecDeque<MembershipEvent>,
     /// How far engines may go that follow, by partition, as far as the hot thread does not know it.
     covers: BTreeMap<i32, Cover>,
+    /// When the hot thread may be told of covers again.
+    covers_due_at: Instant,
     /// States that were loaded for shards that are not open yet.
     loaded: BTreeMap<i32, Box<dyn Engine>>,
     journal: Journal,
@@ -211,6 +216,7 @@ impl Control {
             ownership: Ownership::new(ownership, Instant::now()),
             group_events: VecDeque::new(),
             covers: BTreeMap::new(),
+            covers_due_at: Instant::now(),
             loaded: BTreeMap::new(),
             journal: Journal::new(),
             group_lag,
@@ -526,10 +532,13 @@ impl Control {
     /// Tells the hot thread how far the engines may go that follow. A hot thread that is behind is
     /// told the newest only, once it has taken what was sent before.
     fn tell_covers(&mut self) {
-        if self.ends.hot.len() < COVERS_SENT_MAX {
-            for cover in std::mem::take(&mut self.covers).into_values() {
-                self.tell_hot(handover::cover(&self.ends.progress, cover));
-            }
+        let now = Instant::now();
+        if now < self.covers_due_at || self.ends.hot.len() >= COVERS_SENT_MAX {
+            return;
+        }
+        for cover in std::mem::take(&mut self.covers).into_values() {
+            self.covers_due_at = now + Duration::from_millis(COVERS_EVERY_MS);
+            self.tell_hot(handover::cover(&self.ends.progress, cover));
         }
     }
 

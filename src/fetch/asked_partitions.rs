@@ -14,6 +14,23 @@ const LEFT_OUT_WAIT_MS: u32 = 10;
 /// events of a full frame.
 const SHARE_BYTES_MIN: usize = 128 * 1024;
 
+/// Milliseconds for which a broker collects records if all partitions of a Fetch follow another
+/// owner and records keep coming. They wait for the output anyway, and each answer wakes the hot
+/// thread.
+const COLLECTING_MS_MAX: u32 = 10;
+
+/// Fetches of which one begins with any partition, and the others with one that is played.
+const ANY_FIRST_EVERY: usize = 4;
+
+/// How long a broker may wait before it answers a Fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FetchWait {
+    /// Milliseconds that it may wait for `bytes_min`.
+    pub(super) ms_max: u32,
+    /// Bytes of records with which it answers at once.
+    pub(super) bytes_min: usize,
+}
+
 impl FetchTask {
     /// Returns whether this connection fetches the partition.
     pub(super) fn serves(&self, cursor: &Cursor) -> bool {
@@ -45,14 +62,14 @@ impl FetchTask {
         found
     }
 
-    /// Chooses the partitions to ask for. Returns how many milliseconds the broker may wait for
-    /// records: if a partition of this task cannot be fetched now, no longer than that state may
-    /// last, because only the next Fetch can ask for it.
-    pub(super) fn choose_partitions(&mut self) -> u32 {
+    /// Chooses the partitions to ask for. Returns how long the broker may wait for records: if a
+    /// partition of this task cannot be fetched now, no longer than that state may last, because
+    /// only the next Fetch can ask for it.
+    pub(super) fn choose_partitions(&mut self) -> FetchWait {
         let now = self.shared.context.turns.now();
         let mut asked = std::mem::take(&mut self.asked);
         asked.clear();
-        let mut wait_ms_max = self.shared.options.fetch_wait_ms_max;
+        let mut wait = FetchWait { ms_max: self.shared.options.fetch_wait_ms_max, bytes_min: 1 };
         self.shared.cursors.each(|cursor| {
             if !self.serves(cursor) {
                 return;
@@ -66,35 +83,52 @@ impl FetchTask {
             } else {
                 let retry_at = cursor.retry_at.get().unwrap_or(now);
                 let left_ms = retry_at.saturating_duration_since(now).as_millis() as u32;
-                wait_ms_max = wait_ms_max.min(left_ms.max(LEFT_OUT_WAIT_MS));
+                wait.ms_max = wait.ms_max.min(left_ms.max(LEFT_OUT_WAIT_MS));
             }
         });
-        if !asked.is_empty() {
-            let turn = self.correlation_id.unsigned_abs() as usize;
-            let places = asked.len();
-            asked.rotate_left(turn % places);
-        }
+        let turn = self.correlation_id.unsigned_abs() as usize;
+        // A broker fills its answer in the order of the request, so what is played comes first. Now
+        // and then any other one does: a batch that is larger than its share comes only there.
+        let is_following = |asked: &AskedPartition| asked.cursor.is_following.get();
+        asked.sort_unstable_by_key(|asked| (is_following(asked), asked.cursor.partition));
+        let played = asked.partition_point(|asked| !is_following(asked));
         if self.alone_left > 0 {
             self.alone_left -= 1;
+            rotate(&mut asked, turn);
             asked.truncate(1);
+        } else if turn.is_multiple_of(ANY_FIRST_EVERY) {
+            rotate(&mut asked, turn / ANY_FIRST_EVERY);
+        } else {
+            let (played, following) = asked.split_at_mut(played);
+            rotate(played, turn);
+            rotate(following, turn);
+        }
+        if played == 0 && !self.answers.is_empty() {
+            wait.ms_max = wait.ms_max.min(COLLECTING_MS_MAX);
+            wait.bytes_min = SHARE_BYTES_MIN.min(self.shared.options.partition_bytes_max);
         }
         self.asked = asked;
         self.partitions.clear();
-        let bytes_max = share_bytes(&self.shared.options, self.count_behind()) as i32;
+        let share = share_bytes(&self.shared.options, self.count_behind());
         let table = self.shared.table.borrow();
         for AskedPartition { cursor, offset } in &self.asked {
             let leader = table.leader(cursor.partition);
             let leader_epoch = leader.map_or(UNKNOWN_EPOCH, |leader| leader.leader_epoch);
             cursor.current_leader_epoch.set(leader_epoch);
+            // What is played waits while the rest of the answer is decoded and applied.
+            let bytes_max = match cursor.is_following.get() && played > 0 {
+                true => share.min(SHARE_BYTES_MIN),
+                false => share,
+            };
             self.partitions.push(FetchPartition {
                 partition: cursor.partition,
                 offset: *offset,
                 leader_epoch,
                 last_fetched_epoch: cursor.fetch_leader_epoch.get(),
-                bytes_max,
+                bytes_max: bytes_max as i32,
             });
         }
-        wait_ms_max
+        wait
     }
 
     /// Returns how many of the asked partitions have records that are not fetched, as far as known.
@@ -124,6 +158,11 @@ impl FetchTask {
             }
         });
     }
+}
+
+/// Begins with another partition each turn.
+fn rotate(asked: &mut [AskedPartition], turn: usize) {
+    asked.rotate_left(turn % asked.len().max(1));
 }
 
 /// Returns how many bytes to ask for from each partition. If many are behind, each gets a share of

@@ -55,6 +55,8 @@ pub(crate) struct Cursor {
     blocks_max: Cell<usize>,
     /// True if the fetch path has yet to see the partition.
     pub is_new: Cell<bool>,
+    /// True while another owner publishes, so that the records wait for the output.
+    pub is_following: Cell<bool>,
     /// Earliest time of the next Fetch for the partition.
     pub retry_at: Cell<Option<Instant>>,
     /// A pending claim of one connection that would stop the shard or leave records out. Another
@@ -140,6 +142,7 @@ impl Cursor {
             blocks_out: Cell::new(0),
             blocks_max: Cell::new(SHARD_BLOCKS_MAX),
             is_new: Cell::new(true),
+            is_following: Cell::new(false),
             retry_at: Cell::new(None),
             pending_claim: RefCell::default(),
             pending_gap: RefCell::default(),

@@ -349,7 +349,7 @@ impl FetchTask {
     /// because a broker fills its answer in the order of the request. Sends nothing if there is no
     /// such partition.
     async fn send_fetch(&mut self, link: &mut BrokerLink) -> Result<(), ConnectionError> {
-        let wait_ms_max = self.choose_partitions();
+        let wait = self.choose_partitions();
         if self.asked.is_empty() {
             return Ok(());
         }
@@ -361,8 +361,8 @@ impl FetchTask {
             correlation_id: self.correlation_id,
             client_id: &options.client_id,
             topic_id,
-            wait_ms_max: wait_ms_max as i32,
-            bytes_min: 1,
+            wait_ms_max: wait.ms_max as i32,
+            bytes_min: wait.bytes_min as i32,
             bytes_max: options.fetch_bytes_max as i32,
             read_committed: options.read_committed,
             partitions: &self.partitions,

@@ -303,6 +303,7 @@ impl Shards {
         progress.digest.set(engine.digest());
         let cursor = Cursor::new(grant.partition, grant.ownership_id, (start, start_epoch), skips);
         cursor.surveyed_leader_epoch.set(grant.input_leader_epoch);
+        cursor.is_following.set(role == ShardRole::Follower);
         cursors.open(cursor.clone());
         context.turns.turn_again();
         self.checkpoints.check_soon();

@@ -132,6 +132,7 @@ impl OwnedShard {
         }
         self.kept.settle(settled_offset);
         self.framer.promote(grant, now);
+        self.cursor.is_following.set(false);
         Ok(())
     }
 
