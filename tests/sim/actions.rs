@@ -55,7 +55,12 @@ impl Control {
                 }
             }
             OwnershipAction::Rejoin => self.coming.push((at, Coming::Rejoined)),
-            OwnershipAction::Ask { question, offsets } => self.ask(around, at, question, &offsets),
+            OwnershipAction::Ask { question, offsets } => {
+                for (partition, _) in &offsets {
+                    self.note_other_engine(*partition, true);
+                }
+                self.ask(around, at, question, &offsets);
+            }
             OwnershipAction::Read { partition, from } => {
                 let is_forgotten = self.mutation == Mutation::SpanCheckForgotten
                     && self.closing.contains(&partition);
@@ -64,7 +69,8 @@ impl Control {
                 }
             }
             OwnershipAction::Append { partition, header } => {
-                self.append(around, partition, &header)
+                self.note_other_engine(partition, false);
+                self.append(around, partition, &header);
             }
             OwnershipAction::Note { partition, header } => {
                 self.output.append_note(around, partition, &header);

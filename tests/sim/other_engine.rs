@@ -33,6 +33,11 @@ const OTHER_IN: u64 = 16;
 pub(crate) struct OtherEngine {
     has_become_owner: AtomicBool,
     has_differed: AtomicBool,
+    /// Whether it had differed when the takeover was decided. What it makes later cannot keep the
+    /// fence from being appended.
+    had_differed: AtomicBool,
+    /// The group was asked before the fence.
+    is_asked_for: AtomicBool,
     /// Number of the first update that the output does not cover.
     covered: AtomicU64,
 }
@@ -139,11 +144,21 @@ impl Control {
         Box::new(OtherZone { inner, shared })
     }
 
+    /// It was decided to take a zone over, and then the group is asked, or, for a copy, the fence is
+    /// appended at once.
+    pub(crate) fn note_other_engine(&self, partition: i32, asks: bool) {
+        let Some(shared) = self.other_engines.get(&partition) else { return };
+        if !shared.is_asked_for.swap(asks, Ordering::Relaxed) || asks {
+            let has_differed = shared.has_differed.load(Ordering::Relaxed);
+            shared.had_differed.store(has_differed, Ordering::Relaxed);
+        }
+    }
+
     /// An engine has followed until it was warm, and the output is ours.
     pub(crate) fn check_promoted_engine(&mut self, partition: i32) {
         let Some(shared) = self.other_engines.get(&partition) else { return };
         shared.has_become_owner.store(true, Ordering::Relaxed);
-        if shared.has_differed.load(Ordering::Relaxed) {
+        if shared.had_differed.load(Ordering::Relaxed) {
             let wrong = "is taken over, and its engine does not make what is published";
             self.wrong = Some(format!("partition {partition} {wrong}"));
         }
