@@ -5,8 +5,9 @@ use crate::runtime::resources;
 use crate::serve::sessions::DESCRIPTORS_KEPT;
 use crate::service::cli::Verb;
 
-/// Descriptors of a tool: its files, its own sockets, and librdkafka's for some brokers.
-const TOOL_DESCRIPTORS: u64 = 128;
+/// Descriptors of a tool or of the daemon: its files, its own sockets, and librdkafka's for some
+/// brokers.
+const DESCRIPTORS_MIN: u64 = 128;
 
 /// Threads of a tool or a server: its own, and librdkafka's for some brokers.
 const THREADS_MIN: usize = 32;
@@ -18,8 +19,8 @@ const DEMO_THREADS: usize = 64;
 /// a broker as unreachable without a descriptor.
 pub fn check(verb: &Verb) -> Result<(), ToolError> {
     match verb {
-        // It reports what it lacks where it runs out, and a small cluster needs less.
-        Verb::Run(_) => {}
+        // It reports where threads run out, and a small cluster needs few.
+        Verb::Run(_) => resources::check(DESCRIPTORS_MIN, 0)?,
         Verb::Demo(_) => resources::check(DESCRIPTORS_KEPT, DEMO_THREADS)?,
         Verb::Serve(_) => resources::check(DESCRIPTORS_KEPT, THREADS_MIN)?,
         Verb::Check(_)
@@ -31,7 +32,7 @@ pub fn check(verb: &Verb) -> Result<(), ToolError> {
         | Verb::Snapshot(_)
         | Verb::Tap(_)
         | Verb::Topics(_)
-        | Verb::Zones(_) => resources::check(TOOL_DESCRIPTORS, THREADS_MIN)?,
+        | Verb::Zones(_) => resources::check(DESCRIPTORS_MIN, THREADS_MIN)?,
         Verb::Config(_) | Verb::Schema | Verb::Completions(_) | Verb::Man(_) => {}
     }
     Ok(())

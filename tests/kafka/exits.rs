@@ -142,9 +142,9 @@ fn assert_ends_with_code_11_below_some_number(
     panic!("no number is enough");
 }
 
-/// The first to find none left may be the ring, a bell, or a socket of huntd's or of librdkafka's.
+/// Once it plays, it would wait for a connection for which it has no descriptor.
 #[test]
-fn too_few_file_descriptors_end_the_daemon_with_code_11_wherever_they_run_out() {
+fn too_few_file_descriptors_end_the_daemon_with_code_11_before_it_plays() {
     let topics = Topics::create(kafka::shared(), "descriptors", 1);
     assert_ends_with_code_11_below_some_number((8..200).step_by(3), |descriptors| {
         Huntd::start_with_descriptors(kafka::shared(), &topics, descriptors)
