@@ -55,12 +55,7 @@ impl Control {
                 }
             }
             OwnershipAction::Rejoin => self.coming.push((at, Coming::Rejoined)),
-            OwnershipAction::Ask { question, offsets } => {
-                for (partition, _) in &offsets {
-                    self.note_other_engine(*partition, true);
-                }
-                self.ask(around, at, question, &offsets);
-            }
+            OwnershipAction::Ask { question, offsets } => self.ask(around, at, question, &offsets),
             OwnershipAction::Read { partition, from } => {
                 let is_forgotten = self.mutation == Mutation::SpanCheckForgotten
                     && self.closing.contains(&partition);
@@ -69,8 +64,7 @@ impl Control {
                 }
             }
             OwnershipAction::Append { partition, header } => {
-                self.note_other_engine(partition, false);
-                self.append(around, partition, &header);
+                self.append(around, partition, &header)
             }
             OwnershipAction::Note { partition, header } => {
                 self.output.append_note(around, partition, &header);
@@ -162,6 +156,7 @@ impl Control {
     }
 
     fn append(&mut self, around: &mut Surroundings<'_>, partition: i32, header: &FrameHeader) {
+        self.note_other_engine(partition, false);
         if header.kind == FrameKind::Fence && !self.confirmed.contains(&partition) {
             self.wrong = Some(format!(
                 "partition {partition} is fenced, and the group has not counted the daemon in"
@@ -188,6 +183,7 @@ impl Control {
         question: u64,
         offsets: &[(i32, i64)],
     ) {
+        offsets.iter().for_each(|(partition, _)| self.note_other_engine(*partition, true));
         let partitions = offsets.iter().map(|(partition, _)| *partition).collect();
         if self.mutation == Mutation::OpenedUnanswered {
             let committed = Vec::new();

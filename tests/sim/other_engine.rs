@@ -144,7 +144,7 @@ impl Control {
         Box::new(OtherZone { inner, shared })
     }
 
-    /// It was decided to take a zone over, and then the group is asked, or, for a copy, the fence is
+    /// It was decided to take a zone over. Then the group is asked or, by a copy, the fence is
     /// appended at once.
     pub(crate) fn note_other_engine(&self, partition: i32, asks: bool) {
         let Some(shared) = self.other_engines.get(&partition) else { return };
