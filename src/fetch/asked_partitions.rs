@@ -23,7 +23,6 @@ const COLLECTING_MS_MAX: u32 = 10;
 const ANY_FIRST_EVERY: usize = 4;
 
 /// How long a broker may wait before it answers a Fetch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FetchWait {
     /// Milliseconds that it may wait for `bytes_min`.
     pub(super) ms_max: u32,
@@ -87,8 +86,8 @@ impl FetchTask {
             }
         });
         let turn = self.correlation_id.unsigned_abs() as usize;
-        // A broker fills its answer in the order of the request, so what is played comes first. Now
-        // and then any other one does: a batch that is larger than its share comes only there.
+        // A broker fills its answer in the order of the request, so zones that are played come
+        // first. Sometimes another one does: a batch larger than its share comes only there.
         let is_following = |asked: &AskedPartition| asked.cursor.is_following.get();
         asked.sort_unstable_by_key(|asked| (is_following(asked), asked.cursor.partition));
         let played = asked.partition_point(|asked| !is_following(asked));
@@ -115,7 +114,7 @@ impl FetchTask {
             let leader = table.leader(cursor.partition);
             let leader_epoch = leader.map_or(UNKNOWN_EPOCH, |leader| leader.leader_epoch);
             cursor.current_leader_epoch.set(leader_epoch);
-            // What is played waits while the rest of the answer is decoded and applied.
+            // Zones that are played wait until the whole answer is decoded and applied.
             let bytes_max = match cursor.is_following.get() && played > 0 {
                 true => share.min(SHARE_BYTES_MIN),
                 false => share,

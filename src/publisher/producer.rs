@@ -108,10 +108,10 @@ struct ProducerError(String);
 /// send is a delivery that has failed.
 pub trait Produce<T> {
     /// Gets ready for frames of a partition, so that the first one waits for no connection.
-    fn expect(&mut self, partition: i32);
+    fn expect_frames(&mut self, partition: i32);
 
     /// Needs to be ready for frames of a partition no longer.
-    fn expect_no_more(&mut self, partition: i32);
+    fn expect_no_frames(&mut self, partition: i32);
 
     /// Copies an encoded record for one partition of a topic.
     fn send(&mut self, topic: &str, partition: i32, bytes: &[u8], receipt: T);
@@ -225,9 +225,9 @@ impl<T> Producer<T> {
 
 impl<T> Produce<T> for Producer<T> {
     /// Does nothing: librdkafka connects for the first record.
-    fn expect(&mut self, _partition: i32) {}
+    fn expect_frames(&mut self, _partition: i32) {}
 
-    fn expect_no_more(&mut self, _partition: i32) {}
+    fn expect_no_frames(&mut self, _partition: i32) {}
 
     fn send(&mut self, topic: &str, partition: i32, bytes: &[u8], receipt: T) {
         let record: BaseRecord<'_, (), [u8], usize> =

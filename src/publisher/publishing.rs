@@ -131,13 +131,13 @@ impl<P: Produce<Sent>> Publisher<P> {
 
     fn take(&mut self, message: ToPublisher) {
         match message {
-            ToPublisher::Follow { partition } => self.producer.expect(partition),
-            ToPublisher::Disown { partition } => self.producer.expect_no_more(partition),
+            ToPublisher::Follow { partition } => self.producer.expect_frames(partition),
+            ToPublisher::Disown { partition } => self.producer.expect_no_frames(partition),
             ToPublisher::Begin { partition, ownership_id, mark, zones } => {
                 if let Some(before) = self.ledger.begin(partition, ownership_id, mark) {
                     self.abandon_checkpoint(partition, before);
                 }
-                self.producer.expect(partition);
+                self.producer.expect_frames(partition);
                 self.ticker.begin(partition, self.time.now);
                 self.zones = zones;
             }

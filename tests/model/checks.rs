@@ -1,4 +1,4 @@
-//! What must hold in every state, and what instances check and keep for that.
+//! The checks of each state, and those that the instances make themselves.
 
 use crate::output::{Record, Verdict};
 use crate::state::{Instance, Model, Role, State};
@@ -27,8 +27,8 @@ impl Model {
         }
     }
 
-    /// Returns what is wrong with a state as an error. It is right only if the next owner publishes
-    /// and sends all that is missing, even if everything is lost that is on its way.
+    /// Returns the first violation in a state as an error. A state is right only if the next owner
+    /// publishes and sends all that is missing, even if everything is lost that is on its way.
     pub(crate) fn check(&self, state: &State) -> Result<(), Violation> {
         let (world, output) = (self.world, self.outputs.get(state.output));
         let (verdict, end, updates) = (output.verdict, output.end, output.end.accepted.updates);

@@ -6,13 +6,13 @@ use crate::world::World;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 
-/// What was found in a world.
+/// The result of exploring a world.
 pub(crate) struct Explored {
     pub states: usize,
     pub steps: usize,
-    /// What has happened.
+    /// Everything that has happened in it.
     pub seen: BTreeSet<&'static str>,
-    /// What is wrong, and the states on the shortest way to it.
+    /// The first violation, and the states on the shortest way to it.
     pub wrong: Option<(Violation, String)>,
 }
 

@@ -103,7 +103,8 @@ const RIVALS: Explorable = Explorable {
     steps: 33_685_107,
 };
 
-/// What must happen in one of the small worlds: a check of what never happens shows nothing.
+/// Everything that must happen in one of the small worlds: a check of a case that never occurs
+/// shows nothing.
 const SIGHTS: [&str; 20] = [
     "a cold follower promoted",
     "a failed frame",

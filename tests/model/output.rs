@@ -17,7 +17,7 @@ pub(crate) enum Record {
     Updates { epoch: u8, first: u8, history: History, next_offset: u8 },
 }
 
-/// What a reader makes of a record.
+/// The verdict of a reader on a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Fenced,

@@ -1,4 +1,4 @@
-//! What an owner does, whether it is in force or not.
+//! The steps of an owner, whether it is in force or not.
 
 use crate::output::{Position, Record, Verdict};
 use crate::state::{Instance, Model, Ownership, Role, State};

@@ -12,10 +12,11 @@ const INSTANCES_MAX: usize = 3;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Instance {
     pub role: Role,
-    /// Whether it has the engine that differs.
+    /// True for the instance whose engine differs.
     pub is_other: bool,
-    /// Events that its engine has applied, and those of them that were in the snapshot.
+    /// Number of events that its engine has applied.
     pub applied: u8,
+    /// Number of those that were in the snapshot.
     pub loaded: u8,
     /// Records of the output that it has read; of an owner, up to its last verified frame.
     pub read: u8,
@@ -25,7 +26,7 @@ pub(crate) struct Instance {
     pub sent: Events,
 }
 
-/// What an instance is to the zone. The fence of a bidder is on its way, or has its place.
+/// The role of an instance. A bidder has the place of its fence, once that is appended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Role {
     Dead,
@@ -35,8 +36,8 @@ pub(crate) enum Role {
     Owner(Ownership),
 }
 
-/// What an owner knows: the place of its fence, how many updates were published before, its frames
-/// on their way, and the answers on their way: the place of a frame, or none if it failed.
+/// The knowledge of an owner: the place of its fence, the number of updates published before, its
+/// frames on their way, and the answers on their way: the place of a frame, or none if it failed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ownership {
     pub fence_at: u8,
@@ -49,7 +50,7 @@ pub(crate) struct Ownership {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     pub output: u32,
-    /// What dead and former owners and bidders have sent to the output, and is on its way.
+    /// Records of dead and former owners and bidders that are on their way to the output.
     pub late: u32,
     /// In ascending order: which instance is which makes no difference.
     pub instances: [u32; INSTANCES_MAX],
@@ -64,18 +65,19 @@ pub(crate) struct State {
     pub budget: Budget,
 }
 
-/// A world, and what its states refer to.
+/// A world, and the values that its states refer to.
 pub(crate) struct Model {
     pub world: World,
     pub outputs: Outputs,
     pub instances: Numbered<Instance>,
     pub late: Numbered<Vec<Vec<Record>>>,
-    /// What has happened.
+    /// Everything that has happened.
     pub seen: BTreeSet<&'static str>,
-    /// The state whose steps are taken, the place of the instance that takes them, and what they
-    /// lead to.
+    /// The state whose steps are taken.
     pub from: State,
+    /// The place of the instance that takes them.
     pub place: usize,
+    /// The states to which they lead.
     pub next: Vec<State>,
 }
 

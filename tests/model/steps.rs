@@ -1,4 +1,4 @@
-//! What can happen next: all that becomes of what is on its way, and all that instances do.
+//! The steps from a state: the fate of each record on its way, and each action of an instance.
 //!
 //! There is no clock and no group. A follower may bid at any moment: so a move by order, a takeover
 //! by silence and a false alarm are one step, and a resignation adds none.
@@ -63,7 +63,7 @@ impl Model {
         self.next.push(to);
     }
 
-    /// Adds the step after which the instance does not wait any more for what it has sent.
+    /// Adds the step after which the instance no longer waits for the records that it has sent.
     pub(crate) fn leave(
         &mut self,
         instance: &Instance,
@@ -82,7 +82,7 @@ impl Model {
         });
     }
 
-    /// Returns what is late with these records, for which nobody waits any more.
+    /// Returns the late records with these, for which nobody waits any more.
     pub(crate) fn late_with(&mut self, late: u32, records: Vec<Record>) -> u32 {
         if records.is_empty() {
             return late;

@@ -12,7 +12,7 @@ pub(crate) struct History {
     pub updates: u8,
 }
 
-/// What there is in a world.
+/// The input, the instances and the limits of a world.
 #[derive(Clone, Copy)]
 pub(crate) struct World {
     /// How many updates each event makes.
@@ -28,7 +28,7 @@ pub(crate) struct World {
     pub mutation: Mutation,
 }
 
-/// What is broken in the protocol, to show that the checks notice it.
+/// A broken rule of the protocol, to show that the checks notice it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutation {
     None,
@@ -84,7 +84,7 @@ impl World {
         self.updates[..usize::from(event)].iter().sum()
     }
 
-    /// Returns what an engine makes of the events before this one.
+    /// Returns the updates that an engine makes of the events before this one.
     pub(crate) fn history(&self, is_other: bool, event: u8) -> History {
         self.prefix(History { is_other, updates: u8::MAX }, self.count(event))
     }

@@ -28,9 +28,9 @@ impl<T> SimProducer<T> {
 
 impl<T> Produce<T> for SimProducer<T> {
     /// Does nothing: a simulated producer has no connections.
-    fn expect(&mut self, _partition: i32) {}
+    fn expect_frames(&mut self, _partition: i32) {}
 
-    fn expect_no_more(&mut self, _partition: i32) {}
+    fn expect_no_frames(&mut self, _partition: i32) {}
 
     fn send(&mut self, topic: &str, partition: i32, bytes: &[u8], receipt: T) {
         let lane = match topic {

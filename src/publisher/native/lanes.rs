@@ -54,10 +54,10 @@ pub(super) struct Lanes<T> {
     lanes: Vec<Lane<T>>,
     /// Partitions with a batch that is not under way.
     waiting: BTreeSet<i32>,
-    /// Partitions that may get a frame at any time.
-    expected: BTreeSet<i32>,
     /// Which of them comes first.
     first: i32,
+    /// Partitions that may get a frame at any time.
+    expected: BTreeSet<i32>,
     table: LeaderTable,
     pending: PendingRequests,
     producer_id: ProducerIdRequest,
@@ -84,8 +84,8 @@ impl<T> Lanes<T> {
             options,
             lanes: Vec::new(),
             waiting: BTreeSet::new(),
-            expected: BTreeSet::new(),
             first: 0,
+            expected: BTreeSet::new(),
             table: LeaderTable::new(),
             pending: PendingRequests::new(),
             producer_id: ProducerIdRequest::new(),
@@ -101,32 +101,31 @@ impl<T> Lanes<T> {
     }
 
     /// Gets a connection and a producer id for a partition before its first frame.
-    pub(super) fn expect(&mut self, partition: i32) {
-        self.lane(partition);
+    pub(super) fn expect_frames(&mut self, partition: i32) {
+        self.place(partition);
         self.expected.insert(partition);
     }
 
     /// Needs neither before the next frame.
-    pub(super) fn expect_no_more(&mut self, partition: i32) {
+    pub(super) fn expect_no_frames(&mut self, partition: i32) {
         self.expected.remove(&partition);
     }
 
     /// Takes a copy of a frame.
     pub(super) fn push(&mut self, partition: i32, value: &[u8], receipt: T) {
+        let place = self.place(partition);
         self.number += 1;
-        let number = self.number;
-        let mut memory = std::mem::take(&mut self.memory);
-        self.lane(partition).push(value, receipt, number, &mut memory);
-        self.memory = memory;
+        self.lanes[place].push(value, receipt, self.number, &mut self.memory);
         self.waiting.insert(partition);
     }
 
-    fn lane(&mut self, partition: i32) -> &mut Lane<T> {
+    /// Returns the place of a partition's lane, which is there from now on.
+    fn place(&mut self, partition: i32) -> usize {
         let place = usize::try_from(partition).expect("partition numbers are not negative");
         if place >= self.lanes.len() {
             self.lanes.resize_with(place + 1, Lane::new);
         }
-        &mut self.lanes[place]
+        place
     }
 
     /// The next delivery that is known.
@@ -276,7 +275,7 @@ impl<T> Lanes<T> {
         };
         let lacks_id = |lane: &Lane<T>| !has_id && lane.producer().is_none();
         let mut expected = expected.iter().copied();
-        let mut is_id_missing = expected.any(|it| leads(it) && lacks_id(&lanes[it as usize]));
+        let mut is_id_missing = expected.any(|it| lacks_id(&lanes[it as usize]) && leads(it));
         let (mut bytes, mut leaving) = (0, Vec::new());
         for partition in waiting.range(*first..).chain(waiting.range(..*first)).copied() {
             let lane = &mut lanes[partition as usize];

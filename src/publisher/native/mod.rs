@@ -136,12 +136,12 @@ impl<T: 'static, O> NativeProducer<T, O> {
 }
 
 impl<T: 'static, O: Produce<T>> Produce<T> for NativeProducer<T, O> {
-    fn expect(&mut self, partition: i32) {
-        self.shared.lanes.borrow_mut().expect(partition);
+    fn expect_frames(&mut self, partition: i32) {
+        self.shared.lanes.borrow_mut().expect_frames(partition);
     }
 
-    fn expect_no_more(&mut self, partition: i32) {
-        self.shared.lanes.borrow_mut().expect_no_more(partition);
+    fn expect_no_frames(&mut self, partition: i32) {
+        self.shared.lanes.borrow_mut().expect_no_frames(partition);
     }
 
     fn send(&mut self, topic: &str, partition: i32, bytes: &[u8], receipt: T) {

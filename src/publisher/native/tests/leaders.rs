@@ -232,7 +232,7 @@ fn doubts_about_many_leaders_are_one_question() {
 fn a_connection_that_is_closed_while_it_is_idle_is_replaced_before_the_next_frame() {
     let mut cluster = Cluster::new();
     cluster.is_there = true;
-    cluster.producer.expect(0);
+    cluster.producer.expect_frames(0);
     assert_eq!(cluster.publish(1), [1]);
     for receipt in 2..5 {
         assert_eq!(cluster.turn(600_000), [0; 0], "a broker closes it, not we");
@@ -267,10 +267,10 @@ fn a_broker_is_dialled_before_the_first_frame_of_a_partition_that_an_engine_foll
     let dialled_within_a_second =
         |cluster: &mut Cluster| (0..10).flat_map(|_| cluster.turn(100)).collect::<Vec<u16>>();
     assert_eq!(dialled_within_a_second(&mut cluster), [0; 0], "nothing is to be sent");
-    cluster.producer.expect(0);
+    cluster.producer.expect_frames(0);
     assert_eq!(dialled_within_a_second(&mut cluster), [1]);
     assert_eq!(cluster.publish(1), [0; 0]);
-    cluster.producer.expect_no_more(0);
+    cluster.producer.expect_no_frames(0);
     cluster.close_connection();
     assert_eq!(dialled_within_a_second(&mut cluster), [0; 0]);
 }

@@ -123,7 +123,7 @@ fn a_partition_without_a_producer_id_holds_up_no_other_one() {
 #[test]
 fn a_producer_id_is_asked_for_before_the_first_frame_of_a_partition_that_an_engine_follows() {
     let mut bench = Bench::new(&[1, 2], None);
-    bench.lanes.expect(0);
+    bench.lanes.expect_frames(0);
     assert!(bench.write(2).is_none(), "it leads another partition");
     bench.name(1, 0, 7);
     assert!(bench.write(1).is_none(), "there is an id now, and no frame");
