@@ -68,7 +68,10 @@ fn a_restart_goes_on_from_the_newest_snapshot_whatever_killed_the_daemon() {
         assert!(starts.iter().all(|start| (*start > 0) == (round > 0)), "{starts:?}");
     }
     load.finish();
+    let epochs = follower.epochs();
     let mut huntd = start(&topics, &settings(folder.path()), &[]);
+    // The output may cover the input already.
+    wait_for_new_owner(&epochs, &mut follower, &mut huntd);
     accounts::wait_until_covered(kafka::shared(), &topics, &mut follower, &mut huntd);
     let log = stop(huntd);
     for partition in 0..3 {
