@@ -196,7 +196,10 @@ impl Acquirer {
     pub(super) fn go_on(&mut self, table: &mut ShardTable, turn: Duration, now: Instant) {
         let stall_max = Duration::from_millis(READ_STALL_MS_MAX);
         let is_fence_on_its_way = table.is_fence_on_its_way(now);
-        for partition in table.partitions() {
+        // Copies come after the zones that the group has given us.
+        let mut partitions = table.partitions();
+        partitions.sort_by_key(|partition| table.is_copy(*partition));
+        for partition in partitions {
             if !is_fence_on_its_way {
                 self.follow(table, partition, now);
             }
@@ -208,7 +211,11 @@ impl Acquirer {
                 table.slots.free(partition);
                 continue;
             }
-            if !table.slots.take(partition, now) {
+            let (is_urgent, is_copy) = (task.is_urgent(), table.is_copy(partition));
+            if is_urgent {
+                // Players wait for these, and they read little.
+                table.slots.hold_on(partition, now);
+            } else if !table.slots.take(partition, is_copy, now) {
                 continue;
             }
             if table.slots.idle(partition, now) >= Some(stall_max) {

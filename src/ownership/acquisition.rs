@@ -317,6 +317,16 @@ impl Acquisition {
         }
     }
 
+    /// Returns whether an owner can follow at the position of the output.
+    pub(super) fn can_go_on(&self) -> bool {
+        self.position().is_some_and(can_go_on)
+    }
+
+    /// Returns whether all that was in the output when it was surveyed is read.
+    pub(super) fn has_read_surveyed(&self) -> bool {
+        self.fold.next() >= self.bounds.output_end
+    }
+
     /// Returns whether one of these states was stored after the logs were surveyed: where they
     /// ended then does not tell whether it belongs to them. A state that was known before the
     /// survey and is beyond their ends belongs to other logs.
@@ -517,7 +527,7 @@ impl Acquisition {
 
     /// A fence may be written once the group counts us in, if it is known where the shard stands.
     fn ask_group(&mut self) {
-        match self.position().is_some_and(can_go_on) {
+        match self.can_go_on() {
             true => self.state = AcquisitionState::Confirming,
             false => self.end(Err(StartError::StartGone)),
         }

@@ -20,6 +20,12 @@ const QUIET_OUTPUT_MS_MAX: u64 = FENCE_EVERY_MS + 5_000;
 /// a thread that has stood still.
 const TURN_COUNTED_MS_MAX: u64 = 100;
 
+/// Milliseconds for which records come after the end that an output had when it was surveyed, after
+/// which it counts as read to its end. A busy output may never bring one: clients report it only if
+/// an answer has no record. Reading is much faster than publishing, so within that time it has come
+/// there, unless it has read for a minute. Then readers wait longer after the fence.
+const END_UNSAID_MS: u64 = 2_000;
+
 /// What a task is for.
 #[derive(Debug)]
 pub(super) enum Purpose {
@@ -44,6 +50,10 @@ pub(super) struct LogTask {
     has_been_at_end: bool,
     /// The end was reached since that was forgotten.
     was_at_end: bool,
+    /// Whether a record has come in this turn.
+    has_come: bool,
+    /// For how long records came after the end that it had when it was surveyed.
+    read_on: Duration,
     /// For how long nothing has come, not even the end.
     quiet: Duration,
     /// Until when it waits for the state that an owner of another version leaves; `None`: it has
@@ -63,6 +73,8 @@ impl LogTask {
             is_at_end: false,
             has_been_at_end: false,
             was_at_end: false,
+            has_come: false,
+            read_on: Duration::ZERO,
             quiet: Duration::ZERO,
             waits_until: None,
             committed: None,
@@ -175,6 +187,12 @@ impl LogTask {
         self.acquisition().is_some_and(Acquisition::may_other_version_publish)
     }
 
+    /// Returns whether a zone stands still, or an owner does not know what is in the log, until the
+    /// task has ended.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.acquisition().is_none_or(Acquisition::is_fencing)
+    }
+
     fn awaits_own_record(&self) -> bool {
         self.acquisition().is_some_and(Acquisition::awaits_own_record)
     }
@@ -189,9 +207,10 @@ impl LogTask {
         self.acquisition()?.cover()
     }
 
-    /// Returns whether the end was reached since [`LogTask::forget_end`].
+    /// Returns whether the end was reached since [`LogTask::forget_end`], or is so busy that it is
+    /// never reported.
     pub(super) fn was_at_end(&self) -> bool {
-        self.was_at_end
+        self.was_at_end || self.read_on >= Duration::from_millis(END_UNSAID_MS)
     }
 
     /// Has the end reached again, if anything has come since it was.
@@ -203,14 +222,22 @@ impl LogTask {
     /// for long, it is not: it is read again, so that the end is reported if it is still there.
     pub(super) fn reads_on(&mut self, turn: Duration) -> bool {
         let is_followed = matches!(self.need(), Need::Follow { .. } | Need::Await { .. });
-        if !is_followed || !self.was_at_end {
+        if !is_followed {
             return false;
         }
-        self.quiet += turn.min(Duration::from_millis(TURN_COUNTED_MS_MAX));
-        if self.is_quiet() {
-            (self.is_at_end, self.was_at_end) = (false, false);
+        let turn = turn.min(Duration::from_millis(TURN_COUNTED_MS_MAX));
+        let has_come = std::mem::take(&mut self.has_come);
+        if has_come && self.acquisition().is_some_and(Acquisition::has_read_surveyed) {
+            self.read_on += turn;
         }
-        self.was_at_end
+        if !self.was_at_end() {
+            return false;
+        }
+        self.quiet += turn;
+        if self.is_quiet() {
+            (self.is_at_end, self.was_at_end, self.read_on) = (false, false, Duration::ZERO);
+        }
+        self.was_at_end()
     }
 
     fn is_quiet(&self) -> bool {
@@ -292,7 +319,7 @@ impl LogTask {
         }
         match event {
             OutputEvent::Record { offset, .. } => {
-                (self.is_at_end, self.quiet) = (false, Duration::ZERO);
+                (self.is_at_end, self.has_come, self.quiet) = (false, true, Duration::ZERO);
                 self.next_record = Some(offset + 1);
             }
             OutputEvent::End { .. } => {

@@ -26,18 +26,25 @@ impl ReadSlots {
         ReadSlots { slots, holders: BTreeMap::new() }
     }
 
-    /// Whether a partition may go on; if it has no slot, it takes a free one.
-    pub(crate) fn take(&mut self, partition: i32, now: Instant) -> bool {
+    /// Whether a partition may go on; if it has no slot, it takes a free one. Copies leave one for
+    /// zones that the group has given us.
+    pub(crate) fn take(&mut self, partition: i32, is_copy: bool, now: Instant) -> bool {
         if self.holders.contains_key(&partition) {
             return true;
         }
+        let slots = if is_copy { (self.slots - 1).max(1) } else { self.slots };
         let patience = Duration::from_millis(SLOT_MS_MAX);
         let is_lively = |wait: &&LongWait| wait.elapsed(now) < patience;
-        let is_free = self.holders.values().filter(is_lively).count() < self.slots;
+        let is_free = self.holders.values().filter(is_lively).count() < slots;
         if is_free {
             self.hold(partition, now);
         }
         is_free
+    }
+
+    /// A partition goes on, whether or not a slot is free.
+    pub(crate) fn hold_on(&mut self, partition: i32, now: Instant) {
+        self.holders.entry(partition).or_insert_with(|| LongWait::since(now));
     }
 
     /// A partition has made progress.
@@ -77,13 +84,24 @@ mod tests {
         let now = Instant::now();
         let patience = Duration::from_millis(SLOT_MS_MAX);
         let mut slots = ReadSlots::new(2);
-        assert!(slots.take(0, now) && slots.take(1, now) && slots.take(0, now));
-        assert!(!slots.take(2, now));
+        let take = |slots: &mut ReadSlots, it, at| slots.take(it, false, at);
+        assert!(take(&mut slots, 0, now) && take(&mut slots, 1, now) && take(&mut slots, 0, now));
+        assert!(!take(&mut slots, 2, now));
         slots.free(1);
-        assert!(slots.take(2, now) && !slots.take(3, now));
+        assert!(take(&mut slots, 2, now) && !take(&mut slots, 3, now));
         slots.moved(0, now + patience);
-        assert!(slots.take(3, now + patience) && !slots.take(4, now + patience));
+        assert!(take(&mut slots, 3, now + patience) && !take(&mut slots, 4, now + patience));
         assert_eq!(slots.idle(2, now + patience), Some(patience));
         assert_eq!(slots.idle(4, now), None);
+    }
+
+    #[test]
+    fn copies_leave_a_slot_and_urgent_partitions_need_none() {
+        let (now, mut slots) = (Instant::now(), ReadSlots::new(2));
+        assert!(slots.take(0, true, now) && !slots.take(1, true, now));
+        assert!(slots.take(2, false, now) && !slots.take(3, false, now));
+        slots.hold_on(4, now);
+        slots.hold_on(4, now + Duration::from_millis(7));
+        assert_eq!(slots.idle(4, now), Some(Duration::ZERO));
     }
 }

@@ -357,6 +357,7 @@ impl Acquirer {
             return;
         }
         let is_eligible = !acquisition.is_of_other_version()
+            && acquisition.can_go_on()
             && follower.ahead_since.is_none()
             && mark == follower.covered
             && facts.applied >= mark.next_offset

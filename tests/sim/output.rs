@@ -162,11 +162,12 @@ impl Output {
                 happened.push(Happened::Record { partition, offset, payload });
             }
         }
-        let is_at_end = end == log.end();
+        // As librdkafka reports it: only if nothing came.
+        let is_at_end = from == log.end();
         // A leader that is cut off has an earlier one than the leader that was surveyed.
         let is_told_early = !is_at_end && around.chance.strikes_of(Fault::EndEarly, 500);
         let reader = self.readers.get_mut(&partition).expect("just looked at");
-        let was_at_end = reader.is_at_end && from == end;
+        let was_at_end = reader.is_at_end && is_at_end;
         *reader = Reader { next: end, is_at_end };
         if is_told_early || (is_at_end && !was_at_end) {
             happened.push(Happened::Other(OutputEvent::End { partition }));

@@ -16,7 +16,10 @@ use crate::testing::frame_maker::FrameMaker;
 
 /// A daemon that was given a partition whose owner has published some frames.
 fn beside_an_owner() -> (Daemon, FrameMaker) {
-    let mut daemon = Daemon::new();
+    begin_beside_an_owner(Daemon::new())
+}
+
+fn begin_beside_an_owner(mut daemon: Daemon) -> (Daemon, FrameMaker) {
     let mut owner = FrameMaker::new(0);
     for _ in 0..9 {
         publish(&mut daemon, &mut owner);
@@ -51,7 +54,9 @@ pub(super) fn publish(daemon: &mut Daemon, owner: &mut FrameMaker) {
     let (partition, offset) = (0, records.len() as i64 - 1);
     let record = OutputEvent::Record { partition, offset, payload: &payload };
     daemon.hear(OwnershipEvent::Output(record));
-    daemon.hear(OwnershipEvent::Output(OutputEvent::End { partition }));
+    if !daemon.is_endless {
+        daemon.hear(OwnershipEvent::Output(OutputEvent::End { partition }));
+    }
 }
 
 pub(super) fn follows(daemon: &Daemon) -> usize {
@@ -93,6 +98,23 @@ fn nothing_is_fenced_before_the_engine_has_come_to_what_the_output_covers() {
     let opening = daemon.openings()[0];
     assert_eq!(opening.acquired.mark.next_update, owner.next_update);
     assert_eq!(follows(&daemon), 1, "the engine that has followed goes on");
+}
+
+#[test]
+fn an_output_whose_end_is_never_reported_is_taken_over_once_it_was_read_for_a_while() {
+    let mut endless = Daemon::new();
+    endless.is_endless = true;
+    let (mut daemon, mut owner) = begin_beside_an_owner(endless);
+    let mut play = |daemon: &mut Daemon, rounds: u32| {
+        for _ in 0..rounds {
+            publish(daemon, &mut owner);
+            daemon.followed_to = owner.next_offset;
+            daemon.pass(50, 0, false);
+        }
+        is_promoted(daemon)
+    };
+    assert!(!play(&mut daemon, 35));
+    assert!(play(&mut daemon, 10));
 }
 
 #[test]

@@ -63,6 +63,8 @@ pub(super) struct Daemon {
     replicas: Vec<Candidate>,
     /// Why no state can be loaded.
     pub(super) load_fails: Option<&'static str>,
+    /// Whether the outputs are so busy that their ends are never reported.
+    pub(super) is_endless: bool,
 }
 
 impl Daemon {
@@ -80,7 +82,7 @@ impl Daemon {
         Daemon::begin(PARTITIONS as usize, Remedy::Refuse, standby, skips)
     }
 
-    fn begin(
+    pub(super) fn begin(
         read_slots: usize,
         remedy: Remedy,
         standby: StandbyOptions,
@@ -119,6 +121,7 @@ impl Daemon {
             candidates: Vec::new(),
             replicas: Vec::new(),
             load_fails: None,
+            is_endless: false,
         }
     }
 
@@ -213,7 +216,9 @@ impl Daemon {
             let record = OutputEvent::Record { partition, offset, payload };
             self.tell(OwnershipEvent::Output(record));
         }
-        self.tell(OwnershipEvent::Output(OutputEvent::End { partition }));
+        if !self.is_endless {
+            self.tell(OwnershipEvent::Output(OutputEvent::End { partition }));
+        }
     }
 
     pub(super) fn survey(&mut self, partition: i32) {

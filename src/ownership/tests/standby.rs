@@ -7,6 +7,7 @@ use crate::kafka::topic_error::TopicError;
 use crate::kit::update::Update;
 use crate::output::fence_id::{FenceIds, is_resignation};
 use crate::output::frame::{Format, FrameHeader};
+use crate::ownership::acquisition::Remedy;
 use crate::ownership::action::{CopyNews, Note, OwnershipAction, TakeoverCause};
 use crate::ownership::event::{OutputEvent, OwnershipEvent, ShardNotice};
 use crate::ownership::standby::StandbyOptions;
@@ -602,6 +603,30 @@ fn an_owner_that_is_stopped_resigns_only_if_there_may_be_copies() {
         };
         assert!(notes.iter().all(|(_, header)| is_note(header)));
     }
+}
+
+#[test]
+fn a_copy_takes_its_zone_over_while_another_zone_reads_a_long_output() {
+    let is_without_group = false;
+    let standby = StandbyOptions { copies: 1, silence_ms: SILENCE_MS, is_without_group };
+    let daemon = Daemon::begin(1, Remedy::Refuse, standby, Vec::new());
+    let (mut daemon, owner) = begin_beside_an_owner(daemon);
+    (daemon.more, daemon.output_answers) = (1_000_000, false);
+    daemon.group(MembershipEvent::Assigned(vec![1]));
+    let mut offset = 0;
+    let mut read = |daemon: &mut Daemon, duration_ms: u64| {
+        for _ in 0..duration_ms.div_ceil(10) {
+            let record = OutputEvent::Record { partition: 1, offset, payload: b"no frame" };
+            daemon.hear(OwnershipEvent::Output(record));
+            daemon.pass(10, 0, false);
+            offset += 1;
+        }
+    };
+    daemon.decoded = owner.next_offset + 1;
+    read(&mut daemon, u64::from(SILENCE_MS) * 2 / 3 + 10);
+    answer_probe(&mut daemon);
+    read(&mut daemon, LONG_MS);
+    assert!(is_promoted(&daemon));
 }
 
 /// While it is no member, it may still be the only one that can play.
