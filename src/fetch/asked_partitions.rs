@@ -95,12 +95,8 @@ impl FetchTask {
             self.alone_left -= 1;
             rotate(&mut asked, turn);
             asked.truncate(1);
-        } else if turn.is_multiple_of(ANY_FIRST_EVERY) {
-            rotate(&mut asked, turn / ANY_FIRST_EVERY);
         } else {
-            let (played, following) = asked.split_at_mut(played);
-            rotate(played, turn);
-            rotate(following, turn);
+            order(&mut asked, played, turn, |it| self.is_behind(it));
         }
         if played == 0 && !self.answers.is_empty() {
             wait.ms_max = wait.ms_max.min(COLLECTING_MS_MAX);
@@ -132,10 +128,12 @@ impl FetchTask {
 
     /// Returns how many of the asked partitions have records that are not fetched, as far as known.
     fn count_behind(&self) -> usize {
-        let progress = &self.shared.context.progress;
-        let end =
-            |asked: &AskedPartition| progress.shard(asked.cursor.partition).high_watermark.get();
-        self.asked.iter().filter(|asked| asked.offset < end(asked)).count()
+        self.asked.iter().filter(|asked| self.is_behind(asked)).count()
+    }
+
+    fn is_behind(&self, asked: &AskedPartition) -> bool {
+        let shard = self.shared.context.progress.shard(asked.cursor.partition);
+        asked.offset < shard.high_watermark.get()
     }
 
     /// Returns whether the outstanding response is worth waiting for: every partition in it still
@@ -159,8 +157,30 @@ impl FetchTask {
     }
 }
 
+/// Orders the partitions of a Fetch, of which so many are played. Within [`ANY_FIRST_EVERY`] turns,
+/// one begins with any partition that is behind, and the others with one that is played.
+pub(super) fn order<T>(
+    asked: &mut [T],
+    played: usize,
+    turn: usize,
+    is_behind: impl Fn(&T) -> bool,
+) {
+    if turn.is_multiple_of(ANY_FIRST_EVERY) {
+        let turn = turn / ANY_FIRST_EVERY;
+        let mut behind = (0..asked.len()).filter(|at| is_behind(&asked[*at]));
+        let count = behind.clone().count();
+        rotate(asked, behind.nth(turn % count.max(1)).unwrap_or(turn));
+    } else {
+        // Each of them comes first as often as the others, however many they are.
+        let turn = turn - turn / ANY_FIRST_EVERY;
+        let (played, following) = asked.split_at_mut(played);
+        rotate(played, turn);
+        rotate(following, turn);
+    }
+}
+
 /// Begins with another partition each turn.
-fn rotate(asked: &mut [AskedPartition], turn: usize) {
+fn rotate<T>(asked: &mut [T], turn: usize) {
     asked.rotate_left(turn % asked.len().max(1));
 }
 
