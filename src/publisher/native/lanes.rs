@@ -150,7 +150,11 @@ impl<T> Lanes<T> {
             |(it, _): &(i32, u64)| self.table.leader(*it).is_none_or(|it| it.node_id == node_id);
         self.pending.oldest(node_id).is_some_and(|asked| match &asked.what {
             RequestKind::Batches(numbers) => !numbers.iter().all(leads),
-            RequestKind::ProducerId => !self.leaders().contains(&node_id),
+            RequestKind::ProducerId => {
+                let leader = |partition: &i32| self.table.leader(*partition);
+                let mut leaders = self.waiting.iter().filter_map(leader);
+                !leaders.any(|leader| leader.node_id == node_id)
+            }
         })
     }
 
