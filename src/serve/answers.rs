@@ -104,7 +104,7 @@ impl Served {
             zones: vec![ZoneState::Loading; zones],
             is_input_another: vec![false; zones],
             as_of: None,
-            counts: ServeCounts::default(),
+            counts: ServeCounts::new(),
             feed: FeedWatch::default(),
             owner_silence_max,
             now: Instant::now(),

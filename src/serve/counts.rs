@@ -1,12 +1,7 @@
 //! Counters of a serving process. One thread writes and reads them.
 
+use crate::telemetry::metrics::Histogram;
 use std::time::Duration;
-
-/// Upper bounds of the buckets of times, in microseconds; what is longer is in one more bucket.
-pub(crate) const BOUNDS_US: [u64; 24] = [
-    5, 10, 15, 20, 25, 30, 35, 40, 50, 65, 80, 100, 150, 200, 300, 500, 1_000, 2_000, 5_000,
-    10_000, 25_000, 50_000, 100_000, 1_000_000,
-];
 
 /// The kinds of answers whose times are counted separately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,17 +36,7 @@ impl AnswerKind {
     ];
 }
 
-/// The times that some answers took.
-#[derive(Debug, Default)]
-pub(crate) struct AnswerTimes {
-    /// By bucket.
-    pub(crate) counts: [u64; BOUNDS_US.len() + 1],
-    /// The sum of the times, in microseconds.
-    pub(crate) sum_us: u64,
-}
-
 /// Counts since the start.
-#[derive(Debug, Default)]
 pub struct ServeCounts {
     /// Clients that are connected.
     pub(crate) sessions: usize,
@@ -59,15 +44,19 @@ pub struct ServeCounts {
     pub(crate) streams: usize,
     /// Allocations of the serving thread, and growths of allocations.
     pub(crate) allocations: u64,
-    /// By kind.
-    pub(crate) answers: [AnswerTimes; 3],
+    /// The times that answers took, by kind.
+    pub(crate) answers: [Histogram; 3],
 }
 
 impl ServeCounts {
+    /// All zero.
+    pub(crate) fn new() -> ServeCounts {
+        let answers = [const { Histogram::new() }; 3];
+        ServeCounts { sessions: 0, streams: 0, allocations: 0, answers }
+    }
+
     /// An answer took so long.
     pub(crate) fn answered(&mut self, kind: AnswerKind, time: Duration) {
-        let (us, times) = (time.as_micros() as u64, &mut self.answers[kind as usize]);
-        times.counts[BOUNDS_US.partition_point(|bound| *bound < us)] += 1;
-        times.sum_us = times.sum_us.saturating_add(us);
+        self.answers[kind as usize].record(time.as_micros() as u64, 1);
     }
 }

@@ -2,14 +2,14 @@
 
 use crate::http::monitoring::{self, Page};
 use crate::serve::answers::{Served, ZoneState};
-use crate::serve::counts::{AnswerKind, BOUNDS_US, ServeCounts};
+use crate::serve::counts::{AnswerKind, ServeCounts};
 use crate::service::{log, reload};
+use crate::telemetry::metrics_page::{COUNTER, GAUGE, MetricsPage};
 use crate::view::zone::ZonePosition;
-use std::fmt::Write;
 
 /// Bytes of the metrics of a process with a few zones. It allocates nothing else for them, so that
 /// its own count of allocations shows what clients cost.
-const METRICS_BYTES: usize = 16 * 1024;
+const METRICS_BYTES: usize = 32 * 1024;
 
 /// The reason why a process serves old answers.
 const FEED_STUCK: &str = "the feed thread does not turn; restart huntd serve";
@@ -54,12 +54,12 @@ fn ready(served: &Served) -> String {
 
 /// The metrics of each zone, and of the process.
 pub(crate) fn metrics(served: &Served) -> String {
-    let mut out = String::with_capacity(METRICS_BYTES);
+    let mut page = MetricsPage::with_capacity(METRICS_BYTES);
     let mut family = |name: &str, kind: &str, help: &str, of: &dyn Fn(u16) -> Option<f64>| {
-        _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        page.family(name, kind, help);
         for zone in 0..served.zones.len() as u16 {
             if let Some(value) = of(zone) {
-                _ = writeln!(out, "{name}{{zone=\"{zone}\"}} {value}");
+                page.labelled(format_args!("zone=\"{zone}\""), value);
             }
         }
     };
@@ -70,64 +70,42 @@ pub(crate) fn metrics(served: &Served) -> String {
     };
     let is_halted = |zone| Some(f64::from(matches!(state(zone), ZoneState::Halted(_))));
     let position = |zone| served.view.zone(zone).map(|zone| zone.position());
-    family(
-        "huntd_view_live",
-        "gauge",
-        "1 while the zone is served and its owner publishes.",
-        &is_live,
-    );
-    family("huntd_view_halted", "gauge", "1 once the zone is halted.", &is_halted);
-    family("huntd_view_players", "gauge", "Players in the zone.", &|zone| {
+    let help = "1 while the zone is served and its owner publishes.";
+    family("huntd_view_live", GAUGE, help, &is_live);
+    family("huntd_view_halted", GAUGE, "1 once the zone is halted.", &is_halted);
+    family("huntd_view_players", GAUGE, "Players in the zone.", &|zone| {
         served.view.zone(zone).map(|zone| zone.players().into())
     });
     let help = "Age of the zone's answers.";
-    family("huntd_view_lag_seconds", "gauge", help, &|zone| match state(zone) {
+    family("huntd_view_lag_seconds", GAUGE, help, &|zone| match state(zone) {
         ZoneState::Live { lag, .. } => Some(lag.ms(served.now()) as f64 / 1e3),
         _ => None,
     });
     let help = "Seconds since the zone's owner has published, once the zone is stale; before, 0.";
-    family("huntd_view_stale_seconds", "gauge", help, &|zone| match state(zone) {
+    family("huntd_view_stale_seconds", GAUGE, help, &|zone| match state(zone) {
         ZoneState::Live { .. } => Some(served.stale_ms(zone).unwrap_or(0) as f64 / 1e3),
         _ => None,
     });
-    family("huntd_view_updates_total", "counter", "Number of the zone's next update.", &|zone| {
+    family("huntd_view_updates_total", COUNTER, "Number of the zone's next update.", &|zone| {
         position(zone).map(|ZonePosition { update, .. }| update as f64)
     });
-    family("huntd_view_offset", "gauge", "The input offset that the zone has come to.", &|zone| {
+    family("huntd_view_offset", GAUGE, "The input offset that the zone has come to.", &|zone| {
         position(zone).map(|ZonePosition { next_offset, .. }| next_offset as f64)
     });
-    write_counts(&mut out, &served.counts);
-    out
+    write_counts(&mut page, &served.counts);
+    page.into_text()
 }
 
-fn write_counts(out: &mut String, counts: &ServeCounts) {
+fn write_counts(page: &mut MetricsPage, counts: &ServeCounts) {
     let ServeCounts { sessions, streams, allocations, answers } = counts;
-    let singles = [
-        ("huntd_serve_sessions", "gauge", "Clients that are connected.", *sessions as u64),
-        ("huntd_serve_streams", "gauge", "Clients that read a stream.", *streams as u64),
-        (
-            "huntd_serve_allocations_total",
-            "counter",
-            "Allocations of the serving thread.",
-            *allocations,
-        ),
-        ("huntd_reload_refused", "gauge", reload::REFUSED_HELP, u64::from(reload::is_refused())),
-        ("huntd_log_lines_lost_total", "counter", log::LOST_HELP, log::lost_lines()),
-    ];
-    for (name, kind, help, value) in singles {
-        _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
-    }
+    page.family("huntd_serve_sessions", GAUGE, "Clients that are connected.").value(sessions);
+    page.family("huntd_serve_streams", GAUGE, "Clients that read a stream.").value(streams);
+    let help = "Allocations of the serving thread.";
+    page.family("huntd_serve_allocations_total", COUNTER, help).value(allocations);
+    page.family("huntd_reload_refused", GAUGE, reload::REFUSED_HELP)
+        .value(u64::from(reload::is_refused()));
+    page.family("huntd_log_lines_lost_total", COUNTER, log::LOST_HELP).value(log::lost_lines());
     for (kind, name, help) in AnswerKind::METRICS {
-        let (times, mut count) = (&answers[kind as usize], 0);
-        _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} histogram");
-        for (bound_us, answers) in BOUNDS_US.iter().zip(times.counts) {
-            count += answers;
-            let bound = *bound_us as f64 / 1e6;
-            _ = writeln!(out, "{name}_bucket{{le=\"{bound}\"}} {count}");
-        }
-        count += times.counts[BOUNDS_US.len()];
-        let sum = times.sum_us as f64 / 1e6;
-        _ = writeln!(out, "{name}_bucket{{le=\"+Inf\"}} {count}");
-        _ = writeln!(out, "{name}_sum {sum}\n{name}_count {count}");
+        page.histogram(name, help, &answers[kind as usize]);
     }
 }

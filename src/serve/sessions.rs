@@ -121,7 +121,7 @@ impl Sessions {
         Sessions {
             sockets,
             sessions: Vec::new(),
-            timers: Timers::new(),
+            timers: Timers::default(),
             gate,
             postings,
             spare: Vec::with_capacity(SPARE_EXCHANGES),

@@ -1,4 +1,4 @@
-//! All metrics in Prometheus' text format 0.0.4.
+//! The metrics of `huntd run`.
 //!
 //! Names follow Prometheus' conventions: prefix, base unit, `_total` for counters. No label names a
 //! player.
@@ -7,14 +7,17 @@ use super::Observed;
 use super::process::Process;
 use super::{log, reload};
 use crate::runtime::wall_clock::unix_ms;
-use crate::telemetry::metrics::{Counter, Gauge, Histogram};
+use crate::telemetry::metrics::{Counter, Gauge};
+use crate::telemetry::metrics_page::{COUNTER, GAUGE, MetricsPage, Seconds};
 use crate::telemetry::progress::{Progress, ShardProgress};
 use crate::telemetry::tally::Tally;
-use std::fmt::{Display, Write};
+
+/// Bytes of a page with some zones.
+const PAGE_BYTES: usize = 32 * 1024;
 
 /// Renders the whole page.
 pub fn render(observed: &Observed) -> String {
-    let mut page = MetricsPage { text: String::with_capacity(16 * 1024), name: String::new() };
+    let mut page = MetricsPage::with_capacity(PAGE_BYTES);
     for counter in Counter::ALL {
         let name = format!("huntd_{}_total", counter.name());
         page.family(&name, COUNTER, counter.help()).value(observed.metrics.get(counter));
@@ -24,11 +27,8 @@ pub fn render(observed: &Observed) -> String {
     write_latencies(&mut page, observed);
     write_shards(&mut page, &observed.progress);
     write_process(&mut page, observed);
-    page.text
+    page.into_text()
 }
-
-const COUNTER: &str = "counter";
-const GAUGE: &str = "gauge";
 
 /// The outcomes of events, and the counts of the zones.
 fn write_game(page: &mut MetricsPage, Observed { metrics, progress, .. }: &Observed) {
@@ -117,7 +117,7 @@ fn write_pipeline(page: &mut MetricsPage, Observed { metrics, progress, status }
         for (what, ms) in times.map(|(what, ms)| (what, ms.get())) {
             if is_shown(shard, ms) {
                 let labels = format_args!("partition=\"{partition}\",what=\"{what}\"");
-                page.labelled(labels, seconds(ms * 1_000));
+                page.labelled(labels, Seconds { us: ms * 1_000 });
             }
         }
     }
@@ -153,13 +153,13 @@ fn write_latencies(page: &mut MetricsPage, Observed { metrics, .. }: &Observed) 
     .value(metrics.gauge(Gauge::InFlightBytes));
     let [ran, waited, times] = schedule_of("hot").map_or([None; 3], |all| all.map(Some));
     page.family("huntd_hot_cpu_seconds_total", COUNTER, "Time that the hot thread had a core.")
-        .value_if(ran.map(|ns| seconds(ns / 1_000)));
+        .value_if(ran.map(|ns| Seconds { us: ns / 1_000 }));
     page.family(
         "huntd_hot_waiting_seconds_total",
         COUNTER,
         "Time that the hot thread waited for one.",
     )
-    .value_if(waited.map(|ns| seconds(ns / 1_000)));
+    .value_if(waited.map(|ns| Seconds { us: ns / 1_000 }));
     page.family("huntd_hot_scheduled_total", COUNTER, "How often the hot thread was given a core.")
         .value_if(times);
 }
@@ -251,7 +251,7 @@ fn write_process(page: &mut MetricsPage, Observed { status, .. }: &Observed) {
     let process = Process::this();
     let of = |value: fn(&Process) -> Option<u64>| process.as_ref().and_then(value);
     page.family("process_cpu_seconds_total", COUNTER, "Time that all threads had a core.")
-        .value_if(of(|process| Some(process.cpu_ms)).map(|ms| seconds(ms * 1000)));
+        .value_if(of(|process| Some(process.cpu_ms)).map(|ms| Seconds { us: ms * 1_000 }));
     page.family("process_resident_memory_bytes", GAUGE, "Memory that is in RAM.")
         .value_if(of(|process| Some(process.resident_bytes)));
     page.family("process_virtual_memory_bytes", GAUGE, "Addresses in use.")
@@ -264,35 +264,7 @@ fn write_process(page: &mut MetricsPage, Observed { status, .. }: &Observed) {
         .value_if(of(|process| process.max_fds));
 }
 
-/// A page that is being written, and the family that its next samples belong to.
-struct MetricsPage {
-    text: String,
-    name: String,
-}
-
 impl MetricsPage {
-    /// Begins a family.
-    fn family(&mut self, name: &str, kind: &str, help: &str) -> &mut MetricsPage {
-        name.clone_into(&mut self.name);
-        writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}").expect(FITS);
-        self
-    }
-
-    /// Writes the only sample of the family.
-    fn value(&mut self, value: impl Display) {
-        writeln!(self.text, "{} {value}", self.name).expect(FITS);
-    }
-
-    /// Writes the only sample of the family, if its value is known.
-    fn value_if(&mut self, value: Option<impl Display>) {
-        value.into_iter().for_each(|value| self.value(value));
-    }
-
-    /// Writes a sample with labels.
-    fn labelled(&mut self, labels: impl Display, value: impl Display) {
-        writeln!(self.text, "{}{{{labels}}} {value}", self.name).expect(FITS);
-    }
-
     fn of_partition(&mut self, partition: i32, value: u64) {
         self.labelled(format_args!("partition=\"{partition}\""), value);
     }
@@ -309,24 +281,7 @@ impl MetricsPage {
             self.labelled(format_args!("partition=\"{partition}\",{label}=\"{of}\""), count);
         }
     }
-
-    /// Writes cumulative buckets in seconds, the base unit. The count is the sum of the buckets
-    /// read, so that a page is consistent while the writer continues.
-    fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
-        self.family(name, "histogram", help);
-        let mut count = 0;
-        for (bucket, events) in histogram.counts().into_iter().enumerate() {
-            count += events;
-            let bound = Histogram::upper_us(bucket).map_or_else(|| "+Inf".to_owned(), seconds);
-            writeln!(self.text, "{name}_bucket{{le=\"{bound}\"}} {count}").expect(FITS);
-        }
-        let sum = seconds(histogram.sum_us());
-        writeln!(self.text, "{name}_sum {sum}\n{name}_count {count}").expect(FITS);
-    }
 }
-
-/// Why writing cannot fail.
-const FITS: &str = "a string takes it";
 
 /// Returns whether the page shows a count since the process began, also if the shard is no longer
 /// owned: a counter that came and went would lose counts. Counters of owned partitions start at 0,
@@ -357,11 +312,6 @@ fn lag_seconds(shard: &ShardProgress, now_ms: i64) -> Option<u64> {
         _ if applied_ms == 0 => None,
         _ => Some(now_ms.saturating_sub(applied_ms).max(0).cast_unsigned() / 1000),
     }
-}
-
-/// Formats microseconds as seconds, exactly.
-fn seconds(us: u64) -> String {
-    format!("{}.{:06}", us / 1_000_000, us % 1_000_000)
 }
 
 /// A thread's line in `/proc/self/task/*/schedstat`, while it runs: nanoseconds on a core,

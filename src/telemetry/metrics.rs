@@ -234,13 +234,13 @@ pub struct Histogram {
 
 impl Histogram {
     /// Upper bound of the first bucket, in microseconds.
-    const FIRST_US: u64 = 64;
+    const FIRST_US: u64 = 4;
     /// Doublings after the first bucket: up to 67 s.
-    const DOUBLINGS: usize = 20;
+    const DOUBLINGS: usize = 24;
     /// Number of buckets; the last has no upper bound.
     const BUCKETS: usize = 1 + 4 * Histogram::DOUBLINGS + 1;
 
-    fn new() -> Histogram {
+    pub(crate) const fn new() -> Histogram {
         Histogram {
             buckets: [const { AtomicU64::new(0) }; Histogram::BUCKETS],
             sum: AtomicU64::new(0),

@@ -5,6 +5,8 @@ pub(crate) mod long_wait;
 
 pub mod metrics;
 
+pub(crate) mod metrics_page;
+
 pub mod progress;
 
 pub mod tally;

@@ -248,7 +248,7 @@ fn pipelined_requests_are_counted_by_their_kind_each_time_that_some_are_answered
         (0..8).for_each(|_| _ = turns.turn());
         let answers = &turns.serving.served.counts.answers;
         let [gets, posts] = [AnswerKind::Request, AnswerKind::Post]
-            .map(|kind| answers[kind as usize].counts.iter().sum::<u64>());
+            .map(|kind| answers[kind as usize].counts().iter().sum::<u64>());
         assert_eq!(posts, 1);
         assert!(gets >= 3, "{gets}");
     }
