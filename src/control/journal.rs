@@ -295,8 +295,9 @@ impl Journal {
             Note::Assigned(partitions) => tracing::info!(?partitions, "assigned"),
             Note::GivenUp(partitions) => tracing::info!(
                 ?partitions,
-                "the group gives them to other instances: played until those have taken them over"
+                "these zones go to other instances; this one plays them until then"
             ),
+            Note::Releasing(partitions) if partitions.is_empty() => {}
             Note::Releasing(partitions) => tracing::info!(?partitions, "releasing"),
             Note::Lost(partitions) => {
                 tracing::warn!(?partitions, "lost: the group has taken them away");

@@ -186,7 +186,7 @@ impl Check<'_> {
         }
         Assignment::parse(&lines)
             .map(Some)
-            .map_err(|sentence| self.error("kafka.assignment", format!(": {sentence}")))
+            .map_err(|sentence| self.error("kafka.assignment", format!("is wrong: {sentence}")))
     }
 
     fn group(&self) -> Result<GroupOptions, ConfigError> {

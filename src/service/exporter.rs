@@ -150,7 +150,7 @@ fn respond(request: &ClientRequest, observed: &Observed) -> (&'static str, Strin
             monitoring::probe("live", reasons)
         }
         Page::Ready => {
-            monitoring::probe("ready", observed.status.unready().iter().map(Unready::in_full))
+            monitoring::probe("ready", observed.status.unready().iter().map(Unready::words))
         }
     }
 }

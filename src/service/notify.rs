@@ -212,8 +212,14 @@ fn status_line(sample: &Sample, records: u64, since: Option<Duration>) -> String
         !matches!(reason, Unready::Phase(Phase::Restoring)) || sample.unready.len() == 1
     };
     let mut line = match sample.unready.iter().find(tells) {
-        None => Unready::Phase(sample.phase).in_short(sample.shards),
-        Some(reason) => reason.in_short(sample.shards),
+        None | Some(Unready::Phase(_)) => {
+            format!("huntd {}: {}", sample.phase.words(), counted(sample.shards, "shard"))
+        }
+        Some(reason) => {
+            let words = reason.words();
+            let first: Vec<_> = words.lines().take(2).collect();
+            format!("huntd is not ready: {}", first.join("; "))
+        }
     };
     if let Some(since) = since.filter(|since| !since.is_zero()) {
         let rate = u128::from(records) * 1_000_000 / since.as_micros().max(1);
@@ -371,9 +377,9 @@ mod tests {
         assert_eq!(
             reporter.next(sample.clone()).status.as_deref(),
             Some(
-                "huntd is not ready: 1 shard HALTED, read the log; 2 run, 3000 records/s, lag \
-                 not known yet, NOBODY READS 3 other partitions, read the log, RELOAD \
-                 REFUSED, read the log"
+                "huntd is not ready: halted shards: 1; read the log, 3000 records/s, lag not \
+                 known yet, NOBODY READS 3 other partitions, read the log, RELOAD REFUSED, \
+                 read the log"
             )
         );
     }
@@ -383,8 +389,8 @@ mod tests {
         let mut sample = at(Instant::now(), 0, Phase::Ready, 0);
         let waits_for = "nobody fetches: see the leader";
         sample.unready = vec![Unready::Still(vec![StillShard { partition: 3, waits_for }])];
-        let line = "huntd is not ready: 1 of 2 shards STANDS STILL, read the log; partition 3: \
-                    nobody fetches, 7 records behind";
+        let line = "huntd is not ready: shards that stand still: 1; read the log; partition 3: \
+                    nobody fetches: see the leader, 7 records behind";
         assert_eq!(status_line(&sample, 0, None), line);
     }
 
@@ -394,11 +400,12 @@ mod tests {
         let set_back = [(4, "brokers do not answer: no leader; look"), (5, "refused")];
         let set_back = set_back.map(|(partition, why)| (partition, why.to_owned())).to_vec();
         sample.unready = vec![Unready::Phase(Phase::Restoring), Unready::SetBack(set_back)];
-        let line = "huntd is not ready: 2 shards ARE ACQUIRED AGAIN, read the log; partition 4: \
-                    brokers do not answer: no leader, 7 records behind";
+        let line = "huntd is not ready: shards that are acquired again: 2; read the log; \
+                    partition 4: brokers do not answer: no leader; look, 7 records behind";
         assert_eq!(status_line(&sample, 0, None), line);
         sample.unready.pop();
         assert_eq!(status_line(&sample, 0, None), "huntd is restoring: 2 shards, 7 records behind");
+        sample.phase = Phase::Joining;
         sample.unready = vec![Unready::Phase(Phase::Joining), Unready::Halted(1)];
         let line = "huntd waits to join the consumer group: 2 shards, 7 records behind";
         assert_eq!(status_line(&sample, 0, None), line);

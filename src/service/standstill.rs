@@ -196,7 +196,6 @@ impl Throttled {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::unready::shortened;
 
     /// A shard with 100 records in its log and this progress.
     fn shard(progress: &Progress, offsets: [i64; 5]) {
@@ -216,12 +215,6 @@ mod tests {
             standstill.sample(progress, at);
         }
         standstill.sample(progress, now).len()
-    }
-
-    /// Asserts that a status line has room for the reason.
-    fn assert_is_short(waits_for: &'static str) {
-        let reason = shortened(waits_for);
-        assert!(reason.len() <= 60, "{reason}");
     }
 
     #[test]
@@ -326,7 +319,6 @@ mod tests {
         let still = standstill.sample(&progress, at(2 * STILL_MS));
         assert!(matches!(still[..], [StillShard { partition: 3, .. }]), "{still:?}");
         assert!(still[0].waits_for.contains("no broker reports"), "{still:?}");
-        assert_is_short(still[0].waits_for);
         progress.shard(3).high_watermark.set(100);
         assert_eq!(sampled(&mut standstill, &progress, at(2 * STILL_MS)), 0);
     }
@@ -346,7 +338,6 @@ mod tests {
         assert_eq!(progress.shard(3).lag(), Some(1));
         let waits_for = standstill.sample(&progress, at(4 * STILL_MS))[0].waits_for;
         assert!(waits_for.contains("cut off"), "{waits_for}");
-        assert_is_short(waits_for);
         progress.shard(3).high_watermark.set(101);
         shard(&progress, [101; 5]);
         assert_eq!(sampled(&mut standstill, &progress, at(4 * STILL_MS)), 0);
@@ -384,7 +375,6 @@ mod tests {
             let seen = LastMove::new(progress.shard(3), now);
             let waits_for = seen.waits_for(progress.shard(3), now);
             assert!(waits_for.contains(word), "{offsets:?}");
-            assert_is_short(waits_for);
         }
     }
 
@@ -410,9 +400,7 @@ mod tests {
             throttled_ms.add(2 * STILL_MS);
             let waits_for = |standstill: &mut Standstill, ms| {
                 sampled(standstill, &progress, at(ms));
-                let waits_for = standstill.sample(&progress, at(ms))[0].waits_for;
-                assert_is_short(waits_for);
-                waits_for
+                standstill.sample(&progress, at(ms))[0].waits_for
             };
             assert!(waits_for(&mut standstill, 2 * STILL_MS).contains(word), "{offsets:?}");
             let after = waits_for(&mut standstill, 2 * STILL_MS + 1_000);

@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     fn said(status: &Status) -> Option<String> {
-        let reasons: Vec<_> = status.unready().iter().map(Unready::in_full).collect();
+        let reasons: Vec<_> = status.unready().iter().map(Unready::words).collect();
         (!reasons.is_empty()).then(|| reasons.join("\n"))
     }
 

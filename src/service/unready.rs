@@ -1,4 +1,4 @@
-//! Why a daemon should get no work: in full for `/readyz`, and in short for systemd's status line.
+//! Why a daemon should get no work, for `/readyz` and for systemd's status line.
 
 use super::standstill::StillShard;
 use super::status::Phase;
@@ -28,7 +28,7 @@ pub(crate) enum Unready {
 
 impl Unready {
     /// Returns a line, and another one for each thing that shards wait for.
-    pub(crate) fn in_full(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         match self {
             Unready::Phase(phase) => format!("huntd {}", phase.words()),
             Unready::Group(why) => why.clone(),
@@ -55,55 +55,6 @@ impl Unready {
             }
         }
     }
-
-    /// Returns a line without advice, for a daemon with this many shards on the hot thread.
-    pub(crate) fn in_short(&self, shards: usize) -> String {
-        let (named, count) = match self {
-            Unready::Phase(phase) => {
-                return format!("huntd {}: {}", phase.words(), counted(shards, "shard"));
-            }
-            Unready::Group(_) => (None, "NO MEMBER OF ITS GROUP, read the log".to_owned()),
-            Unready::Stuck(names) => {
-                (None, format!("thread {} DOES NOT TURN, read the log", names.join(" and ")))
-            }
-            Unready::MissingTopics(names) => {
-                (None, format!("{} MISSING, read the log", counted(names.len(), "topic")))
-            }
-            Unready::Halted(count) => {
-                let halted = counted(*count as usize, "shard");
-                let others =
-                    if shards == 1 { "1 runs".to_owned() } else { format!("{shards} run") };
-                (None, format!("{halted} HALTED, read the log; {others}"))
-            }
-            Unready::Still(still) => {
-                let verb = if still.len() == 1 { "STANDS" } else { "STAND" };
-                let all = counted(shards, "shard");
-                (
-                    still.first().map(|shard| (shard.partition, shortened(shard.waits_for))),
-                    format!("{} of {all} {verb} STILL, read the log", still.len()),
-                )
-            }
-            Unready::SetBack(waiting) => {
-                let verb = if waiting.len() == 1 { "IS" } else { "ARE" };
-                let shards = counted(waiting.len(), "shard");
-                (
-                    waiting.first().map(|(partition, why)| (*partition, cause(why))),
-                    format!("{shards} {verb} ACQUIRED AGAIN, read the log"),
-                )
-            }
-        };
-        match named {
-            None => format!("huntd is not ready: {count}"),
-            Some((partition, why)) => {
-                format!("huntd is not ready: {count}; partition {partition}: {why}")
-            }
-        }
-    }
-}
-
-/// Cuts the advice from a reason: a status line has little room.
-pub(super) fn shortened(why: &str) -> &str {
-    why.split(": ").next().unwrap_or_default()
 }
 
 /// `1 shard`, `2 shards`.
@@ -113,12 +64,6 @@ pub(super) fn counted(count: usize, one: &str) -> String {
 
 fn noun(count: usize, one: &str) -> String {
     format!("{one}{}", if count == 1 { "" } else { "s" })
-}
-
-/// Returns why an attempt failed, without the advice after a semicolon. The part before a colon
-/// alone would be the kind of trouble, without its cause.
-fn cause(why: &str) -> &str {
-    why.split("; ").next().unwrap_or_default()
 }
 
 /// Returns a line for each thing that shards wait for, with their partitions.

@@ -43,7 +43,7 @@ fn a_start_whose_shards_have_all_halted_is_ready_nowhere() {
         changed.iter().map(|(section, lines)| (*section, lines.as_str())).collect();
     let systemd = Systemd::listen();
     let huntd = Huntd::start_under(&systemd.path, kafka::shared(), &topics, &changed);
-    let heard = systemd.hear_until("STATUS=huntd is not ready: 1 shard HALTED, read the log");
+    let heard = systemd.hear_until("STATUS=huntd is not ready: halted shards: 1; read the log");
     let is_ready = |line: &String| line == "READY=1" || line.starts_with("STATUS=huntd is ready");
     assert!(!heard.iter().flatten().any(is_ready), "{heard:?}");
     assert!(huntd.get("/readyz").contains("halted shards: 1"));

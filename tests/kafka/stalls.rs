@@ -44,8 +44,8 @@ fn a_right_to_read_that_is_taken_and_given_back_costs_nothing_but_time() {
     huntd.wait_until("a line about it", |huntd| huntd.log().contains(words));
     assert!(huntd.metric("huntd_fetch_errors_total") > 0);
     systemd.hear_until(
-        "STATUS=huntd is not ready: 1 of 1 shard STANDS STILL, read the log; partition 0: no \
-         broker reports the end of its log, ",
+        "STATUS=huntd is not ready: shards that stand still: 1; read the log; partition 0: no \
+         broker reports the end of its log",
     );
     assert_says_that_it_stands_still(&mut huntd, 0);
 
