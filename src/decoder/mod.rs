@@ -1,6 +1,8 @@
 //! Decodes records to events, and decides which records are events. `docs/EVENTS.md` is the
 //! contract.
 
+// Without vectors no shape is remembered.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub mod shape;
 
 pub mod layout;
@@ -16,6 +18,7 @@ mod digits;
 #[cfg(target_arch = "x86_64")]
 mod narrow;
 
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 mod numbers;
 
 mod quantity;

@@ -59,6 +59,7 @@ impl Processor {
 
     /// Decodes a record of a known shape and adds the event. Returns the shape.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
     pub(super) fn read<'s>(
         self,
         shapes: &'s ShapeList,

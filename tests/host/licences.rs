@@ -1,4 +1,4 @@
-//! The licences of all crates that huntd and its tests are built of.
+//! The licences and the sources of all crates that huntd and its tests are built of.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -19,8 +19,8 @@ fn is_permissive(expression: &str) -> bool {
         || (!expression.contains("AND") && choices.into_iter().any(|one| PERMISSIVE.contains(&one)))
 }
 
-#[test]
-fn every_crate_has_a_permissive_licence() {
+/// All packages that a build of the workspace reads.
+fn packages() -> Vec<Value> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--locked", "--format-version", "1", "--filter-platform", &target])
@@ -28,8 +28,31 @@ fn every_crate_has_a_permissive_licence() {
         .output()
         .expect("cargo runs this test");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
-    let crates = metadata["packages"].as_array().expect("a list");
+    let mut metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
+    match metadata["packages"].take() {
+        Value::Array(packages) => packages,
+        other => panic!("{other} is no list"),
+    }
+}
+
+#[test]
+fn every_crate_is_of_this_workspace_or_of_the_registry() {
+    let is_known = |source: &Value| match source.as_str() {
+        Some(source) => source.starts_with("registry+"),
+        None => source.is_null(),
+    };
+    let unknown: Vec<String> = packages()
+        .iter()
+        .filter(|package| !is_known(&package["source"]))
+        .map(|package| format!("{} of {}", package["name"], package["source"]))
+        .collect();
+    assert!(unknown.is_empty(), "publish these, or copy what is needed of them: {unknown:#?}");
+    assert!(!is_known(&Value::from("git+file:///somewhere")));
+}
+
+#[test]
+fn every_crate_has_a_permissive_licence() {
+    let crates = packages();
     let of_others = crates.iter().filter(|package| !package["source"].is_null());
     let refused: BTreeSet<String> = of_others
         .filter(|package| !package["license"].as_str().is_some_and(is_permissive))
