@@ -373,20 +373,20 @@ fn a_refused_producer_id_fails_every_shard_that_waits_for_it_and_the_next_attemp
 #[test]
 fn a_fatal_error_of_librdkafka_fails_the_shards_whose_records_it_had_and_no_other() {
     let cluster = topics();
-    let denied = RDKafkaRespErr::RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED;
-    cluster.request_errors(RDKafkaApiKey::InitProducerId, &[denied]);
-    // Frames of partition 1 are on their way meanwhile, and ask for no producer id yet.
-    cluster.partition_leader("updates", 1, None).expect("the partition is there");
     let mut running = Running::start(&cluster, Format::Binary);
     let mut shards = [FrameMaker::new(0), FrameMaker::new(1)];
     shards.iter().for_each(|shard| running.begin_at(0, shard));
+    // Frames have their producer id, and librdkafka has none.
+    running.send_frames(&mut shards[1], 5);
+    wait_for("a producer id", || running.acked(&shards[1]));
+    let denied = RDKafkaRespErr::RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED;
+    cluster.request_errors(RDKafkaApiKey::InitProducerId, &[denied]);
     running.send_frames(&mut shards[1], 5);
     running.send(Outgoing::DeadLetter(Box::new(letter(0, 41, b"x".to_vec()))));
     let failure = running.next_failure();
     assert_eq!((failure.partition, failure.ownership_id, failure.is_final), (0, 1, false));
     let sentence = failure.sentence;
     assert!(sentence.contains("offset 41: the Kafka producer cannot go on: "), "{sentence}");
-    cluster.partition_leader("updates", 1, Some(1)).expect("the partition is there");
     wait_for("the other shard's acknowledgements", || running.acked(&shards[1]));
 
     // The next letter starts the next client.
