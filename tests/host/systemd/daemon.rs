@@ -197,7 +197,7 @@ fn a_start_whose_shards_have_all_halted_fails_and_is_not_restarted() {
     let text = std::fs::read_to_string(&config).expect("it is there");
     std::fs::write(&config, format!("{text}[rules]\nfiles = [{rules:?}]\n")).expect("a file");
     assert_eq!(session.run("systemctl --user start --no-block huntd").0, 0);
-    session.property_until("huntd", "StatusText", |text| text.contains(": 2 shards HALTED"));
+    session.property_until("huntd", "StatusText", |text| text.contains("halted shards: 2"));
     // It is not systemd that ends it.
     let main = session.property("huntd", "MainPID");
     assert_eq!(session.run(&format!("kill -TERM {main}")).0, 0);
