@@ -157,8 +157,8 @@ impl FetchTask {
     }
 }
 
-/// Orders the partitions of a Fetch, of which so many are played. Within [`ANY_FIRST_EVERY`] turns,
-/// one begins with any partition that is behind, and the others with one that is played.
+/// Orders the partitions of a Fetch, of which the first `played` are played. Of [`ANY_FIRST_EVERY`]
+/// turns, one begins with any partition that is behind, and the others with one that is played.
 pub(super) fn order<T>(
     asked: &mut [T],
     played: usize,

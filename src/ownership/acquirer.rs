@@ -12,6 +12,7 @@ use crate::ownership::event::{ShardFacts, Survey};
 use crate::ownership::history::History;
 use crate::ownership::log_task::{LogTask, Purpose};
 use crate::ownership::panic_counts::PanicCounts;
+use crate::ownership::read_slots::ReadPriority;
 use crate::ownership::rivals::{OutputState, Rivals};
 use crate::ownership::shard_state::{FollowingShard, ShardState};
 use crate::ownership::shard_table::ShardTable;
@@ -196,10 +197,7 @@ impl Acquirer {
     pub(super) fn go_on(&mut self, table: &mut ShardTable, turn: Duration, now: Instant) {
         let stall_max = Duration::from_millis(READ_STALL_MS_MAX);
         let is_fence_on_its_way = table.is_fence_on_its_way(now);
-        // Copies come after the zones that the group has given us.
-        let mut partitions = table.partitions();
-        partitions.sort_by_key(|partition| table.is_copy(*partition));
-        for partition in partitions {
+        for partition in table.partitions() {
             if !is_fence_on_its_way {
                 self.follow(table, partition, now);
             }
@@ -211,11 +209,12 @@ impl Acquirer {
                 table.slots.free(partition);
                 continue;
             }
-            let (is_urgent, is_copy) = (task.is_urgent(), table.is_copy(partition));
-            if is_urgent {
-                // Players wait for these, and they read little.
-                table.slots.hold_on(partition, now);
-            } else if !table.slots.take(partition, is_copy, now) {
+            let priority = match task.is_urgent() {
+                true => ReadPriority::Urgent,
+                false if table.is_copy(partition) => ReadPriority::Copy,
+                false => ReadPriority::Assigned,
+            };
+            if !table.slots.take(partition, priority, now) {
                 continue;
             }
             if table.slots.idle(partition, now) >= Some(stall_max) {

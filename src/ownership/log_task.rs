@@ -50,7 +50,7 @@ pub(super) struct LogTask {
     has_been_at_end: bool,
     /// The end was reached since that was forgotten.
     was_at_end: bool,
-    /// Whether a record has come in this turn.
+    /// A record has come since the last turn.
     has_come: bool,
     /// For how long records came after the end that it had when it was surveyed.
     read_on: Duration,
@@ -207,8 +207,8 @@ impl LogTask {
         self.acquisition()?.cover()
     }
 
-    /// Returns whether the end was reached since [`LogTask::forget_end`], or is so busy that it is
-    /// never reported.
+    /// Returns whether the end was reached since [`LogTask::forget_end`], or the output is so busy
+    /// that its end may never be reported.
     pub(super) fn was_at_end(&self) -> bool {
         self.was_at_end || self.read_on >= Duration::from_millis(END_UNSAID_MS)
     }

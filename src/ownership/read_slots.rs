@@ -12,6 +12,17 @@ pub(crate) const READ_SLOTS: usize = 4;
 /// still read beside it: a partition that waits for a broker or for the group delays no other.
 const SLOT_MS_MAX: u64 = 100;
 
+/// How urgently a partition is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadPriority {
+    /// Players wait for it, and it is short. It needs no free slot.
+    Urgent,
+    /// To acquire a zone that the group has given us.
+    Assigned,
+    /// To keep a copy. Copies leave one slot free.
+    Copy,
+}
+
 /// The partitions that have had a slot, and for how long each has waited for its next progress.
 #[derive(Clone, Debug)]
 pub struct ReadSlots {
@@ -26,13 +37,16 @@ impl ReadSlots {
         ReadSlots { slots, holders: BTreeMap::new() }
     }
 
-    /// Whether a partition may go on; if it has no slot, it takes a free one. Copies leave one for
-    /// zones that the group has given us.
-    pub(crate) fn take(&mut self, partition: i32, is_copy: bool, now: Instant) -> bool {
+    /// Returns whether a partition may go on. A partition without a slot takes a free one.
+    pub(crate) fn take(&mut self, partition: i32, priority: ReadPriority, now: Instant) -> bool {
         if self.holders.contains_key(&partition) {
             return true;
         }
-        let slots = if is_copy { (self.slots - 1).max(1) } else { self.slots };
+        let slots = match priority {
+            ReadPriority::Urgent => usize::MAX,
+            ReadPriority::Assigned => self.slots,
+            ReadPriority::Copy => (self.slots - 1).max(1),
+        };
         let patience = Duration::from_millis(SLOT_MS_MAX);
         let is_lively = |wait: &&LongWait| wait.elapsed(now) < patience;
         let is_free = self.holders.values().filter(is_lively).count() < slots;
@@ -40,11 +54,6 @@ impl ReadSlots {
             self.hold(partition, now);
         }
         is_free
-    }
-
-    /// A partition goes on, whether or not a slot is free.
-    pub(crate) fn hold_on(&mut self, partition: i32, now: Instant) {
-        self.holders.entry(partition).or_insert_with(|| LongWait::since(now));
     }
 
     /// A partition has made progress.
@@ -84,7 +93,7 @@ mod tests {
         let now = Instant::now();
         let patience = Duration::from_millis(SLOT_MS_MAX);
         let mut slots = ReadSlots::new(2);
-        let take = |slots: &mut ReadSlots, it, at| slots.take(it, false, at);
+        let take = |slots: &mut ReadSlots, it, at| slots.take(it, ReadPriority::Assigned, at);
         assert!(take(&mut slots, 0, now) && take(&mut slots, 1, now) && take(&mut slots, 0, now));
         assert!(!take(&mut slots, 2, now));
         slots.free(1);
@@ -98,10 +107,13 @@ mod tests {
     #[test]
     fn copies_leave_a_slot_and_urgent_partitions_need_none() {
         let (now, mut slots) = (Instant::now(), ReadSlots::new(2));
-        assert!(slots.take(0, true, now) && !slots.take(1, true, now));
-        assert!(slots.take(2, false, now) && !slots.take(3, false, now));
-        slots.hold_on(4, now);
-        slots.hold_on(4, now + Duration::from_millis(7));
+        assert!(slots.take(0, ReadPriority::Copy, now) && !slots.take(1, ReadPriority::Copy, now));
+        assert!(
+            slots.take(2, ReadPriority::Assigned, now)
+                && !slots.take(3, ReadPriority::Assigned, now)
+        );
+        assert!(slots.take(4, ReadPriority::Urgent, now));
+        assert!(slots.take(4, ReadPriority::Urgent, now + Duration::from_millis(7)));
         assert_eq!(slots.idle(4, now), Some(Duration::ZERO));
     }
 }

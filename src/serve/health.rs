@@ -7,10 +7,6 @@ use crate::service::{log, reload};
 use crate::telemetry::metrics_page::{COUNTER, GAUGE, MetricsPage};
 use crate::view::zone::ZonePosition;
 
-/// Bytes of the metrics of a process with a few zones. It allocates nothing else for them, so that
-/// its own count of allocations shows what clients cost.
-const METRICS_BYTES: usize = 32 * 1024;
-
 /// The reason why a process serves old answers.
 const FEED_STUCK: &str = "the feed thread does not turn; restart huntd serve";
 
@@ -54,7 +50,7 @@ fn ready(served: &Served) -> String {
 
 /// The metrics of each zone, and of the process.
 pub(crate) fn metrics(served: &Served) -> String {
-    let mut page = MetricsPage::with_capacity(METRICS_BYTES);
+    let mut page = MetricsPage::new();
     let mut family = |name: &str, kind: &str, help: &str, of: &dyn Fn(u16) -> Option<f64>| {
         page.family(name, kind, help);
         for zone in 0..served.zones.len() as u16 {

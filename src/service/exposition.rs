@@ -12,12 +12,9 @@ use crate::telemetry::metrics_page::{COUNTER, GAUGE, MetricsPage, Seconds};
 use crate::telemetry::progress::{Progress, ShardProgress};
 use crate::telemetry::tally::Tally;
 
-/// Bytes of a page with some zones.
-const PAGE_BYTES: usize = 32 * 1024;
-
 /// Renders the whole page.
 pub fn render(observed: &Observed) -> String {
-    let mut page = MetricsPage::with_capacity(PAGE_BYTES);
+    let mut page = MetricsPage::new();
     for counter in Counter::ALL {
         let name = format!("huntd_{}_total", counter.name());
         page.family(&name, COUNTER, counter.help()).value(observed.metrics.get(counter));

@@ -212,9 +212,8 @@ fn status_line(sample: &Sample, records: u64, since: Option<Duration>) -> String
         !matches!(reason, Unready::Phase(Phase::Restoring)) || sample.unready.len() == 1
     };
     let mut line = match sample.unready.iter().find(tells) {
-        None | Some(Unready::Phase(_)) => {
-            format!("huntd {}: {}", sample.phase.words(), counted(sample.shards, "shard"))
-        }
+        None => phase_line(sample.phase, sample.shards),
+        Some(Unready::Phase(phase)) => phase_line(*phase, sample.shards),
         Some(reason) => {
             let words = reason.words();
             let first: Vec<_> = words.lines().take(2).collect();
@@ -233,6 +232,10 @@ fn status_line(sample: &Sample, records: u64, since: Option<Duration>) -> String
         line += &format!(", NOBODY READS {} other partitions, read the log", sample.unread);
     }
     line + refused
+}
+
+fn phase_line(phase: Phase, shards: usize) -> String {
+    format!("huntd {}: {}", phase.words(), counted(shards, "shard"))
 }
 
 fn tell(systemd: &Systemd, report: &Notification) {
@@ -405,7 +408,6 @@ mod tests {
         assert_eq!(status_line(&sample, 0, None), line);
         sample.unready.pop();
         assert_eq!(status_line(&sample, 0, None), "huntd is restoring: 2 shards, 7 records behind");
-        sample.phase = Phase::Joining;
         sample.unready = vec![Unready::Phase(Phase::Joining), Unready::Halted(1)];
         let line = "huntd waits to join the consumer group: 2 shards, 7 records behind";
         assert_eq!(status_line(&sample, 0, None), line);

@@ -167,7 +167,7 @@ impl Output {
         // A leader that is cut off has an earlier one than the leader that was surveyed.
         let is_told_early = !is_at_end && around.chance.strikes_of(Fault::EndEarly, 500);
         let reader = self.readers.get_mut(&partition).expect("just looked at");
-        let was_at_end = reader.is_at_end && is_at_end;
+        let was_at_end = reader.is_at_end;
         *reader = Reader { next: end, is_at_end };
         if is_told_early || (is_at_end && !was_at_end) {
             happened.push(Happened::Other(OutputEvent::End { partition }));

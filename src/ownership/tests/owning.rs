@@ -63,7 +63,7 @@ pub(super) struct Daemon {
     replicas: Vec<Candidate>,
     /// Why no state can be loaded.
     pub(super) load_fails: Option<&'static str>,
-    /// Whether the outputs are so busy that their ends are never reported.
+    /// The outputs are so busy that their ends are never reported.
     pub(super) is_endless: bool,
 }
 

@@ -151,9 +151,8 @@ impl<T> Lanes<T> {
         self.pending.oldest(node_id).is_some_and(|asked| match &asked.what {
             RequestKind::Batches(numbers) => !numbers.iter().all(leads),
             RequestKind::ProducerId => {
-                let leader = |partition: &i32| self.table.leader(*partition);
-                let mut leaders = self.waiting.iter().filter_map(leader);
-                !leaders.any(|leader| leader.node_id == node_id)
+                let mut leaders = self.waiting.iter().filter_map(|it| self.table.leader(*it));
+                leaders.all(|leader| leader.node_id != node_id)
             }
         })
     }

@@ -399,6 +399,9 @@ fn a_broker_that_gives_no_producer_id_is_superseded_once_others_lead_all_that_wa
     assert!(!bench.lanes.is_superseded(1), "partition 1 waits for it");
     bench.lead(&[2, 2]);
     assert!(bench.lanes.is_superseded(1));
+    bench.lead(&[2, 2, 1]);
+    bench.lanes.expect_frames(2);
+    assert!(bench.lanes.is_superseded(1), "partition 2 has no frame yet");
 }
 
 #[test]
