@@ -8,7 +8,7 @@ use crate::kafka::client::{KafkaReader, committed, log_ends, reader, reader_conf
 use crate::kafka::group::GroupOptions;
 use crate::kafka::group_description::SeenMembers;
 use crate::kafka::membership::GroupView;
-use crate::kafka::quiet_outputs::{PLAYS, QuietOutputs};
+use crate::kafka::quiet_outputs::{PLAYS, QuietOutput, QuietOutputs};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
@@ -150,7 +150,7 @@ fn view(
     members: &mut Members,
     client: &KafkaReader,
     (topic, partitions): (&str, i32),
-    quiet: BTreeMap<i32, Duration>,
+    quiet: BTreeMap<i32, QuietOutput>,
     committed_wait: Duration,
 ) -> Option<GroupView> {
     let described = members.coordinator.describe().ok()?;

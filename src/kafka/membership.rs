@@ -1,9 +1,9 @@
 //! Events of a member of the consumer group, and the reasons why it cannot be one. Only values.
 
 use crate::kafka::error_code::ErrorCode;
+use crate::kafka::quiet_outputs::QuietOutput;
 use crate::kafka::right::Right;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// A change of this instance's partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,9 +49,9 @@ pub struct GroupView {
     pub members: Vec<GroupMember>,
     /// Input offsets that the group has committed, by partition.
     pub committed: Vec<(i32, i64)>,
-    /// The partitions whose output has stopped a short while ago although their input grows, as far
-    /// as that is watched, and for how long each has owed frames.
-    pub quiet: BTreeMap<i32, Duration>,
+    /// The outputs that have stopped a short while ago although their input grows, by partition, as
+    /// far as that is watched.
+    pub quiet: BTreeMap<i32, QuietOutput>,
 }
 
 /// A member of the group.

@@ -17,6 +17,15 @@ const QUIET_MAX: Duration = Duration::from_secs(30);
 /// fence after which a state is loaded, or the probe of a copy.
 pub(crate) const PLAYS: Duration = Duration::from_secs(5);
 
+/// An output that has fallen quiet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuietOutput {
+    /// For how long it has owed frames.
+    pub owed: Duration,
+    /// The offset after its last record.
+    pub end: i64,
+}
+
 /// How all outputs have grown so far.
 #[derive(Debug)]
 pub struct QuietOutputs {
@@ -44,14 +53,14 @@ impl QuietOutputs {
     }
 
     /// Takes the ends of all inputs and outputs by partition; `None` where no broker says it.
-    /// Returns the partitions whose output is quiet, and for how long each has owed frames: without
-    /// a group and if nobody was seen to play it, beyond the first 30 s.
+    /// Returns the outputs that are quiet, by partition. Without a group, the first 30 s for which
+    /// one owes frames do not count if nobody was seen to play it.
     pub fn look(
         &mut self,
         inputs: &[Option<i64>],
         outputs: &[Option<i64>],
         now: Instant,
-    ) -> BTreeMap<i32, Duration> {
+    ) -> BTreeMap<i32, QuietOutput> {
         let mut quiet = BTreeMap::new();
         for (partition, ends) in (0..).zip(inputs.iter().zip(outputs)) {
             let (Some(input_end), Some(output_end)) = (*ends.0, *ends.1) else { continue };
@@ -79,7 +88,7 @@ impl QuietOutputs {
                 false if self.is_without_group => owed.and_then(|it| it.checked_sub(QUIET_MAX)),
                 false => None,
             };
-            quiet.extend(owed.map(|owed| (partition, owed)));
+            quiet.extend(owed.map(|owed| (partition, QuietOutput { owed, end: output_end })));
         }
         quiet
     }
@@ -111,7 +120,7 @@ mod tests {
         let (start, mut outputs) = (Instant::now(), QuietOutputs::new(true));
         let mut look = |s: u64, input| {
             let now = start + Duration::from_secs(s);
-            outputs.look(&[Some(input)], &[Some(7)], now).get(&0).copied()
+            outputs.look(&[Some(input)], &[Some(7)], now).get(&0).map(|quiet| quiet.owed)
         };
         assert_eq!(look(0, 100), None);
         assert_eq!(look(3_000, 100), None, "there is no input");

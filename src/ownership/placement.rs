@@ -73,6 +73,7 @@ fn weight(id: &str, partition: i32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kafka::quiet_outputs::QuietOutput;
     use std::collections::BTreeSet;
 
     const ZONES: i32 = 64;
@@ -146,7 +147,8 @@ mod tests {
     #[test]
     fn each_member_has_its_turn_at_a_quiet_zone_and_later_if_zones_of_several_owners_are_quiet() {
         let turns = |partitions: &[i32], owed: Duration| {
-            let quiet = partitions.iter().map(|partition| (*partition, owed)).collect();
+            let quiet = QuietOutput { owed, end: 0 };
+            let quiet = partitions.iter().map(|partition| (*partition, quiet)).collect();
             let view = GroupView { quiet, ..group(&["a", "b", "c"]) };
             (0..5).filter(|rank| view.first_turn() + TURN * *rank <= owed).count()
         };

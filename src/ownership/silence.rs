@@ -61,6 +61,9 @@ pub(super) struct Silence {
     heard: Option<(u64, (u64, i64))>,
     /// Since when the owner has owed something.
     since: Option<Instant>,
+    /// Since when no record was in the output after this offset although it owed some, as the
+    /// brokers say.
+    quiet: Option<(i64, Instant)>,
     probe: Option<Probe>,
     /// The longest silence that ended by itself, and when it was noted.
     seen: (Duration, Instant),
@@ -82,15 +85,28 @@ impl Silence {
             silence: Duration::from_millis(silence_ms.into()),
             heard: None,
             since: None,
+            quiet: None,
             probe: None,
             seen: (Duration::from_millis(SEEN_MS_FIRST), now),
             vain: 0,
         }
     }
 
-    /// All clocks begin again: this host has stood still, or the zone was not watched.
+    /// This host has stood still: all that was heard before may be wrong.
+    pub(super) fn forget(&mut self) {
+        self.begin_again();
+        self.quiet = None;
+    }
+
+    /// All clocks begin again.
     pub(super) fn begin_again(&mut self) {
         (self.since, self.probe) = (None, None);
+    }
+
+    /// Takes after which offset no record has come, and since when, as the brokers say: a copy that
+    /// has just begun need not listen for all the time again.
+    pub(super) fn take_quiet(&mut self, quiet: Option<(i64, Instant)>) {
+        self.quiet = quiet;
     }
 
     /// Returns whether the owner has been silent for long enough to be asked about.
@@ -113,7 +129,8 @@ impl Silence {
             self.begin_again();
             return SilenceStep::Wait;
         }
-        self.since.get_or_insert(now);
+        let quiet = self.quiet.filter(|(end, _)| *end == sighting.read_to);
+        self.since.get_or_insert(quiet.map_or(now, |(_, since)| since));
         let lasts = self.lasts(now);
         let limit = self.limit(now) * if sighting.is_crowd { CROWD } else { 1 };
         if self.probe.is_none() && lasts >= limit * 2 / 3 {
@@ -226,6 +243,18 @@ mod tests {
             let at = taken_at(&mut silence, |_| OWED, rank, 20, start);
             assert_eq!(at, Some(u64::from(SILENCE_MS) + RANK_MS * u64::from(rank)));
         }
+    }
+
+    #[test]
+    fn a_copy_that_has_read_to_the_end_of_a_quiet_output_only_probes_its_owner() {
+        let at = |end| {
+            let start = Instant::now() + Duration::from_secs(2);
+            let mut silence = Silence::new(SILENCE_MS, start);
+            silence.take_quiet(Some((end, start - Duration::from_millis(700))));
+            taken_at(&mut silence, |_| OWED, 0, 20, start)
+        };
+        assert_eq!(at(OWED.read_to), Some(20));
+        assert_eq!([-1, 1].map(|by| at(OWED.read_to + by)), [Some(600); 2], "it has gone on");
     }
 
     #[test]

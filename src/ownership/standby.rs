@@ -3,6 +3,7 @@
 //! the fence decides who owns the zone.
 
 use crate::kafka::membership::GroupView;
+use crate::kafka::quiet_outputs::QuietOutput;
 use crate::output::frame::{Chain, FrameHeader, FrameKind, POSITION_UNKNOWN};
 use crate::ownership::acquirer::Acquirer;
 use crate::ownership::acquisition::Need;
@@ -95,6 +96,8 @@ pub(super) struct Standby {
     /// has ended two owners there ends the next one, too.
     taken: BTreeMap<i32, (u64, i64)>,
     ticked_at: Option<Instant>,
+    /// When this thread last went on after it had stood still.
+    awake_since: Option<Instant>,
     /// Since when zones are on their way that this instance is told to own; `None`: none is.
     acquiring_since: Option<Instant>,
     /// The zones of several owners are silent.
@@ -130,6 +133,7 @@ impl Standby {
             begun: BTreeMap::new(),
             taken: BTreeMap::new(),
             ticked_at: None,
+            awake_since: None,
             acquiring_since: None,
             is_crowd: false,
         }
@@ -168,7 +172,8 @@ impl Standby {
         let before = self.ticked_at.replace(now).unwrap_or(now);
         let turn = now.saturating_duration_since(before);
         if turn >= Duration::from_millis(STOOD_STILL_MS) {
-            self.silences.values_mut().for_each(Silence::begin_again);
+            self.silences.values_mut().for_each(Silence::forget);
+            self.awake_since = Some(now);
         }
         let is_suspicious = |partition: &&i32| {
             self.silences.get(partition).is_some_and(|silence| silence.is_suspicious(now))
@@ -199,6 +204,14 @@ impl Standby {
         let silence_ms = self.options.silence_ms;
         let silence = self.silences.entry(partition);
         silence.or_insert_with(|| Silence::new(silence_ms, now)).begin_again();
+    }
+
+    /// Takes what the brokers say of an output that has fallen quiet. What was before this thread
+    /// stood still does not count.
+    fn take_quiet(&mut self, partition: i32, quiet: Option<&QuietOutput>, now: Instant) {
+        let Some(silence) = self.silences.get_mut(&partition) else { return };
+        let since = |quiet: &QuietOutput| now.checked_sub(quiet.owed).max(self.awake_since);
+        silence.take_quiet(quiet.and_then(|quiet| Some((quiet.end, since(quiet)?))));
     }
 
     fn begin_watching(&mut self, partition: i32, now: Instant) {
@@ -243,11 +256,11 @@ impl Acquirer {
                 if *rank < copies {
                     return true;
                 }
-                let owed = view.quiet.get(partition);
+                let owed = view.quiet.get(partition).map(|quiet| quiet.owed);
                 let is_quiet = owed.is_some();
                 let is_there = table.get(*partition).is_some();
                 let Some(copy) = table.copies.get_mut(partition) else {
-                    let is_our_turn = owed.is_some_and(|owed| *owed >= first_turn + TURN * *rank);
+                    let is_our_turn = owed.is_some_and(|owed| owed >= first_turn + TURN * *rank);
                     return is_our_turn && self.standby.may_begin(*partition, now);
                 };
                 if is_quiet {
@@ -266,6 +279,7 @@ impl Acquirer {
         table.drop_copies(|partition| placed.contains_key(partition));
         for (partition, rank) in placed {
             self.place(table, partition, rank, now);
+            self.standby.take_quiet(partition, view.quiet.get(&partition), now);
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::hunt::frames::encode;
 use crate::kafka::READ_STALL_MS_MAX;
 use crate::kafka::membership::{GroupMember, GroupView, MembershipError, MembershipEvent};
+use crate::kafka::quiet_outputs::QuietOutput;
 use crate::kafka::topic_error::TopicError;
 use crate::kit::update::Update;
 use crate::output::fence_id::{FenceIds, is_resignation};
@@ -77,9 +78,14 @@ fn see_quiet(daemon: &mut Daemon) {
 
 /// The outputs of these partitions have fallen quiet this long ago.
 fn see_quiet_for(daemon: &mut Daemon, partitions: &[i32], owed: Duration) {
-    let quiet = partitions.iter().map(|partition| (*partition, owed));
+    let quiet = partitions.iter().map(|partition| (*partition, quiet_for(owed)));
     let view = GroupView { quiet: quiet.collect(), ..view() };
     daemon.hear(OwnershipEvent::GroupSeen { view: &view, ours: OURS });
+}
+
+/// An output that has fallen quiet this long ago, and has grown again since.
+fn quiet_for(owed: Duration) -> QuietOutput {
+    QuietOutput { owed, end: 0 }
 }
 
 /// The copy has applied all that its owner has published.
@@ -242,6 +248,22 @@ fn without_copies_one_is_made_of_a_zone_that_falls_quiet_and_takes_it_over() {
 }
 
 #[test]
+fn a_copy_that_comes_to_the_end_of_a_quiet_output_probes_its_owner_and_takes_over() {
+    let (mut daemon, owner) = beside_an_owner_with(0);
+    let (owed, end) = (Duration::from_millis(LONG_MS), daemon.outputs[&0].len() as i64);
+    let quiet = BTreeMap::from([(0, QuietOutput { owed, end })]);
+    let view = GroupView { quiet, ..view() };
+    daemon.hear(OwnershipEvent::GroupSeen { view: &view, ours: OURS });
+    keep_up(&mut daemon, &owner);
+    daemon.decoded += 1;
+    rest(&mut daemon, 50);
+    assert!(causes(&daemon).is_empty(), "nothing shows that records reach the output");
+    answer_probe(&mut daemon);
+    rest(&mut daemon, 50);
+    assert_eq!(causes(&daemon).len(), 1);
+}
+
+#[test]
 fn a_copy_that_has_taken_a_zone_over_and_halts_does_not_take_it_over_again_and_again() {
     let (mut daemon, owner) = beside_an_owner_with(0);
     see_quiet(&mut daemon);
@@ -360,7 +382,8 @@ fn make_copy_in_turn(mut daemon: Daemon) {
     let before = view.keepers_of(0, u32::MAX).into_iter().take_while(|it| !ours(it)).count();
     assert!(before > 1, "other members come first");
     let mut copies_after = |turns: usize| {
-        view.quiet = BTreeMap::from([(0, Duration::from_secs(2 * turns as u64))]);
+        let owed = Duration::from_secs(2 * turns as u64);
+        view.quiet = BTreeMap::from([(0, quiet_for(owed))]);
         daemon.hear(OwnershipEvent::GroupSeen { view: &view, ours: OURS });
         daemon.ownership.summary().copies
     };
