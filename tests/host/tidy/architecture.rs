@@ -50,6 +50,7 @@ const PURE: &[(&str, &[&str])] = &[
             "kafka::error_code",
             "kafka::membership",
             "kafka::metadata",
+            "kafka::quiet_outputs",
             "kafka::topic_error",
             "kit::mix",
             "kit::update_json",
